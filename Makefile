@@ -5,7 +5,7 @@ export PATH := $(CURDIR)/target/rust/bin:$(HOME)/.cargo/bin:$(PATH):/usr/local/g
 export CARGO_TERM_PROGRESS_WHEN ?= auto
 
 .DEFAULT_GOAL := help
-.PHONY: help install build demo test test-mysql test-mariadb test-drivers bench bench-load bench-verdict bench-agent bench-asking \
+.PHONY: help install build demo test test-mysql test-mariadb test-drivers bench bench-load bench-plan bench-verdict bench-agent bench-asking \
   bench-switchover bench-failover bench-trial bench-soak fault-matrix lint audit fuzz clean-lab
 
 help: ## this list
@@ -52,6 +52,11 @@ bench-load: ## the load generator beside sysbench, then measure and replay again
 	cargo build --release --locked -p headroom -p bench
 	@status=0; for what in load measure replay; do target/release/headroom-bench $$what || status=1; done; exit $$status
 
+bench-plan: ## predictions beside what is known: simulated servers, random instances, one core to two (root)
+	@scripts/install.sh build servers
+	cargo build --release --locked -p headroom -p bench
+	target/release/headroom-bench plan
+
 bench-verdict: ## bottlenecks really made on a lab's servers, and which of them is named: the confusion table
 	@scripts/install.sh build servers bench
 	cargo build --release --locked -p headroom -p bench
@@ -75,11 +80,12 @@ bench-switchover: ## the primary moved 200 times under writes, and 50 times on M
 	target/release/headroom-bench switchover --moves $$(((moves + 3) / 4)) --program target/mysql/mysqld || status=1; \
 	exit $$status
 
-bench-failover: ## the primary killed 200 times under writes, frozen 20 times, and 20 times without semi-sync (FAILOVERS=200)
+bench-failover: ## the primary killed 200 times under writes, frozen 20 times, its host lost 20 times, and 20 times without semi-sync (FAILOVERS=200)
 	@scripts/install.sh build servers
 	cargo build --release --locked -p headroom -p bench
 	@status=0; times=$${FAILOVERS:-200}; target/release/headroom-bench failover --times $$times || status=1; \
 	target/release/headroom-bench failover --times $$(((times + 9) / 10)) --fault freeze || status=1; \
+	target/release/headroom-bench failover --times $$(((times + 9) / 10)) --fault blackhole || status=1; \
 	target/release/headroom-bench failover --times $$(((times + 9) / 10)) --asynchronous || status=1; \
 	exit $$status
 

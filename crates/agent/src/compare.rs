@@ -19,7 +19,7 @@
 
 mod text;
 
-pub use text::{PastStretch, past, target, text};
+pub use text::{PastStretch, StretchError, target, text};
 
 use crate::history::{HistoryStore, gap, moment, seconds};
 use console::comparison_view::{ComparisonView, Estimate, RatioView, RowView, SideView};

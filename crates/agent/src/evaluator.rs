@@ -6,7 +6,7 @@
 use crate::history::HistoryStore;
 use crate::meter::Meter;
 use crate::monitor::MonitorOptions;
-use crate::promise::Promises;
+use crate::objectives::WatchedObjectives;
 use crate::router;
 use crate::series::HostNow;
 use crate::server_task::{self, Event};
@@ -38,7 +38,7 @@ pub(crate) struct Evaluator {
     /// Ends the asking of this router.
     router_asked_by: CancellationToken,
     history: HistoryStore,
-    promises: Promises,
+    promises: WatchedObjectives,
     usual: TimingBaseline,
     usual_requests: RequestBaseline,
     /// By the router's last answer.
@@ -116,7 +116,7 @@ impl Evaluator {
             router: router.map(|client| router::ask(client, history.clone(), router_asked_by.clone())),
             router_asked_by,
             history,
-            promises: Promises::new(options.objectives.clone()),
+            promises: WatchedObjectives::new(options.objectives.clone()),
             options,
             usual: TimingBaseline::default(),
             usual_requests: RequestBaseline::default(),

@@ -21,8 +21,8 @@ mod keys;
 mod meter;
 pub mod metrics;
 mod monitor;
+mod objectives;
 mod page;
-mod promise;
 mod router;
 mod series;
 mod serve;
@@ -32,7 +32,7 @@ pub mod text;
 mod tls_acceptor;
 mod watched_server;
 
-pub use compare::{PastStretch, past};
+pub use compare::{PastStretch, StretchError};
 pub use hosts::{Agents, FollowedAgents};
 pub use keys::{Files, Keys};
 pub use monitor::{Monitor, MonitorOptions, Reconfigure};

@@ -73,6 +73,15 @@ fn watched(address: &str, status: StatusView, insight: InsightView) -> RouterWat
         name: row.name,
         figures: row.figures,
     });
+    let grays = status
+        .fleet
+        .servers
+        .iter()
+        .filter_map(|server| Some((server, server.routing.as_ref()?.gray.as_ref()?)));
+    let mut notes: Vec<String> = grays
+        .map(|(server, gray)| format!("{}: a gray failure: {gray}. headroom failover --gray", server.name))
+        .collect();
+    notes.extend(insight.notes);
     RouterWatch {
         address: address.to_owned(),
         unanswered: None,
@@ -84,7 +93,7 @@ fn watched(address: &str, status: StatusView, insight: InsightView) -> RouterWat
         total: insight.total,
         endpoints: endpoints.collect(),
         more: insight.more,
-        notes: insight.notes,
+        notes,
         objectives: status.objectives,
     }
 }

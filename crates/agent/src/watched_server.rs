@@ -1,7 +1,7 @@
 //! One server, as the monitor's loop knows it: its last readings, and what of them went into the history.
 
 use crate::history::HistoryStore;
-use crate::promise::ServerAnswer;
+use crate::objectives::ServerAnswer;
 use crate::series::ServerNow;
 use crate::surroundings::Surroundings;
 use console::sample_view::Shows;

@@ -1,6 +1,6 @@
 //! `headroom-bench asking`: what routers that only ask cost a server, for some numbers of routers, with the
-//! bound of `[fleet] statements_per_second` and without it; and how soon a promotion and a failure are known to
-//! all of them.
+//! bound of `[fleet] statements_per_second` and without it; and how soon a promotion and a failure are known
+//! to all of them.
 //!
 //! A router here is one watcher, as each `headroom route` has one. All run in this process; only the servers'
 //! processor time is counted.

@@ -16,6 +16,7 @@ mod binary;
 mod bound;
 mod client;
 mod demo;
+mod forecast;
 mod generator;
 mod load;
 mod measure;
@@ -72,6 +73,8 @@ enum What {
     Replay(replay::ReplayBenchArgs),
     /// The search for the largest rate, against servers whose limit is known.
     Measure(measure::MeasureBenchArgs),
+    /// Predictions of `headroom plan` beside what is known: simulated servers, random instances, one core to two.
+    Plan(forecast::ForecastArgs),
     /// Relay and demo, one after the other.
     All(AllArgs),
     /// What the agent costs, beside node_exporter and mysqld_exporter.
@@ -234,6 +237,7 @@ async fn run(what: What) -> anyhow::Result<ExitCode> {
         What::Load(args) => generator::run(args).await,
         What::Replay(args) => replay::run(args).await,
         What::Measure(args) => measure::run(args).await,
+        What::Plan(args) => forecast::run(args).await,
         What::Agent(args) => agent::run(args).await,
         What::Asking(args) => asking::run(args).await,
         What::Switchover(args) => switchover::run(args).await,

@@ -76,7 +76,7 @@ pub(crate) async fn run(mut args: SwitchoverBenchArgs) -> anyhow::Result<ExitCod
 impl SwitchoverBenchArgs {
     fn wanted(&self) -> FixtureSpec {
         let (clients, zero_hop, program) = (self.writes.clients, self.zero_hop, self.program.clone());
-        FixtureSpec { clients, zero_hop, program, semi_sync: false }
+        FixtureSpec { clients, zero_hop, program, semi_sync: false, round_trip: None }
     }
 }
 

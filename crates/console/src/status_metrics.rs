@@ -162,6 +162,10 @@ fn routing(status: &StatusView, sheet: &mut Sheet) {
     let help = "Whether a server is being emptied by command";
     let draining = routed.iter().map(|(s, r)| (name(s), f64::from(u8::from(r.draining))));
     sheet.gauge("server_draining", help, draining);
+    let help =
+        "Whether the commits that this router relays to a server hang although it answers (a gray failure)";
+    let gray = routed.iter().map(|(s, r)| (name(s), f64::from(u8::from(r.gray.is_some()))));
+    sheet.gauge("server_commits_hang", help, gray);
     let help = "Sessions of this router on a server";
     let sessions = routed.iter().flat_map(|(server, routing)| {
         [("reader", routing.readers), ("writer", routing.writers)]

@@ -312,6 +312,8 @@ pub struct RoutingView {
     pub picks: BTreeMap<String, u64>,
     /// Sessions on it that ended, by reason.
     pub closed: BTreeMap<String, u64>,
+    /// Its commits hang although it answers (a gray failure): the evidence.
+    pub gray: Option<String>,
 }
 
 /// Whether a server may be picked.

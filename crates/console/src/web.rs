@@ -158,6 +158,19 @@ pub(crate) async fn exchange(
     Ok((code, body.map_err(|error| error.to_string())?.to_bytes()))
 }
 
+/// Why a text is no address; nothing of its path is in it.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum WebAddressError {
+    #[error("it begins with neither https:// nor http://")]
+    Scheme,
+    #[error("its host or port is not right ({0})")]
+    Place(url::ParseError),
+    #[error("it holds a user or password before the host; remove it")]
+    Login,
+    #[error("what follows its host is no port")]
+    Port,
+}
+
 /// `http://` or `https://`, host, port, and what is asked for there. Shown without path and query: those may
 /// hold secrets.
 #[derive(Clone, PartialEq, Eq)]
@@ -167,17 +180,17 @@ impl WebAddress {
     /// Reads an address; complaints show nothing of its path.
     ///
     /// # Errors
-    /// A sentence that says what would be right.
-    pub fn parse(text: &str) -> Result<Self, String> {
+    /// What is wrong with it.
+    pub fn parse(text: &str) -> Result<Self, WebAddressError> {
         if !text.starts_with("https://") && !text.starts_with("http://") {
-            return Err("it begins with neither https:// nor http://".to_owned());
+            return Err(WebAddressError::Scheme);
         }
-        let url = Url::parse(text).map_err(|error| format!("its host or port is not right ({error})"))?;
+        let url = Url::parse(text).map_err(WebAddressError::Place)?;
         if !url.username().is_empty() || url.password().is_some() {
-            return Err("it holds a user or password before the host; remove it".to_owned());
+            return Err(WebAddressError::Login);
         }
         if url.port() == Some(0) {
-            return Err("what follows its host is no port".to_owned());
+            return Err(WebAddressError::Port);
         }
         Ok(Self(url))
     }
@@ -283,7 +296,7 @@ mod tests {
             ("https://host:0/", "port"),
             ("https://ho st/", "host"),
         ] {
-            let said = WebAddress::parse(wrong).unwrap_err();
+            let said = WebAddress::parse(wrong).unwrap_err().to_string();
             assert!(said.contains(why) && !said.contains("pass@"), "{wrong}: {said}");
         }
     }

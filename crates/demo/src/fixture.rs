@@ -3,7 +3,7 @@
 use crate::routers::{Routers, address};
 use crate::scenario::{PRIMARY, Phase, Scenario, ZONES};
 use anyhow::{Context, anyhow, bail};
-use lab::app::{self, App, AppSpec, Rates, Tally, Traffic};
+use lab::app::{self, App, AppCounts, AppSpec, Rates, Traffic};
 use lab::{Account, Lab, Spec};
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -127,7 +127,7 @@ impl Apps {
     }
 
     /// What each zone counted since the last call.
-    pub(crate) fn take(&self) -> Vec<(String, Tally)> {
+    pub(crate) fn take(&self) -> Vec<(String, AppCounts)> {
         self.apps.iter().map(|app| (app.zone().to_string(), app.take())).collect()
     }
 

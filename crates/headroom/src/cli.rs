@@ -28,7 +28,14 @@ pub(crate) struct Cli {
 /// # Errors
 /// It is not understood, or it asks for help; the error's text is what to print.
 pub(crate) fn parse() -> Result<Cli, clap::Error> {
-    Cli::from_arg_matches(&help_text::fit(Cli::command()).try_get_matches()?)
+    let mut command = help_text::fit(Cli::command());
+    // What proves our figures is a program of its own, and not shipped.
+    if std::env::args_os().nth(1).is_some_and(|first| first == "bench") {
+        let words =
+            "benchmarks are in a program of their own: headroom-bench (cargo build --release -p bench)\n";
+        return Err(command.error(clap::error::ErrorKind::InvalidSubcommand, words));
+    }
+    Cli::from_arg_matches(&command.try_get_matches()?)
 }
 
 /// What to do.

@@ -111,7 +111,7 @@ fn tell(mut command: &UnixStream, recording: Recording, over: &AtomicBool) -> an
 }
 
 /// A running router, asked to record.
-pub(crate) struct Asked {
+pub(crate) struct RecordingRouter {
     pub(crate) stream: UnixStream,
     /// What the router is known by.
     pub(crate) address: String,
@@ -126,7 +126,7 @@ pub(crate) fn begin(
     router: Option<&str>,
     environment: &Environment,
     request: RecordRequest,
-) -> anyhow::Result<Asked> {
+) -> anyhow::Result<RecordingRouter> {
     let Reached { stream, address, answer } = ask::<RecordAnswer>(
         environment.router(router),
         &environment.control_directory()?,
@@ -135,7 +135,7 @@ pub(crate) fn begin(
     if let Some(why) = answer.refused {
         anyhow::bail!("{why}");
     }
-    Ok(Asked { stream, address, answer })
+    Ok(RecordingRouter { stream, address, answer })
 }
 
 /// Says that it is enough.

@@ -23,6 +23,10 @@ pub(crate) fn view(snapshot: &Snapshot, status: &Status, now: Instant) -> Status
         server.state_for_s = routed.and_then(|routed| seconds(routed.state_for));
         server.role_for_s = routed.and_then(|routed| seconds(routed.role_for));
         server.routing = routed.map(routing);
+        if let Some(gray) = routed.and_then(|routed| routed.gray.as_ref()) {
+            let remark = format!("{}: a gray failure: {gray}. headroom failover --gray", server.name);
+            fleet.remarks.push(remark);
+        }
     }
     let mut closed = BTreeMap::new();
     for (reason, count) in status.servers.iter().flat_map(|server| &server.closed) {
@@ -134,6 +138,7 @@ fn routing(server: &ServerStatus) -> RoutingView {
         commands_bypassed: server.commands_bypassed,
         picks: named(&server.picks),
         closed: named(&server.closed),
+        gray: server.gray.as_ref().map(ToString::to_string),
     }
 }
 

@@ -1,11 +1,11 @@
 //! Where a configuration comes from: a file, or flags in its place. Read again on SIGHUP with the same flags
 //! on top.
 
-use crate::commands::route::RouteArgs;
 use clap::Args;
 use config::{self, Admin, AdminAccess, Config, FleetConfig, Listener, OwnZone, RouterConfig};
 use console::control::stable_hash;
 use fleet::{Address, ListenerRole, Zone};
+use ipnet::IpNet;
 use router::zero_hop::Identity;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -31,6 +31,24 @@ pub(crate) struct SourceArgs {
     /// Option file with user, password and TLS, in the format of ~/.my.cnf (which is the default).
     #[arg(long, value_name = "FILE")]
     pub(crate) option_file: Option<PathBuf>,
+}
+
+/// What `headroom route` listens on, in place of a file, and its admin address.
+#[derive(Args, Debug, Clone)]
+pub(crate) struct ListenerArgs {
+    /// Accept readers here: an address (127.0.0.1:3306) or the path of a unix socket. Repeatable.
+    #[arg(long, value_name = "ADDR", conflicts_with = "config")]
+    pub(crate) reader: Vec<Address>,
+    /// Accept writers here. Repeatable.
+    #[arg(long, value_name = "ADDR", conflicts_with = "config")]
+    pub(crate) writer: Vec<Address>,
+    /// Who may come to --reader and --writer, as address blocks (10.0.0.0/8). Repeatable; needed where others
+    /// than this host can reach them.
+    #[arg(long, value_name = "CIDR", conflicts_with = "config")]
+    pub(crate) allow: Vec<IpNet>,
+    /// Status page, JSON and metrics here, or 'off' [default: 127.0.0.1:9306, or as the file says].
+    #[arg(long, value_name = "ADDR", value_parser = admin_flag)]
+    pub(crate) admin: Option<AdminFlag>,
 }
 
 /// `--admin`.
@@ -107,14 +125,14 @@ impl Sourced {
 ///
 /// # Errors
 /// Complaints about the file, or what is missing on the command line.
-pub(crate) fn for_route(args: &RouteArgs) -> Result<Sourced, SourceError> {
-    let mut sourced = match file_of(&args.source) {
-        Some(path) if args.source.server.is_empty() => with_listeners(from_file(&path)?)?,
-        None if args.source.server.is_empty() => return Err(SourceError::Nothing),
-        _ => Sourced { config: from_flags(args)?, file: None },
+pub(crate) fn for_route(source: &SourceArgs, listeners: &ListenerArgs) -> Result<Sourced, SourceError> {
+    let mut sourced = match file_of(source) {
+        Some(path) if source.server.is_empty() => with_listeners(from_file(&path)?)?,
+        None if source.server.is_empty() => return Err(SourceError::Nothing),
+        _ => Sourced { config: from_flags(source, listeners)?, file: None },
     };
-    apply(&args.source, &mut sourced.config);
-    match args.admin {
+    apply(source, &mut sourced.config);
+    match listeners.admin {
         None => {}
         Some(AdminFlag::Off) => sourced.config.admin = None,
         // Written out on the command line, an open address is meant.
@@ -171,7 +189,7 @@ fn with_listeners(sourced: Sourced) -> Result<Sourced, SourceError> {
     )))
 }
 
-fn from_flags(args: &RouteArgs) -> Result<Config, SourceError> {
+fn from_flags(source: &SourceArgs, args: &ListenerArgs) -> Result<Config, SourceError> {
     let wrong = |text: &str| Err(SourceError::Wrong(text.to_owned()));
     if args.reader.is_empty() && args.writer.is_empty() {
         return Err(SourceError::NoListener);
@@ -201,7 +219,7 @@ fn from_flags(args: &RouteArgs) -> Result<Config, SourceError> {
         }
         listeners.push(listener);
     }
-    Ok(bare(args.source.server.clone(), listeners))
+    Ok(bare(source.server.clone(), listeners))
 }
 
 fn bare(seeds: Vec<Address>, listeners: Vec<Listener>) -> Config {

@@ -100,13 +100,18 @@ fn is_plain(text: &str) -> bool {
     !text.is_empty() && text.chars().all(plain) && one_way_to_write_it
 }
 
-/// The knob whose name shares most letters with what was asked for, if they are many.
+/// The knob that may be meant: its last word holds or is what was asked for, or differs in few letters.
 fn near(bare: &str) -> String {
     let last = |name: &str| name.rsplit('.').next().unwrap_or_default().to_owned();
     let asked = last(bare);
-    let close =
+    let holds =
         |knob: &&&Knob| !asked.is_empty() && (last(knob.name) == asked || last(knob.name).contains(&asked));
-    CATALOGUE.iter().find(close).map_or_else(String::new, |knob| format!("; is {} meant?", knob.name))
+    let distance = |knob: &Knob| strsim::osa_distance(&last(knob.name), &asked);
+    // One letter in four may be wrong.
+    let close = |knob: &&&Knob| distance(knob) * 4 <= asked.len();
+    let found = CATALOGUE.iter().find(holds);
+    let found = found.or_else(|| CATALOGUE.iter().filter(close).min_by_key(|knob| distance(knob)));
+    found.map_or_else(String::new, |knob| format!("; is {} meant?", knob.name))
 }
 
 /// `/dev/disk/by-id/...` -> `nvme0n1`.
@@ -155,6 +160,8 @@ mod tests {
         let no = |text| name(text).unwrap_err();
         assert!(no("block.schedular@vda").contains("no knob"));
         assert!(no("disk.scheduler@vda").contains("is block.scheduler meant?"));
+        assert!(no("vm.swapines").contains("is memory.swappiness meant?"));
+        assert!(!no("vm.nothing").contains("meant?"));
         assert!(no("block.scheduler").contains("block.scheduler@vda"));
         assert!(no("memory.swappiness@eth0").contains("no @TARGET"));
         assert!(no("block.scheduler@../../etc").contains("say which"));

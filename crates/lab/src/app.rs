@@ -16,18 +16,18 @@
 //! The driver is `mysql_async`, text protocol. Requests arrive on a schedule that does not wait for earlier
 //! ones (an open loop), and a request's time counts from when it was due.
 
+mod counts;
 mod endpoint;
 mod failure;
 mod pool;
 mod request;
 mod schema;
-mod tally;
 mod traffic;
 
+pub use counts::{AppCounts, EndpointTally, Pool as PoolName, Tick};
 pub use endpoint::{DataSize, Endpoint, Step};
 pub use failure::{Failure, FailureKind};
 pub use schema::{is_ready, load};
-pub use tally::{EndpointTally, Pool as PoolName, Tally, Tick};
 pub use traffic::{Rates, Traffic};
 
 use fleet::{Address, Zone};
@@ -71,7 +71,7 @@ struct Shared {
     spec: AppSpec,
     readers: Pool,
     writers: Pool,
-    tally: Mutex<Tally>,
+    tally: Mutex<AppCounts>,
 }
 
 impl App {
@@ -99,7 +99,7 @@ impl App {
     }
 
     /// Everything counted since the last call.
-    pub fn take(&self) -> Tally {
+    pub fn take(&self) -> AppCounts {
         std::mem::take(&mut *self.shared.tally.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
@@ -127,7 +127,7 @@ impl App {
 
 impl Shared {
     /// Adds what one request did.
-    fn count(&self, add: impl FnOnce(&mut Tally)) {
+    fn count(&self, add: impl FnOnce(&mut AppCounts)) {
         add(&mut self.tally.lock().unwrap_or_else(PoisonError::into_inner));
     }
 

@@ -44,6 +44,17 @@ use belief::{Belief, Observation};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
+/// A text that is no objective.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ObjectiveError {
+    /// Not of the form.
+    #[error("'{text}' is no objective; write for example 'p99 < 15ms'")]
+    Form { text: String },
+    /// Its time is none.
+    #[error(transparent)]
+    Time(#[from] fleet::DurationError),
+}
+
 /// What is asked: at most this share lost.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Objective {
@@ -148,8 +159,8 @@ impl Objective {
     ///
     /// # Errors
     /// What is wrong, and what would be right.
-    pub fn parse(text: &str) -> Result<Self, String> {
-        let wrong = || format!("'{text}' is no objective; write for example 'p99 < 15ms'");
+    pub fn parse(text: &str) -> Result<Self, ObjectiveError> {
+        let wrong = || ObjectiveError::Form { text: text.to_owned() };
         let (percentile, within) = text.split_once('<').ok_or_else(wrong)?;
         let within = within.strip_prefix('=').unwrap_or(within);
         let percent: f64 =
@@ -157,7 +168,7 @@ impl Objective {
         if !(percent > 0.0 && percent < 100.0) {
             return Err(wrong());
         }
-        let within = fleet::parse_duration(within).map_err(|error| error.to_string())?;
+        let within = fleet::parse_duration(within)?;
         if within.is_zero() {
             return Err(wrong());
         }

@@ -1,31 +1,32 @@
 //! How often one server is asked, so that it costs the same however many routers ask.
 //!
 //! Routers share nothing, so each counts the others on the server itself. Whoever asks takes a *seat* there,
-//! one of [`Budget::seats`] user locks, and keeps it for [`Budget::hold`] after its visit at least: those that
-//! visit more often never leave it, those that visit seldom give it back with their connection. A visit that
-//! finds `c` other seats taken therefore knows how many visits the server has, `c / hold` a second, and how
-//! many routers pay them, if the others are as patient as we are:
+//! one of [`Budget::seats`] user locks, and keeps it for [`Budget::hold`] after its visit at least: those
+//! that visit more often never leave it, those that visit seldom give it back with their connection. A visit
+//! that finds `c` other seats taken therefore knows how many visits the server has, `c / hold` a second, and
+//! how many routers pay them, if the others are as patient as we are:
 //!
 //! ```text
 //! n = 1 + c * max(interval, hold) / hold
 //! ```
 //!
-//! With `B` visits a second allowed, `n / B` is the fair interval, and that is what is used while all have seats
-//! (`n / B <= hold`). Beyond, each knows only the *sum* of all visits: `x = c / (B * hold)` times what is
-//! allowed. The interval grows with it, and is drawn a little towards a value that all agree on, or routers that
-//! began at different times would keep different shares for ever:
+//! With `B` visits a second allowed, `n / B` is the fair interval, and that is what is used while all have
+//! seats (`n / B <= hold`). Beyond, each knows only the *sum* of all visits: `x = c / (B * hold)` times what
+//! is allowed. The interval grows with it, and is drawn a little towards a value that all agree on, or
+//! routers that began at different times would keep different shares for ever:
 //!
 //! ```text
 //! interval' = interval * x^0.2 * (hold / interval)^0.01        x^1 where x > 1.7
 //! ```
 //!
 //! The exponents are a compromise: `c` is a random number with an error of about 13 %, which a smaller one
-//! evens out; and at rest `x = (interval / hold)^(0.01 / 0.2)`, so that the sum is exceeded a little as routers
-//! become more: by 15 % for a thousand. The budget for visits leaves room for that. Half of the seats are taken
-//! then, and never more than there are: who finds none closes its connection after the visit.
+//! evens out; and at rest `x = (interval / hold)^(0.01 / 0.2)`, so that the sum is exceeded a little as
+//! routers become more: by 15 % for a thousand. The budget for visits leaves room for that. Half of the seats
+//! are taken then, and never more than there are: who finds none closes its connection after the visit.
 //!
 //! Worked example, 50 statements a second and 100 connections: `B` = 15.5, `hold` = 50 / 15.5 = 3.2 s. Seven
-//! routers ask every 500 ms, as one does, 50 every 3.2 s, 1,000 every 55 s: 18 visits of two statements a second.
+//! routers ask every 500 ms, as one does, 50 every 3.2 s, 1,000 every 55 s: 18 visits of two statements a
+//! second.
 //!
 //! What cannot wait for that: a failure, which one's own sessions meet ([`Pace::after_suspicion`]), and a
 //! change of primary, while which all are asked at [`Pace::in_an_event`].
@@ -45,8 +46,8 @@ const FOR_SELDOM: f64 = 0.1;
 const STATEMENTS_A_VISIT: f64 = 2.0;
 /// Questions that are asked seldom.
 const SELDOM_STATEMENTS: f64 = 3.0;
-/// How strongly an interval longer than the hold follows the sum of all visits, and how strongly where that is
-/// far too much.
+/// How strongly an interval longer than the hold follows the sum of all visits, and how strongly where that
+/// is far too much.
 const GAIN: f64 = 0.2;
 const FAR_TOO_MUCH: f64 = 1.7;
 /// How strongly it is drawn to what all agree on.

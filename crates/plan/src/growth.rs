@@ -1,9 +1,10 @@
 //! When growth meets a ceiling.
 //!
-//! The load is taken to grow by an equal share in equal times: ln y = a + b t, fitted by least squares. The day
-//! is where the fitted line meets the ceiling; its interval is where the bounds of a *new* observation do, so it
-//! holds the scatter from day to day as well as what is not known of the line. A straight line forecasts a
-//! future like the past, and no more: it is refused beyond [`REACH`] times the stretch that was seen.
+//! The load is taken to grow by an equal share in equal times: ln y = a + b t, fitted by least squares. The
+//! day is where the fitted line meets the ceiling; its interval is where the bounds of a *new* observation
+//! do, so it holds the scatter from day to day as well as what is not known of the line. A straight line
+//! forecasts a future like the past, and no more: it is refused beyond [`REACH`] times the stretch that was
+//! seen.
 
 use crate::student;
 use serde::{Deserialize, Serialize};

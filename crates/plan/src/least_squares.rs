@@ -1,12 +1,12 @@
-//! Least squares of a model that is linear in at most three parameters, none of which may be below 0, and the
+//! Least squares of a model that is linear in at most three parameters, with none below 0, and the
 //! region of parameters that the data cannot tell from the best ones.
 //!
-//! With weights w the misfit is Q(b) = sum w (y - x b)^2. The region at a level is where Q is at most its least
-//! plus s^2 t^2, with s^2 the misfit a degree of freedom and t Student's quantile. The range that any figure of
-//! the parameters takes over that region is its profile interval (Bates and Watts, *Nonlinear Regression
-//! Analysis*, 1988, 6.1): no derivative and no normal approximation is needed, so the figure may be a maximum
-//! or a percentile. The region is walked as points on ellipsoids, one for each set of parameters that are not 0:
-//! the extremes of a figure often lie where one of them is.
+//! With weights w the misfit is Q(b) = sum w (y - x b)^2. The region at a level is where Q is at most its
+//! least plus s^2 t^2, with s^2 the misfit a degree of freedom and t Student's quantile. The range that any
+//! figure of the parameters takes over that region is its profile interval (Bates and Watts, *Nonlinear
+//! Regression Analysis*, 1988, 6.1): no derivative and no normal approximation is needed, so the figure may
+//! be a maximum or a percentile. The region is walked as points on ellipsoids, one for each set of parameters
+//! that are not 0: the extremes of a figure often lie where one of them is.
 
 use crate::student;
 

@@ -5,7 +5,8 @@
 //!   whether it differs, whether it is equivalent;
 //! * [`multiplicity`]: several comparisons at once: Holm's adjustment, Dunnett's critical value;
 //! * [`quantile`]: quantiles of a sample;
-//! * [`queue`]: response time at another load or on other cores; [`scalability`]: throughput at a concurrency;
+//! * [`queue`]: response time at another load or on other cores;
+//! * [`scalability`]: throughput at a concurrency;
 //! * [`memory`]: misses and response times at another size of the buffer pool;
 //! * [`placement`]: which role on which host; [`replicas`]: how many readers in each zone; [`growth`]: when.
 

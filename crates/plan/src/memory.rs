@@ -6,8 +6,8 @@
 //! the scatter of the measurement, the distance to the straight line between neighbours, and a share of their
 //! difference ([`BETWEEN`]), since any falling curve may pass between them.
 //!
-//! Nothing is said outside of the sizes measured: less memory has to be measured, and more as well. One thing is
-//! known beyond the largest: where next to nothing misses already, more buys nothing.
+//! Nothing is said outside of the sizes measured: less memory has to be measured, and more as well. One thing
+//! is known beyond the largest: where next to nothing misses already, more buys nothing.
 //!
 //! Worked example: 40 % at 1 GiB, 20 % at 2 GiB, 10 % at 4 GiB: about 14 % at 2.8 GiB.
 

@@ -1,23 +1,23 @@
 //! Which role runs on which host: the cheapest set of hosts that carries all roles.
 //!
-//! A role has a demand in five resources, measured at its 95th percentile; a host has ceilings, of which a share
-//! (`fill`) may be used. The rules:
+//! A role has a demand in five resources, measured at its 95th percentile; a host has ceilings, and a
+//! share of them (`fill`) may be used. The rules:
 //!
 //! 1. No host carries more than its share in any resource.
-//! 2. Roles of one group (the readers of one database) are on different hosts, and spread over zones as evenly
-//!    as whole roles allow: at most ceil(k / zones) in one.
-//! 3. The failure of any one host is survived: the k - 1 roles of a group that are left take over equal parts of
-//!    a lost one, so each is counted with that much more of cpu, iops, bandwidth and network (memory stays). A
-//!    role without a group has nobody to take over; the answer names it.
+//! 2. Roles of one group (the readers of one database) are on different hosts, and spread over zones as
+//!    evenly as whole roles allow: at most ceil(k / zones) in one.
+//! 3. The failure of any one host is survived: the k - 1 roles of a group that are left take over equal
+//!    parts of a lost one, so each is counted with that much more of cpu, iops, bandwidth and network (memory
+//!    stays). A role without a group has nobody to take over; the answer names it.
 //! 4. Two roles that want most of the same resource are not put together, if the question says so (after
 //!    Hatena 2009: different kinds of role share a host, the same kind never).
 //!
-//! **How it is solved.** First-fit and best-fit in several orders, then hosts are emptied one after the other:
-//! that gives a placement. A small integer program gives a bound: the cheapest hosts that together have enough
-//! of each resource. Where both cost the same, the placement is the best there is. Else the whole is given to an
-//! integer program (good_lp on microlp), where it is small enough, for as long as is allowed; what is left
-//! between the placement and the best bound is the *gap*, and is part of the answer. A placement is checked by
-//! [`check`], which shares no code with what made it.
+//! **How it is solved.** First-fit and best-fit in several orders, then hosts are emptied one after the
+//! other: that gives a placement. A small integer program gives a bound: the cheapest hosts that together
+//! have enough of each resource. Where both cost the same, the placement is the best there is. Else the whole
+//! is given to an integer program (good_lp on microlp), where it is small enough, for as long as is allowed;
+//! what is left between the placement and the best bound is the *gap*, and is part of the answer. A placement
+//! is checked by [`check`], which shares no code with what made it.
 
 mod solve;
 
@@ -194,7 +194,7 @@ impl Question {
         self.hosts[host].ceiling.map(|ceiling| ceiling * self.fill)
     }
 
-    /// The resource of which a role wants most, as a share of what the hosts have on average.
+    /// The resource that a role wants most of, as a share of what the hosts have on average.
     pub fn dominant(&self, role: usize) -> usize {
         let hosts = self.hosts.len().max(1) as f64;
         let share = |k: usize| {
@@ -204,7 +204,7 @@ impl Question {
         (0..5).max_by(|a, b| share(*a).total_cmp(&share(*b))).unwrap_or(0)
     }
 
-    /// Zones, and how many roles of a group of so many may be in one.
+    /// Zones, and how many roles of a group of this size may be in one.
     pub fn most_in_zone(&self, members: usize) -> usize {
         let zones: std::collections::BTreeSet<&str> =
             self.hosts.iter().map(|host| host.zone.as_str()).collect();

@@ -6,15 +6,16 @@
 //! * E is time that does not grow with the load: the way there and back, waiting for the disk;
 //! * Wq is the mean wait of M/M/c: Erlang's C(c, rD) times D / (c - rD);
 //! * V is the variability (Ca^2 + Cs^2) / 2: 1 for random arrivals and random lengths, 0.5 for equal lengths
-//!   (Allen and Cunneen, in Allen, *Probability, Statistics and Queueing Theory*, 1978; Kingman 1961 for c = 1).
+//!   (Allen and Cunneen, in Allen, *Probability, Statistics and Queueing Theory*, 1978; Kingman 1961 for
+//!   c = 1).
 //!
-//! Worked example: 4 cores, D = 2 ms, E = 0.5 ms, V = 1, r = 1500 a second: 75 % busy, C = 0.509, Wq = 1.02 ms,
-//! R = 3.52 ms. At r = 1800: 90 % busy, Wq = 3.9 ms.
+//! Worked example: 4 cores, D = 2 ms, E = 0.5 ms, V = 1, r = 1500 a second: 75 % busy, C = 0.509, Wq = 1.02
+//! ms, R = 3.52 ms. At r = 1800: 90 % busy, Wq = 3.9 ms.
 //!
-//! **The fit.** For a given D the model is linear in E and V; D is walked through. A region of (D, E, V) that the
-//! data cannot tell from the best is kept, and any figure's interval is its range over that region
-//! (`least_squares.rs`). Where the share of the cores that is busy was measured too, D is known from it (busy =
-//! rD / c), and counts as a further observation.
+//! **The fit.** For a given D the model is linear in E and V; D is walked through. A region of (D, E, V) that
+//! the data cannot tell from the best is kept, and any figure's interval is its range over that region
+//! (`least_squares.rs`). Where the share of the cores that is busy was measured too, D is known from it (busy
+//! = rD / c), and counts as a further observation.
 //!
 //! **Percentiles.** The time without queueing keeps the shape it had at the lowest rate; the wait is 0 with
 //! probability 1 - C and exponential otherwise. A percentile is that of their sum.
@@ -319,8 +320,8 @@ impl Queue {
     }
 }
 
-/// The points of a region at which a response time is shortest or longest, from an idle server to a nearly full
-/// one: a mean is E and a multiple of V, and that multiple is the mean wait.
+/// The points of a region at which a response time is shortest or longest, from an idle server to a nearly
+/// full one: a mean is E and a multiple of V, and that multiple is the mean wait.
 fn extremes(points: &[[f64; 3]], demand: f64, cores: u32) -> Vec<[f64; 3]> {
     let full = f64::from(cores) / demand;
     let waits = [0.0, 0.3, 0.6, 0.8, 0.9].map(|share| mean_wait(share * full, demand, cores));
@@ -359,8 +360,8 @@ fn demand(seen: &[Response], cores: f64) -> Option<(f64, f64)> {
     Some((mean, (spread / (each.len() - 1) as f64).sqrt().max(0.01 * mean)))
 }
 
-/// E and V at a demand, each observation weighed by its expected time. The prior is what variability is taken to be, with the variance that its weight is
-/// relative to.
+/// E and V at a demand, each observation weighed by its expected time. The prior is what variability is taken
+/// to be, with the variance that its weight is relative to.
 fn fit(
     seen: &[Response],
     times: &[f64],

@@ -1,16 +1,18 @@
 //! How many readers each zone needs, so that the loss of any one zone is survived at the objective.
 //!
-//! A reader carries so many reads a second within the objective (`headroom measure`), less what it spends on
-//! applying the primary's writes: each replica repeats all of them, so a further replica adds reads and nothing
-//! else. The reads of a lost zone's users arrive in the others. With T readers in Z zones, at most M of them in
-//! one, the plan is safe when (T - M) x capacity >= all reads: for the lower end of the capacity's interval.
+//! A reader carries a number of reads a second within the objective (`headroom measure`), less what it spends
+//! on applying the primary's writes: each replica repeats all of them, so a further replica adds reads and
+//! nothing else. The reads of a lost zone's users arrive in the others. With T readers in Z zones, at most M
+//! of them in one, the plan is safe when (T - M) x capacity >= all reads: for the lower end of the capacity's
+//! interval.
 //!
 //! The fewest readers are spread as evenly as that asks for, and within it where reads are born, so that the
-//! least of them cross zones: with d the zone's share of the reads and c its share of the readers, max(0, d - c)
-//! of all reads leave it.
+//! least of them cross zones: with d the zone's share of the reads and c its share of the readers, max(0, d -
+//! c) of all reads leave it.
 //!
-//! Worked example: 900 reads a second, a third in each of three zones, 200 a reader: two zones must carry all,
-//! so 5 readers must be left; 6 in all leave only 4, 7 (3, 2, 2) leave 4, 8 (3, 3, 2) leave 5: 8 readers.
+//! Worked example: 900 reads a second, a third in each of three zones, 200 a reader: two zones must carry
+//! all, so 5 readers must be left; 6 in all leave only 4, 7 (3, 2, 2) leave 4, 8 (3, 3, 2) leave 5: 8
+//! readers.
 
 use serde::{Deserialize, Serialize};
 

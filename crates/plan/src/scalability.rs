@@ -4,8 +4,8 @@
 //! others (contention) and k the cost of agreeing with each of them (coherency). Gunther, *Guerrilla Capacity
 //! Planning*, 2007. Its largest throughput is at N* = sqrt((1 - s) / k).
 //!
-//! By Little's law N / X is the mean response time R, so R(N) = a + b (N - 1) + c N (N - 1) with a = 1/l,
-//! b = s/l, c = k/l: linear, and fitted as such. Each observation weighs as the inverse square of its response
+//! By Little's law N / X is the mean response time R, so R(N) = a + b (N - 1) + c N (N - 1) with a = 1/l, b =
+//! s/l, c = k/l: linear, and fitted as such. Each observation weighs as the inverse square of its response
 //! time, because throughput measured over equal stretches scatters by an equal share.
 //!
 //! Worked example: l = 1000, s = 0.05, k = 0.001: X(1) = 1000, X(16) = 8060, the most at N* = 31: 8990.

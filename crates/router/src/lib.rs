@@ -53,6 +53,7 @@ pub mod event;
 pub mod fault;
 mod find;
 pub mod flow;
+pub mod gray;
 mod health;
 mod heartbeat;
 mod hold;

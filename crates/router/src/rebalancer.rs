@@ -172,6 +172,9 @@ impl Rebalancer {
         let routing = shared.routing();
         let rebalance = routing.view.config.rebalance;
         let departed = shared.departed();
+        for (counters, seen) in routing.counters.iter().zip(&routing.view.snapshot.servers) {
+            counters.look_for_gray(seen.state == fleet::State::Answering, now);
+        }
         let held: Vec<Held> = routing.counters.iter().map(held).collect();
         let all = || routing.counters.iter().chain(&departed);
         let [readers, writers] = [ListenerRole::Reader, ListenerRole::Writer]

@@ -29,8 +29,10 @@ mod tests;
 
 use crate::close_quota::CloseRequest;
 use crate::closed::Closed;
+use crate::gray::SessionCommits;
 use crate::record::SessionRecorder;
 use crate::session_registry::{Facts, Order, SessionHandle};
+use fleet::ListenerRole;
 use insight::CommandObserver;
 use std::cell::LazyCell;
 use std::rc::Rc;
@@ -54,6 +56,8 @@ pub(crate) struct Relay {
     /// Tells a recording, while there is one.
     recorder: SessionRecorder,
     handle: Rc<SessionHandle>,
+    /// Commits of a writer, for the verdict that they hang.
+    commits: CommitMark,
     /// Commands already counted.
     counted: u64,
     /// A change of user is not relayed but handed over: its password has to be translated.
@@ -91,6 +95,19 @@ pub(crate) enum AfterClient {
     Linger,
 }
 
+/// A commit under way when the session leaves the relay is given up.
+#[derive(Debug)]
+struct CommitMark {
+    commits: SessionCommits,
+    handle: Rc<SessionHandle>,
+}
+
+impl Drop for CommitMark {
+    fn drop(&mut self) {
+        self.commits.gives_up(&self.handle.slot);
+    }
+}
+
 impl Relay {
     /// Goes on with a session whose start the tracker has seen.
     pub(crate) fn new(tracker: Tracker, handle: Rc<SessionHandle>) -> Self {
@@ -98,7 +115,16 @@ impl Relay {
         handle.moved(&tracker);
         let mut recorder = handle.recorder.take();
         recorder.begins(&tracker, &handle.slot);
-        Self { tracker, insight: handle.insight.take(), recorder, handle, counted, hands_over: false }
+        let commits = CommitMark { commits: SessionCommits::default(), handle: handle.clone() };
+        Self {
+            tracker,
+            insight: handle.insight.take(),
+            recorder,
+            handle,
+            commits,
+            counted,
+            hands_over: false,
+        }
     }
 
     /// The same, with every change of user handed over. Only drivers that can do so may have it.
@@ -119,6 +145,9 @@ impl Relay {
             return Action::Close(why);
         }
         self.handle.cancel();
+        if self.handle.slot.role == ListenerRole::Writer && self.tracker.is_idle() {
+            self.commits.commits.command(bytes, self.tracker.in_transaction(), &self.handle.slot);
+        }
         self.read(Side::Client, bytes);
         self.handle.slot.to_server(bytes.len());
         self.handle.moved(&self.tracker);
@@ -131,6 +160,9 @@ impl Relay {
         self.read(Side::Server, bytes);
         let completed = self.tracker.commands_completed();
         self.handle.slot.to_client(bytes.len(), completed - self.counted);
+        if completed > self.counted {
+            self.commits.commits.answered(&self.handle.slot);
+        }
         self.counted = completed;
         self.handle.moved(&self.tracker);
     }

@@ -6,11 +6,13 @@
 
 use crate::close_quota::CloseQuota;
 use crate::closed::Closed;
+use crate::gray::{Commits, Gray, GrayWatch, Kind};
 use crate::pick::Because;
 use fleet::{ListenerRole, ServerName};
 use std::cell::Cell;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
 use tracing::Span;
 
 #[derive(Debug)]
@@ -22,6 +24,8 @@ pub(crate) struct ServerCounters {
     pub(crate) bypassed: BypassCounters,
     /// Logins broken off since the last that ended well.
     broken_off: AtomicU32,
+    /// What its commits showed at the last look; the rebalancer writes it, status pages read it.
+    gray: Mutex<(GrayWatch, Option<Gray>)>,
 }
 
 /// This many logins broken off in a row are time for one that ends well: a server blocks a host after
@@ -65,6 +69,10 @@ pub(crate) struct ThreadShard {
     commands: AtomicU64,
     picks: [AtomicU64; Because::WORDS.len()],
     closed: [AtomicU64; Closed::WORDS.len()],
+    /// Of transactions and alone, as [`Kind`] counts.
+    commits_begun: [AtomicU64; 2],
+    commits_ended: [AtomicU64; 2],
+    commits_given_up: [AtomicU64; 2],
 }
 
 /// Sums over the threads.
@@ -116,7 +124,39 @@ impl ServerCounters {
             close_quotas: Default::default(),
             bypassed: BypassCounters::default(),
             broken_off: AtomicU32::new(0),
+            gray: Mutex::default(),
         }
+    }
+
+    /// Looks whether commits hang; tells it once when it begins and when it ends.
+    pub(crate) fn look_for_gray(&self, answers: bool, now: Instant) {
+        let mut commits = Commits::default();
+        for shard in &self.shards {
+            for (sum, counters) in [
+                (&mut commits.begun, &shard.commits_begun),
+                (&mut commits.ended, &shard.commits_ended),
+                (&mut commits.given_up, &shard.commits_given_up),
+            ] {
+                sum.iter_mut().zip(counters).for_each(|(sum, counter)| *sum += counter.load(Relaxed));
+            }
+        }
+        let mut state = self.gray.lock().unwrap_or_else(PoisonError::into_inner);
+        let found = state.0.look(&commits, answers, now);
+        match (&state.1, &found) {
+            (None, Some(gray)) => {
+                tracing::warn!(server = %self.name, "its commits hang (gray failure): {gray}. headroom failover --gray");
+            }
+            (Some(_), None) => {
+                tracing::warn!(server = %self.name, "its commits no longer hang, or nobody commits")
+            }
+            _ => {}
+        }
+        state.1 = found;
+    }
+
+    /// Commits that hang, at the last look.
+    pub(crate) fn gray(&self) -> Option<Gray> {
+        self.gray.lock().unwrap_or_else(PoisonError::into_inner).1
     }
 
     /// A login ended well: the server holds nothing against this host any more.
@@ -231,6 +271,18 @@ impl ServerSlot {
     pub(crate) fn to_client(&self, bytes: usize, commands: u64) {
         bump(&self.shard().bytes_to_client, bytes as u64);
         bump(&self.shard().commands, commands);
+    }
+
+    pub(crate) fn commit_begins(&self, kind: Kind) {
+        bump(&self.shard().commits_begun[kind as usize], 1);
+    }
+
+    pub(crate) fn commit_ends(&self, kind: Kind) {
+        bump(&self.shard().commits_ended[kind as usize], 1);
+    }
+
+    pub(crate) fn commit_given_up(&self, kind: Kind) {
+        bump(&self.shard().commits_given_up[kind as usize], 1);
     }
 
     /// The session is over.

@@ -119,6 +119,8 @@ pub struct ServerStatus {
     pub picks: BTreeMap<&'static str, u64>,
     /// Sessions ended by reason, ever; reasons that never came up are left out.
     pub closed: BTreeMap<&'static str, u64>,
+    /// Its commits hang, although it answers.
+    pub gray: Option<crate::gray::Gray>,
 }
 
 /// Whether a server may be picked, or why not.
@@ -323,6 +325,7 @@ fn server(
         commands_bypassed: Some(commands_bypassed).filter(|commands| *commands > 0),
         picks: named(&Because::WORDS, &picks),
         closed: named(&Closed::WORDS, &closed),
+        gray: routing.counters[at].gray(),
     }
 }
 

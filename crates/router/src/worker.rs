@@ -4,6 +4,7 @@
 pub(crate) mod context;
 mod handle;
 pub(crate) mod message;
+mod pause;
 pub(crate) mod ring;
 
 use crate::catch_panic::{PAUSE, caught};
@@ -14,8 +15,8 @@ use crate::shared_state::SharedState;
 use context::WorkerContext;
 pub(crate) use handle::WorkerHandle;
 use insight::Ledger;
-use message::pause;
 pub(crate) use message::{LedgerRequest, Message, RebalanceCommand};
+use pause::pause;
 use ring::RingThread;
 use std::cell::RefCell;
 use std::rc::Rc;

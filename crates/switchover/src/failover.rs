@@ -12,6 +12,7 @@
 
 pub mod choose;
 pub mod confirm;
+pub mod gray;
 pub mod rejoin;
 pub mod risk;
 pub mod scene;

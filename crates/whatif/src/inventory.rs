@@ -1,35 +1,29 @@
-//! The inventory: hosts with their ceilings and prices, roles with their measured demands, and what runs where. TOML,
-//! or CSV with a row for each host and role.
+//! The inventory: hosts with their ceilings and prices, roles with their measured demands, and what runs
+//! where. TOML, or CSV with a row for each host and role.
 //!
 //! ```toml
 //! [options]
 //! fill = 0.8                    # share of a ceiling that may be used
 //! apart = true                  # roles that want most of the same resource on different hosts, where possible
 //!
-//! [[host]]
-//! name = "db-host-1"
-//! zone = "a"
-//! cpu = 16                      # cores
-//! memory = 128                  # GiB
-//! iops = 20000
-//! mb_s = 800
-//! network = 1200                # MB/s
-//! price = 310                   # a month, in any currency
-//! watts = 350
-//! work = 9000                   # optional: what it gets done, such as transactions a second at the objective
+//! [[host]] name = "db-host-1" zone = "a" cpu = 16                      # cores memory = 128
+//! # GiB iops = 20000 mb_s = 800 network = 1200                # MB/s price = 310                   # a
+//! month, in any currency watts = 350 work = 9000                   # optional: what it gets done, such as
+//! transactions a second at the objective
 //!
 //! [[role]]
 //! name = "shop-reader-1"
 //! group = "shop-readers"        # stand in for each other: on different hosts and zones
 //! on = "db-host-1"              # where it runs today
-//! server = "10.0.0.1:3306"      # optional: headroom inventory asks it
+//! server = "10.0.0.1:3306"      # optional: --ask compares what it says
 //! cpu = 4.5                     # demand at the 95th percentile
 //! memory = 48
 //! iops = 3000
 //! mb_s = 90
 //! network = 40
 //! ```
-//! The same as CSV has a heading `kind,name,zone,group,on,server,cpu,memory,iops,mb_s,network,price,watts,work`.
+//! The same as CSV has a heading
+//! `kind,name,zone,group,on,server,cpu,memory,iops,mb_s,network,price,watts,work`.
 
 use plan::placement::{Host, Question, Role};
 use serde::Deserialize;
@@ -81,6 +75,15 @@ pub struct HostRow {
     pub work: Option<f64>,
 }
 
+/// What a server says of itself.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ServerFacts {
+    /// Of the host that it runs on.
+    pub hostname: String,
+    /// Of its buffer pool.
+    pub pool_bytes: u64,
+}
+
 /// A role.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -99,6 +102,27 @@ pub struct RoleRow {
     pub mb_s: f64,
     #[serde(default)]
     pub network: f64,
+}
+
+impl RoleRow {
+    fn differs(&self, facts: &ServerFacts) -> Vec<String> {
+        let mut found = Vec::new();
+        let short = |name: &str| name.split('.').next().unwrap_or_default().to_ascii_lowercase();
+        if let Some(on) = self.on.as_ref().filter(|on| short(on) != short(&facts.hostname)) {
+            found.push(format!(
+                "{}: the inventory has it on {on}, and the server says {}",
+                self.name, facts.hostname
+            ));
+        }
+        let pool = facts.pool_bytes as f64 / (1_u64 << 30) as f64;
+        if self.memory < pool {
+            let (name, memory) = (&self.name, self.memory);
+            found.push(format!(
+                "{name}: {memory} GiB of memory are less than its buffer pool of {pool:.2} GiB"
+            ));
+        }
+        found
+    }
 }
 
 fn one() -> f64 {
@@ -218,6 +242,20 @@ impl Inventory {
         Ok(())
     }
 
+    /// Where it differs from what its servers say, in words; each role that names a server is asked. A
+    /// server that does not answer differs too.
+    pub fn differences(&self, mut ask: impl FnMut(&str) -> Result<ServerFacts, String>) -> Vec<String> {
+        let mut found = Vec::new();
+        for role in &self.roles {
+            let Some(server) = &role.server else { continue };
+            match ask(server) {
+                Err(why) => found.push(format!("{}: not compared: {why}", role.name)),
+                Ok(facts) => found.extend(role.differs(&facts)),
+            }
+        }
+        found
+    }
+
     /// As a question for a placement.
     pub fn question(&self) -> Question {
         let role = |role: &RoleRow| Role {
@@ -265,6 +303,20 @@ mod tests {
     fn csv_and_toml_say_the_same() {
         let csv = "kind,name,zone,on,cpu,memory,iops,mb_s,network\nhost,h1,a,,16,128,20000,800,1200\nrole,r1,,h1,4.5,,,,\n";
         assert_eq!(Inventory::parse(csv, "i.csv").unwrap(), Inventory::parse(TOML, "i.toml").unwrap());
+    }
+
+    #[test]
+    fn an_inventory_is_compared_with_what_servers_say() {
+        let text = TOML.replace("on = \"h1\"", "on = \"h1\"\nserver = \"db:3306\"\nmemory = 8");
+        let inventory = Inventory::parse(&text, "i.toml").unwrap();
+        let says = |hostname: &str, gib: u64| {
+            let facts = ServerFacts { hostname: hostname.to_owned(), pool_bytes: gib << 30 };
+            inventory.differences(|_| Ok(facts.clone()))
+        };
+        assert!(says("h1.example.org", 8).is_empty());
+        assert!(says("h2", 8)[0].contains("the server says h2"));
+        assert!(says("h1", 16)[0].contains("less than its buffer pool of 16.00 GiB"));
+        assert!(inventory.differences(|_| Err("refused".to_owned()))[0].contains("not compared: refused"));
     }
 
     #[test]

@@ -1,9 +1,9 @@
-//! A ladder of rates sent to a server, from little to half of what it can do: what the models are fitted to. Nothing
-//! is driven to its limit, so that what is predicted beyond was not seen.
+//! A ladder of rates sent to a server, from little to half of what it can do: what the models are fitted to.
+//! Nothing is driven to its limit, so that what is predicted beyond was not seen.
 //!
-//! First a few seconds of one client tell what a transaction costs; the rates follow from it as shares of what all
-//! cores could do. Each rate is sent in several rounds in turn, up and down, so that a slow minute of the machine
-//! does not fall on one rate alone.
+//! First a few seconds of one client tell what a transaction costs; the rates follow from it as shares of
+//! what all cores could do. Each rate is sent in several rounds in turn, up and down, so that a slow minute
+//! of the machine does not fall on one rate alone.
 
 use crate::seen::Seen;
 use crate::server::{Process, Server};
@@ -25,7 +25,7 @@ pub struct Ladder {
     pub rounds: u32,
     /// Named rates; empty: [`SHARES`].
     pub rates: Vec<f64>,
-    /// Closed loops of so many clients besides, for the scalability law; these do load the server fully.
+    /// Closed loops of these numbers of clients too, for the scalability law; these do load the server fully.
     pub clients: Vec<u32>,
     /// Cores of the server, where it does not run here.
     pub cores: Option<u32>,
@@ -89,7 +89,7 @@ impl Ladder {
         let closed = Arrivals::Closed { think: Duration::ZERO };
         each("one client, to see what a transaction costs");
         let first = step(&one, &closed, self.step, 1, process.as_ref(), cores, stop)?;
-        let first = first.ok_or(LadderError::Nothing(self.step))?;
+        let first = first.map_err(|_| LadderError::Nothing(self.step))?;
         let busy = first.busy.map_or(1.0, |busy| busy * f64::from(cores)).max(0.05);
         // What one client gets done in a second of a core, times the cores.
         let full = first.per_s / busy.min(1.0) * f64::from(cores);
@@ -109,8 +109,9 @@ impl Ladder {
                 let arrivals = Arrivals::Open(Open { rate, ramp: None, spacing: Spacing::Poisson });
                 let seed = u64::from(round) * 100 + at as u64 + 2;
                 match step(&load, &arrivals, self.step, seed, process.as_ref(), cores, stop)? {
-                    Some(one) => seen.push(one),
-                    None => notes.push(format!("{rate:.0} a second: the step was not sound and is left out")),
+                    Ok(one) => seen.push(one),
+                    Err(why) => notes
+                        .push(format!("{rate:.0} a second: the step was not sound and is left out: {why}")),
                 }
             }
             for clients in &self.clients {
@@ -135,7 +136,7 @@ impl Ladder {
     }
 }
 
-/// One step; `None` where its figures must not be used.
+/// One step, or why its figures must not be used.
 fn step(
     load: &Load,
     arrivals: &Arrivals,
@@ -144,7 +145,7 @@ fn step(
     process: Option<&Process>,
     cores: u32,
     stop: &Arc<AtomicBool>,
-) -> Result<Option<Seen>, LadderError> {
+) -> Result<Result<Seen, String>, LadderError> {
     let (before, began) = (process.and_then(Process::cpu_s), Instant::now());
     let outcome = load.send(arrivals, time, seed, stop, |_| {})?;
     let took = began.elapsed().as_secs_f64();
@@ -153,5 +154,9 @@ fn step(
     }
     let used = before.zip(process.and_then(Process::cpu_s)).map(|(before, after)| after - before);
     let busy = used.map(|used| (used / took / f64::from(cores)).clamp(0.0, 1.0));
-    Ok(Seen::of_run(&outcome, busy))
+    let why = || match outcome.void.is_empty() {
+        true => "no transaction ended well".to_owned(),
+        false => outcome.void.join("; "),
+    };
+    Ok(Seen::of_run(&outcome, busy).ok_or_else(why))
 }

@@ -1,5 +1,5 @@
-//! Answers as they were given, with their predictions: a file of JSON lines, appended to and never rewritten, so
-//! that a prediction cannot be changed once the outcome is known.
+//! Answers as they were given, with their predictions: a file of JSON lines, appended to and never rewritten,
+//! so that a prediction cannot be changed once the outcome is known.
 
 use plan::Interval;
 use serde::{Deserialize, Serialize};

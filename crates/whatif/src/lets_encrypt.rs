@@ -1,9 +1,10 @@
 //! A published change as a case: what the model would have said of it, and what it does not explain.
 //!
-//! Let's Encrypt, January 2021: the primary had 48 threads at over 90 % busy, a mean query of 0.45 ms and a median
-//! API request of 90 ms. A server with 128 threads, twice the memory and 5.7 times the bandwidth of storage (3200 and not
-//! some 560 MB/s) brought 25 %, 0.15 ms and 9 ms. From the figures before, and the number of threads, this works
-//! out what a queue before the CPUs would make of it. The speed of a thread is not published: 1.0 to 1.6 times.
+//! Let's Encrypt, January 2021: the primary had 48 threads at over 90 % busy, a mean query of 0.45 ms and a
+//! median API request of 90 ms. A server with 128 threads, twice the memory and 5.7 times the bandwidth of
+//! storage (3200 and not some 560 MB/s) brought 25 %, 0.15 ms and 9 ms. From the figures before, and the
+//! number of threads, this works out what a queue before the CPUs would make of it. The speed of a thread is
+//! not published: 1.0 to 1.6 times.
 
 use plan::Interval;
 use plan::queue::mean_wait;
@@ -80,7 +81,7 @@ pub fn text() -> String {
     let _ = writeln!(text, "  a request: not predicted, {REQUEST_BEFORE_MS:.0} ms became {:.0} ms", CAME.2);
     let _ = writeln!(
         text,
-        "Explained: how busy the CPUs became, by their number and a somewhat faster thread. Not explained: the query, of which only {} was waiting for a CPU before. \
+        "Explained: how busy the CPUs became, by their number and a somewhat faster thread. Not explained: the query. Only {} of its time was waiting for a CPU before. \
          The rest of its gain has to be storage (5.7 times the bandwidth) and memory (twice): the figures published say nothing of either's share. \
          A request is many queries and more; without its trace nothing is said of it.",
         hundred(case.waiting)

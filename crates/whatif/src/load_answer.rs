@@ -1,4 +1,5 @@
-//! More load, or more cores: from what was seen to figures with intervals, or to the reason why there is none.
+//! More load, or more cores: from what was seen to figures with intervals, or to the reason why there is
+//! none.
 
 use crate::ledger::Prediction;
 use crate::seen::{Seen, known, responses, throughputs};
@@ -12,6 +13,9 @@ use term::Table;
 
 /// Of intervals.
 pub const LEVEL: f64 = 0.95;
+/// The largest throughput is told where this share of its concurrency was seen: before that the curve may
+/// bend elsewhere.
+const PEAK_SEEN: f64 = 0.7;
 
 /// What is asked.
 #[derive(Clone, Debug, PartialEq)]
@@ -185,9 +189,7 @@ fn law_of(law: &Scalability) -> Law {
     let points = (1..=40).map(|at| reach * f64::from(at) / 40.0);
     Law {
         parameters: law.parameters(),
-        most: most
-            .high
-            .is_finite()
+        most: (most.high.is_finite() && law.most_seen >= PEAK_SEEN * law.best_concurrency().estimate)
             .then(|| (most, law.best_concurrency().estimate))
             .filter(|(_, at)| at.is_finite()),
         curve: points.filter_map(|at| Some((at, law.throughput(at)?))).collect(),
@@ -290,7 +292,7 @@ impl LoadAnswer {
                         interval(most),
                         figure(*at)
                     ),
-                    None => writeln!(text, "No limit is in sight within what was seen."),
+                    None => writeln!(text, "Where it ends is not in sight within what was seen."),
                 };
             }
             (None, Some(why)) => {

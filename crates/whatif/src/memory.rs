@@ -1,12 +1,12 @@
 //! The buffer pool at several sizes: what misses, and how long transactions take.
 //!
-//! **Warning:** it resizes the buffer pool of a server again and again and loads it. It is for a replica out of
-//! rotation, or a lab.
+//! **Warning:** it resizes the buffer pool of a server again and again and loads it. It is for a replica out
+//! of rotation, or a lab.
 //!
-//! The sizes go from the largest down: a pool that shrinks keeps what is used most, so that only the first one has
-//! to be filled. At each size the load runs until the miss ratio is steady ([`is_warm`]), then some windows are
-//! measured. Every size is set through the journal of `knob`: it is put back when the session ends, on Ctrl-C, and
-//! after a kill by the next `headroom knob restore`.
+//! The sizes go from the largest down: a pool that shrinks keeps what is used most, so that only the first
+//! one has to be filled. At each size the load runs until the miss ratio is steady ([`is_warm`]), then some
+//! windows are measured. Every size is set through the journal of `knob`: it is put back when the session
+//! ends, on Ctrl-C, and after a kill by the next `headroom knob restore`.
 
 use crate::ledger::{Observed, Prediction};
 use crate::server::{Server, ServerError};

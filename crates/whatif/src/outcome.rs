@@ -10,7 +10,7 @@ use term::Table;
 
 /// A prediction is of the same load as an observation when both lie this close, as a share.
 const SAME: f64 = 0.03;
-/// A model is judged from so many on.
+/// A model with fewer is not judged.
 const FEWEST: usize = 5;
 /// Below its level by this much it does badly.
 const BADLY: f64 = 0.15;

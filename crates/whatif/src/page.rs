@@ -1,5 +1,6 @@
-//! One page: today's ceilings, what each purchase would buy with its interval and price, ranked, and what was assumed.
-//! It is made of the newest answer to each question in the ledger, and needs nothing else: no script, no network.
+//! One page: today's ceilings, what each purchase would buy with its interval and price, ranked, and what was
+//! assumed. It is made of the newest answer to each question in the ledger, and needs nothing else: no
+//! script, no network.
 
 use crate::ledger::{Entry, Kind};
 use crate::load_answer::LoadAnswer;
@@ -111,8 +112,19 @@ impl Report {
         if let Some(memory) = &self.memory {
             let today =
                 memory.rows.iter().find(|row| (row.factor - 1.0).abs() < 1e-9).and_then(|row| row.predicted);
+            if today.is_some_and(|today| today.miss_ratio.high < plan::memory::FITS) {
+                add(
+                    "more buffer pool".to_owned(),
+                    None,
+                    "nothing: all that is used fits already".to_owned(),
+                    None,
+                );
+            }
             for row in memory.rows.iter().filter(|row| row.factor > 1.0) {
                 let (Some(then), Some(now)) = (row.predicted, today) else { continue };
+                if now.miss_ratio.high < plan::memory::FITS {
+                    continue;
+                }
                 let gib = (row.bytes - memory.today_bytes) as f64 / (1_u64 << 30) as f64;
                 let buys = format!(
                     "misses {} instead of {}; p99 {} instead of {} ms",
@@ -156,7 +168,8 @@ impl Report {
         let mut card = |name: &str, value: String, words: String| {
             let _ = write!(
                 page,
-                "<div class=\"card\">{}<b>{}</b><span class=\"soft\">{}</span></div>",
+                "<div class=\"card{}\">{}<b>{}</b><span class=\"soft\">{}</span></div>",
+                if value.starts_with("NOT") { " bad" } else { "" },
                 escape(name),
                 escape(&value),
                 escape(&words)
@@ -246,10 +259,7 @@ impl Report {
             escape(if self.currency.is_empty() { "price" } else { &self.currency })
         );
         for one in &self.purchases {
-            let gain = one
-                .headroom
-                .as_ref()
-                .map_or_else(|| "in other units".to_owned(), |gain| format!("+{}", interval(gain)));
+            let gain = one.headroom.as_ref().map_or_else(|| "in other units".to_owned(), added);
             let or = |value: Option<f64>, times: f64| {
                 value.map_or_else(|| "no price".to_owned(), |value| figure(value * times))
             };
@@ -271,7 +281,8 @@ impl Report {
         let gains = self.purchases.iter().filter_map(|one| Some((one, one.headroom?)));
         let mut bars = Bars::new("Headroom that a purchase adds", "times today's load");
         for (one, gain) in gains {
-            bars = bars.bar(one.what.clone(), gain.estimate, Some((gain.low, gain.high)));
+            let reach = (gain.low < gain.high).then_some((gain.low, gain.high));
+            bars = bars.bar(one.what.clone(), gain.estimate, reach);
         }
         page.push_str(&bars.html());
         if let Some(law) = self.load.as_ref().and_then(|load| load.law.as_ref()) {
@@ -391,8 +402,7 @@ impl Report {
         let mut table = term::Table::new(&["purchase", ">headroom", ">a month", ">for 100", "what it buys"]);
         for one in &self.purchases {
             let or = |value: Option<f64>| value.map_or_else(|| "-".to_owned(), figure);
-            let gain =
-                one.headroom.as_ref().map_or_else(|| "-".to_owned(), |gain| format!("+{}", interval(gain)));
+            let gain = one.headroom.as_ref().map_or_else(|| "-".to_owned(), added);
             table.row(vec![
                 one.what.clone(),
                 gain,
@@ -411,6 +421,16 @@ impl Report {
             text += &more.map(|more| format!("\n{more}")).unwrap_or_default();
         }
         text
+    }
+}
+
+/// Headroom that is added: with its interval, or where the lower end of what was measured went in, at least
+/// that.
+fn added(gain: &Interval) -> String {
+    if gain.low < gain.high {
+        format!("+{}", interval(gain))
+    } else {
+        format!("at least +{}", figure(gain.low))
     }
 }
 
@@ -453,7 +473,7 @@ mod tests {
         let question = Question { zones, reader_per_s: 400.0, apply_share: 0.0, fill: 1.0 };
         let prices = Prices { reader: Some(250.0), currency: "EUR".into(), ..Prices::default() };
         let answer =
-            crate::replicas::answer(&question, &crate::replicas::Besides::default(), &prices).unwrap();
+            crate::replicas::answer(&question, &crate::replicas::Context::default(), &prices).unwrap();
         let entries = vec![
             entry(Kind::Replicas, serde_json::to_value(&answer).unwrap()),
             entry(Kind::Load, serde_json::json!({"old": 1})),

@@ -14,7 +14,7 @@ pub struct HostFill {
     pub host: String,
     pub zone: String,
     pub roles: Vec<String>,
-    /// Of which resource most is used, and which share of what may be.
+    /// The resource that is used most, and its share of what may be used.
     pub tightest: String,
     pub share: f64,
 }

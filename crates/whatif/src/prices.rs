@@ -41,7 +41,7 @@ impl Prices {
         Ok(prices)
     }
 
-    /// What waiting so many days saves (or costs, below 0) of a price, by the trend.
+    /// What waiting these days saves (or costs, below 0) of a price, by the trend.
     pub fn saved_by_waiting(&self, price: f64, days: f64) -> Option<f64> {
         let trend = self.trend_a_year?;
         Some(price * (1.0 - (1.0 + trend).powf(days / 365.0)))

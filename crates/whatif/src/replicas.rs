@@ -1,5 +1,5 @@
-//! Readers in each zone: how many survive the loss of any zone, what one more adds, what crosses zones, and when
-//! growth meets the ceiling.
+//! Readers in each zone: how many survive the loss of any zone, what one more adds, what crosses zones, and
+//! when growth meets the ceiling.
 
 use crate::prices::Prices;
 use crate::words::figure;
@@ -14,9 +14,9 @@ const LEVEL: f64 = 0.95;
 /// Seconds of a month.
 const MONTH_S: f64 = 30.4 * 86_400.0;
 
-/// What is asked besides.
+/// What else is known.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Besides {
+pub struct Context {
     /// Readers that are there, zone by zone.
     pub today: Option<Vec<usize>>,
     /// Bytes of an answer to a read.
@@ -52,7 +52,7 @@ pub struct ReplicasAnswer {
     pub headroom: f64,
     /// Of today's layout.
     pub headroom_today: Option<f64>,
-    /// Reads a second that cross zones while all is well.
+    /// Reads a second that cross zones while no zone is lost.
     pub crossing: f64,
     /// What that costs a month.
     pub crossing_price: Option<f64>,
@@ -91,16 +91,16 @@ pub fn growth(text: &str) -> Result<Vec<(f64, f64)>, String> {
 /// There is no plan.
 pub fn answer(
     question: &ReplicasQuestion,
-    besides: &Besides,
+    context: &Context,
     prices: &Prices,
 ) -> Result<ReplicasAnswer, NoPlan> {
     let plan = question.fewest()?;
-    let today = besides.today.clone().map(|readers| Layout { readers });
+    let today = context.today.clone().map(|readers| Layout { readers });
     let crossing = question.crossing(&plan);
     let to_buy = today.as_ref().map(|today| {
         plan.readers.iter().zip(&today.readers).map(|(then, now)| then.saturating_sub(*now)).sum::<usize>()
     });
-    let growth = Growth::new(&besides.seen);
+    let growth = Growth::new(&context.seen);
     let meets = |what: &str, ceiling: f64| {
         let meeting = growth.as_ref()?.meets(ceiling, LEVEL)?;
         let (earliest, expected, latest) = (meeting.earliest, meeting.expected, meeting.latest);
@@ -123,7 +123,7 @@ pub fn answer(
         headroom: question.headroom(&plan),
         headroom_today: today.as_ref().map(|today| question.headroom(today)),
         crossing,
-        crossing_price: besides
+        crossing_price: context
             .read_bytes
             .zip(prices.zone_gb)
             .map(|(bytes, gb)| crossing * bytes / 1e9 * MONTH_S * gb),
@@ -131,8 +131,8 @@ pub fn answer(
         to_buy,
         price,
         saved_by_waiting: price.zip(wait).and_then(|(price, days)| prices.saved_by_waiting(price, days)),
-        primary: besides.writes.map(|(now, most)| primary(now, most, growth.as_ref())),
-        today: besides.today.clone(),
+        primary: context.writes.map(|(now, most)| primary(now, most, growth.as_ref())),
+        today: context.today.clone(),
         fewest: plan.readers.clone(),
         forecasts,
     })
@@ -203,7 +203,7 @@ impl ReplicasAnswer {
             self.one_more * 100.0,
             figure(self.each)
         );
-        let _ = write!(text, "{} reads a second cross zones while all is well", figure(self.crossing));
+        let _ = write!(text, "{} reads a second cross zones while no zone is lost", figure(self.crossing));
         let _ = match self.crossing_price {
             Some(price) => writeln!(text, ", at {} a month.", figure(price)),
             None => writeln!(text, "."),
@@ -256,15 +256,15 @@ mod tests {
         let zones = vec![("a".to_owned(), 400.0), ("b".to_owned(), 400.0)];
         let question = ReplicasQuestion { zones, reader_per_s: 500.0, apply_share: 0.2, fill: 1.0 };
         let seen = (0..30).map(|day| (f64::from(day), 500.0 * 1.01_f64.powi(day))).collect();
-        let besides =
-            Besides { today: Some(vec![2, 1]), read_bytes: Some(2000.0), seen, writes: Some((100.0, 150.0)) };
+        let context =
+            Context { today: Some(vec![2, 1]), read_bytes: Some(2000.0), seen, writes: Some((100.0, 150.0)) };
         let prices = Prices {
             reader: Some(300.0),
             zone_gb: Some(0.02),
             trend_a_year: Some(-0.1),
             ..Prices::default()
         };
-        let answer = answer(&question, &besides, &prices).unwrap();
+        let answer = answer(&question, &context, &prices).unwrap();
         assert_eq!(
             (answer.fewest.as_slice(), answer.to_buy, answer.price),
             ([2, 2].as_slice(), Some(1), Some(300.0))

@@ -1,5 +1,5 @@
-//! What was seen of a server under load: from runs of `headroom load`, from trials of `headroom measure`, from an
-//! agent's history.
+//! What was seen of a server under load: from runs of `headroom load`, from trials of `headroom measure`,
+//! from an agent's history.
 
 use load::Outcome;
 use load::arrivals::Arrivals;
@@ -64,22 +64,26 @@ impl Seen {
     }
 }
 
-/// For the law: all of it.
+/// For the law: closed loops only. In an open one what waits counts as at work, and a server that has cores
+/// to spare looks as if it were near its limit.
 pub(crate) fn throughputs(seen: &[Seen]) -> Vec<Throughput> {
-    seen.iter().map(|one| Throughput { at_work: one.at_work, per_s: one.per_s }).collect()
+    seen.iter()
+        .filter(|one| one.closed)
+        .map(|one| Throughput { at_work: one.at_work, per_s: one.per_s })
+        .collect()
 }
 
-/// For the queue: open loops only. In a closed one the rate depends on the response time, and the queue that the
-/// model has never forms.
+/// For the queue: open loops only. In a closed one the rate depends on the response time, and the queue that
+/// the model has never forms.
 pub(crate) fn responses(seen: &[Seen]) -> Vec<Response> {
     let open = seen.iter().filter(|one| !one.closed);
     open.map(|one| Response { per_s: one.per_s, mean_s: one.mean_ms / 1e3, busy: one.busy }).collect()
 }
 
-/// What else is known. The variability of service is that of response times at the lowest rate. A database gives
-/// each transaction a thread, and the kernel shares cores among threads: a queue of shared processors waits as
-/// M/M/1 does whatever the lengths (variability 1), one in order of arrival by (1 + Cs^2) / 2. Either may hold, so
-/// the middle is taken, and half the difference, at least 0.3, as its standard deviation.
+/// What else is known. The variability of service is that of response times at the lowest rate. A database
+/// gives each transaction a thread, and the kernel shares cores among threads: a queue of shared processors
+/// waits as M/M/1 does whatever the lengths (variability 1), one in order of arrival by (1 + Cs^2) / 2.
+/// Either may hold, so the middle is taken, and half the difference, at least 0.3, as its standard deviation.
 pub(crate) fn known(seen: &[Seen], cores: u32) -> Known {
     let open = seen.iter().filter(|one| !one.closed && !one.shape.is_empty());
     let calm = open.min_by(|a, b| a.per_s.total_cmp(&b.per_s));
@@ -94,8 +98,8 @@ pub(crate) fn known(seen: &[Seen], cores: u32) -> Known {
     Known { cores, variability, shape }
 }
 
-/// Reads a file of trials of `headroom measure --trials`: its first line says of what they are. Trials that lost
-/// more than a hundredth had a queue that did not drain, and are left out.
+/// Reads a file of trials of `headroom measure --trials`: its first line says of what they are. Trials that
+/// lost more than a hundredth had a queue that did not drain, and are left out.
 ///
 /// # Errors
 /// In words, with the line.

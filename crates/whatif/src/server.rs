@@ -1,8 +1,9 @@
-//! What is asked of a server: its variables and counters, and how much CPU its process has used, where it runs on
-//! this machine. Never writes.
+//! What is asked of a server: its variables and counters, and how much CPU its process has used, where it
+//! runs on this machine. Never writes.
 //!
 //! Blocks: to be used on a thread of its own.
 
+use crate::inventory::ServerFacts;
 use config::Credentials;
 use fleet::Address;
 use mysql_async::Conn;
@@ -90,6 +91,19 @@ impl Server {
     pub fn counters(&mut self, names: &[&str]) -> Result<BTreeMap<String, f64>, ServerError> {
         let all = self.pairs(&format!("SHOW GLOBAL STATUS WHERE Variable_name IN ({})", quoted(names)))?;
         Ok(all.into_iter().filter_map(|(name, value)| Some((name, value.parse().ok()?))).collect())
+    }
+
+    /// What it says of the host it runs on, and of its buffer pool.
+    ///
+    /// # Errors
+    /// No answer.
+    pub fn facts(&mut self) -> Result<ServerFacts, ServerError> {
+        let all = self.variables(&["hostname", "innodb_buffer_pool_size"])?;
+        let of = |name: &str| all.get(name).cloned().unwrap_or_default();
+        Ok(ServerFacts {
+            hostname: of("hostname"),
+            pool_bytes: of("innodb_buffer_pool_size").parse().unwrap_or(0),
+        })
     }
 
     /// Its process, where it runs on this machine; by its PID file, and by what the kernel says of it.

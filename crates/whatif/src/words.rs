@@ -11,7 +11,7 @@ pub fn figure(value: f64) -> String {
         v if v >= 100.0 => format!("{value:.0}"),
         v if v >= 10.0 => format!("{value:.1}"),
         v if v >= 1.0 => format!("{value:.2}"),
-        v if v == 0.0 => "0".to_owned(),
+        0.0 => "0".to_owned(),
         _ => format!("{value:.3}"),
     }
 }

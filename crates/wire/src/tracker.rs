@@ -23,12 +23,14 @@
 //! (3) and the end of rows (4): [`Progress::completed`] 1, the queue is empty, the status flags of the last
 //! packet are the session's, phase idle.
 
+mod body;
 mod names;
 mod observer;
 mod pending;
 mod phase;
 mod reply;
 mod session;
+mod state;
 mod sticky;
 mod why;
 

@@ -3,6 +3,7 @@
 use super::CompareQuery;
 use console::comparison_view::{ComparisonView, Estimate, RatioView, RowView};
 use diagnose::verdict::{Unit, figure};
+use std::str::FromStr;
 use term::{Paint, Table};
 
 /// A stretch of the past on the command line: `20m..10m`, `10m..now`, or seconds of the Unix epoch.
@@ -89,20 +90,32 @@ fn ratio(ratio: Option<&RatioView>) -> [String; 2] {
     [format!("{:.2}x", ratio.ratio), interval.unwrap_or_else(|| "-".to_owned())]
 }
 
-/// Reads a stretch.
-pub fn past(text: &str) -> Result<PastStretch, String> {
-    let wrong = || {
-        format!(
-            "'{text}' is no stretch of the past; write how long ago it began and ended, as in 20m..10m or 10m..now"
-        )
-    };
-    let (from, to) = text.split_once("..").ok_or_else(wrong)?;
-    let (from, to) = (moment(from).ok_or_else(wrong)?, moment(to).ok_or_else(wrong)?);
-    let mixed = (from > 0.0) != (to > 0.0) && to != 0.0;
-    if mixed || from >= to && !(from > 0.0 && to == 0.0) {
-        return Err(format!("'{text}' ends before it begins; write the longer ago first, as in 20m..10m"));
+/// A text that is no stretch of the past.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum StretchError {
+    /// Not of the form.
+    #[error(
+        "'{text}' is no stretch of the past; write how long ago it began and ended, as in 20m..10m or 10m..now"
+    )]
+    Form { text: String },
+    /// Its end comes first.
+    #[error("'{text}' ends before it begins; write the longer ago first, as in 20m..10m")]
+    Backwards { text: String },
+}
+
+impl FromStr for PastStretch {
+    type Err = StretchError;
+
+    fn from_str(text: &str) -> Result<Self, StretchError> {
+        let wrong = || StretchError::Form { text: text.to_owned() };
+        let (from, to) = text.split_once("..").ok_or_else(wrong)?;
+        let (from, to) = (moment(from).ok_or_else(wrong)?, moment(to).ok_or_else(wrong)?);
+        let mixed = (from > 0.0) != (to > 0.0) && to != 0.0;
+        if mixed || from >= to && !(from > 0.0 && to == 0.0) {
+            return Err(StretchError::Backwards { text: text.to_owned() });
+        }
+        Ok(Self { from, to })
     }
-    Ok(PastStretch { from, to })
 }
 
 /// Seconds from now, or of the Unix epoch where it is a bare number of that size.
@@ -118,19 +131,23 @@ fn moment(text: &str) -> Option<f64> {
 mod tests {
     use super::*;
     use console::comparison_view::SideView;
+
+    fn read(text: &str) -> Result<PastStretch, StretchError> {
+        text.parse()
+    }
     use console::history_view::Subject;
 
     #[test]
     fn stretches_are_told_by_how_long_ago_or_by_the_epoch() {
-        assert_eq!(past("20m..10m"), Ok(PastStretch { from: -1200.0, to: -600.0 }));
-        assert_eq!(past("90s..now"), Ok(PastStretch { from: -90.0, to: 0.0 }));
+        assert_eq!(read("20m..10m"), Ok(PastStretch { from: -1200.0, to: -600.0 }));
+        assert_eq!(read("90s..now"), Ok(PastStretch { from: -90.0, to: 0.0 }));
         assert_eq!(
-            past("1700000000..1700000600"),
+            read("1700000000..1700000600"),
             Ok(PastStretch { from: 1_700_000_000.0, to: 1_700_000_600.0 })
         );
-        assert_eq!(past("1700000000..now"), Ok(PastStretch { from: 1_700_000_000.0, to: 0.0 }));
+        assert_eq!(read("1700000000..now"), Ok(PastStretch { from: 1_700_000_000.0, to: 0.0 }));
         for wrong in ["10m", "10m..20m", "now..10m", "a..b", "10m..10m", "1700000000..5m"] {
-            assert!(past(wrong).is_err(), "{wrong}");
+            assert!(read(wrong).is_err(), "{wrong}");
         }
     }
 

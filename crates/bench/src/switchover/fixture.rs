@@ -34,6 +34,8 @@ pub(super) struct FixtureSpec {
     /// Servers come up read-only and truncate what was never acknowledged; every commit waits for a replica,
     /// for a day if need be.
     pub(super) semi_sync: bool,
+    /// Round trip between any two hosts; `None` is the lab's.
+    pub(super) round_trip: Option<Duration>,
 }
 
 const SEMI_SYNC: [(&str, &str); 6] = [
@@ -65,6 +67,9 @@ impl MoveFixture {
         }
         if args.semi_sync {
             spec = SEMI_SYNC.iter().fold(spec, |spec, (name, value)| spec.option(name, value));
+        }
+        if let Some(round_trip) = args.round_trip {
+            (spec.network.within, spec.network.between) = (round_trip, round_trip);
         }
         let lab = Lab::up(&spec, base).await.context("bringing up the servers")?;
         let mut root = lab.connect(SERVERS[0]).await?;

@@ -8,7 +8,7 @@
 
 use crate::scenario::{Phase, zone_of};
 use hdrhistogram::Histogram;
-use lab::app::{Endpoint, EndpointTally, Tally};
+use lab::app::{AppCounts, Endpoint, EndpointTally};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -22,7 +22,7 @@ pub(crate) struct Fleet {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Round {
     /// What the applications counted, by zone.
-    pub(crate) zones: BTreeMap<String, Tally>,
+    pub(crate) zones: BTreeMap<String, AppCounts>,
     /// Share of the machine's CPU time that was used meanwhile, by anybody.
     pub(crate) cpu_busy: f64,
 }
@@ -170,8 +170,8 @@ impl PhaseFigures {
     }
 }
 
-fn by_zone(rounds: Vec<Round>) -> BTreeMap<String, Tally> {
-    let mut sum: BTreeMap<String, Tally> = BTreeMap::new();
+fn by_zone(rounds: Vec<Round>) -> BTreeMap<String, AppCounts> {
+    let mut sum: BTreeMap<String, AppCounts> = BTreeMap::new();
     for (zone, tally) in rounds.into_iter().flat_map(|round| round.zones) {
         sum.entry(zone).or_default().add(tally);
     }
@@ -180,12 +180,12 @@ fn by_zone(rounds: Vec<Round>) -> BTreeMap<String, Tally> {
 
 fn endpoint_figures(endpoint: Endpoint, rounds: &[Round]) -> EndpointFigures {
     let of_round = |round: &Round| {
-        let mut sum = Tally::default();
+        let mut sum = AppCounts::default();
         round.zones.values().for_each(|tally| sum.add(tally.clone()));
         sum.endpoints.remove(&endpoint).unwrap_or_default()
     };
     let each: Vec<EndpointTally> = rounds.iter().map(of_round).collect();
-    let mut all = Tally::default();
+    let mut all = AppCounts::default();
     rounds.iter().flat_map(|round| round.zones.values()).for_each(|tally| all.add(tally.clone()));
     let all = all.endpoints.remove(&endpoint).unwrap_or_default();
     EndpointFigures {
@@ -203,9 +203,9 @@ fn endpoint_figures(endpoint: Endpoint, rounds: &[Round]) -> EndpointFigures {
     }
 }
 
-fn flows(by_zone: &BTreeMap<String, Tally>, fleet: &Fleet) -> Vec<FlowFigures> {
-    let total: u64 = by_zone.values().map(Tally::reads).sum();
-    let of_zone = |(zone, tally): (&String, &Tally)| {
+fn flows(by_zone: &BTreeMap<String, AppCounts>, fleet: &Fleet) -> Vec<FlowFigures> {
+    let total: u64 = by_zone.values().map(AppCounts::reads).sum();
+    let of_zone = |(zone, tally): (&String, &AppCounts)| {
         let flow = |(id, reads): (u32, u64)| FlowFigures {
             from: zone.clone(),
             server: fleet.name(id).to_owned(),
@@ -263,9 +263,9 @@ mod tests {
     use crate::scenario::Scenario;
     use lab::app::PoolName;
 
-    fn counted(reads: &[(u32, u64)]) -> Tally {
+    fn counted(reads: &[(u32, u64)]) -> AppCounts {
         let servers = reads.iter().map(|(id, n)| ((PoolName::Readers, *id), *n)).collect();
-        Tally { servers, ..Tally::default() }
+        AppCounts { servers, ..AppCounts::default() }
     }
 
     fn phase(id: &str) -> (Phase, Vec<&'static str>) {
@@ -274,7 +274,7 @@ mod tests {
         (group.phases.iter().find(|p| p.id == id).unwrap().clone(), group.readers.clone())
     }
 
-    fn round<const N: usize>(zones: [(String, Tally); N]) -> Round {
+    fn round<const N: usize>(zones: [(String, AppCounts); N]) -> Round {
         Round { zones: zones.into(), cpu_busy: 0.3 }
     }
 
@@ -303,7 +303,7 @@ mod tests {
         let slice = round([
             ("a".to_owned(), counted(&[(2, 300), (3, 300), (4, 300)])),
             ("b".to_owned(), counted(&[(4, 100)])),
-            ("c".to_owned(), Tally::default()),
+            ("c".to_owned(), AppCounts::default()),
         ]);
         let figures = PhaseFigures::new(&phase, &readers, &fleet(), vec![slice]);
         assert!((figures.least_cross_zone - (0.9 - 2.0 / 3.0)).abs() < 1e-9);
@@ -317,7 +317,7 @@ mod tests {
         let slice = round([
             ("a".to_owned(), counted(&[(2, 300), (3, 300), (4, 300)])),
             ("b".to_owned(), counted(&[(4, 100)])),
-            ("c".to_owned(), Tally::default()),
+            ("c".to_owned(), AppCounts::default()),
         ]);
         let figures = PhaseFigures::new(&phase, &readers, &fleet(), vec![slice]);
         let least = least_cross_zone(&figures.flows, &readers, 1.1);

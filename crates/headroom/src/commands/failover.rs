@@ -62,6 +62,10 @@ pub(crate) struct FailoverArgs {
     /// $2 (HEADROOM_SERVER, HEADROOM_ADDRESS); must end with 0.
     #[arg(long, value_name = "COMMAND")]
     fence: Option<String>,
+    /// The primary answers, but its commits hang (a stalled or full disk): replace it all the same, once that is
+    /// confirmed.
+    #[arg(long, conflicts_with_all = ["resume", "rejoin"])]
+    gray: bool,
     /// Go on although acknowledged writes could be lost, or nothing fences the old primary.
     #[arg(long)]
     accept_loss: bool,
@@ -101,23 +105,34 @@ pub(crate) async fn run(args: FailoverArgs, environment: &Environment) -> anyhow
         return args.rejoin(old, &snapshot, &config.fleet, admin, environment).await;
     }
     let deadline = config.fleet.deadline.max(Duration::from_secs(2));
-    let primary = args.primary.as_deref().map(ServerName::new);
+    let known = snapshot.primary().filter(|_| args.gray).map(|server| server.name.clone());
+    let primary = args.primary.as_deref().map(ServerName::new).or(known);
     let scene = Scene::read(&snapshot, primary.as_ref(), &admin, deadline).await?;
     let dead = scene.primary.name.clone();
-    terminal::complain(&format!("looking at {dead} and at what its replicas see of it"));
     let rule = Rule { over: args.confirm, ..Rule::default() };
-    let confirmed = match scene.confirm(&admin, &rule, args.within).await {
-        Ok(confirmed) => confirmed,
+    let confirmed = if args.gray {
+        terminal::complain(&format!("looking at the commits of {dead}"));
+        scene
+            .confirm_gray(&admin, &rule, deadline)
+            .await
+            .map(|evidence| format!("{dead} is gray: {evidence}"))
+    } else {
+        terminal::complain(&format!("looking at {dead} and at what its replicas see of it"));
+        scene.confirm(&admin, &rule, args.within).await.map(|confirmed| {
+            format!(
+                "{dead} is dead: {} looks failed over {:.1} s, and no replica is connected to it",
+                confirmed.looks,
+                confirmed.took.as_secs_f64()
+            )
+        })
+    };
+    match confirmed {
+        Ok(evidence) => terminal::complain(&evidence),
         Err(error) => {
             terminal::complain(&format!("not done: {error}"));
             return Ok(exit::no());
         }
-    };
-    terminal::complain(&format!(
-        "{dead} is dead: {} looks failed over {:.1} s, and no replica is connected to it",
-        confirmed.looks,
-        confirmed.took.as_secs_f64()
-    ));
+    }
     // Again, now that it is dead: what was received is final only from here on.
     let scene = Scene::read(&snapshot, Some(&dead), &admin, deadline).await?;
     let chosen = scene.choose(args.candidate.as_deref().map(ServerName::new).as_ref());

@@ -9,7 +9,10 @@ use crate::{credentials, source};
 use anyhow::Context;
 use clap::{Args, Subcommand};
 use config::{Config, Credentials};
+use console::admin_client::AdminClient;
 use console::service::{self, ServiceStatus};
+use console::status_view::ServerView;
+use fleet::ServerName;
 use observe::Watcher;
 use std::net::SocketAddr;
 use std::process::ExitCode;
@@ -35,6 +38,9 @@ Examples:
 Exit codes: 0 stopped in order (or paused, resumed; status: one is active); 1 status: none is active, or paused;
 2 error; 64 the command line was not understood.
 Guide: docs/guide/failover.md.";
+
+const ROUTER_EVERY: Duration = Duration::from_millis(500);
+const ROUTER_ANSWERS: Duration = Duration::from_secs(2);
 
 /// Fail over by itself when the primary dies, where nothing acknowledged can be lost.
 ///
@@ -101,6 +107,13 @@ struct RunArgs {
     /// $2 (HEADROOM_SERVER, HEADROOM_ADDRESS); must end with 0.
     #[arg(long, value_name = "COMMAND")]
     fence: Option<String>,
+    /// Replace a primary, too, that answers while its commits hang, when a router says so and its own look
+    /// confirms it.
+    #[arg(long, requires = "router")]
+    act_on_gray: bool,
+    /// Admin address of a router that is asked whether the primary's commits hang; several may be given.
+    #[arg(long, value_name = "ADDR")]
+    router: Vec<String>,
     /// No second failover within this time, unless somebody has said `resume` since.
     #[arg(long, value_name = "TIME", default_value = "1h", value_parser = fleet::parse_duration)]
     not_again_within: Duration,
@@ -182,7 +195,7 @@ impl RunArgs {
             deadline: config.fleet.deadline,
             rule: Rule { over: self.confirm, ..Rule::default() },
             within: self.within,
-            caution: Caution { not_again_within: self.not_again_within, act_on_gray: false },
+            caution: Caution { not_again_within: self.not_again_within, act_on_gray: self.act_on_gray },
             dry_run: self.dry_run,
             fence: self.fence,
             deadlines: Deadlines { await_ms: self.apply.as_millis() as u64, ..Deadlines::default() },
@@ -195,7 +208,8 @@ impl RunArgs {
         // An attempt tells nothing while it confirms and applies.
         let fresh = self.within + self.apply;
         let watcher = Watcher::start(config.fleet);
-        let guard = Guard::new(options, admin, watcher.snapshots(), None)?;
+        let gray = (!self.router.is_empty()).then(|| gray_from(&self.router));
+        let guard = Guard::new(options, admin, watcher.snapshots(), gray)?;
         tracing::info!(address = %listener.local_addr()?, dry_run = self.dry_run, "guards; /healthz, /metrics, /status.json");
         let (tell, latest) = watch::channel(said(None, fresh));
         let socket = environment.notify_socket.as_deref();
@@ -212,6 +226,29 @@ impl RunArgs {
         watcher.stop().await;
         Ok(exit::DONE)
     }
+}
+
+/// What the routers say of servers whose commits hang.
+fn gray_from(routers: &[String]) -> watch::Receiver<Option<(ServerName, String)>> {
+    let (publish, latest) = watch::channel(None);
+    let clients: Vec<AdminClient> = routers.iter().map(|at| AdminClient::new(Some(at))).collect();
+    tokio::spawn(async move {
+        while !publish.is_closed() {
+            let mut found = None;
+            for client in &clients {
+                let Ok(Ok(status)) = tokio::time::timeout(ROUTER_ANSWERS, client.status()).await else {
+                    continue;
+                };
+                let hangs = |server: &ServerView| {
+                    Some((ServerName::new(&server.name), server.routing.as_ref()?.gray.clone()?))
+                };
+                found = found.or_else(|| status.fleet.servers.iter().find_map(hangs));
+            }
+            publish.send_replace(found);
+            tokio::time::sleep(ROUTER_EVERY).await;
+        }
+    });
+    latest
 }
 
 fn said(status: Option<&GuardStatus>, fresh: Duration) -> ServiceStatus {

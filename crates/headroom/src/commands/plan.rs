@@ -1,5 +1,5 @@
-//! `headroom plan`: what more load, cores, memory, hosts, replicas or a zone would mean. Flags become questions
-//! here; they are answered by the crate `whatif`, with the models of `plan`.
+//! `headroom plan`: what more load, cores, memory, hosts, replicas or a zone would mean. Flags become
+//! questions here; they are answered by the crate `whatif`, with the models of `plan`.
 
 mod files;
 mod ladder;
@@ -50,7 +50,7 @@ pub(crate) async fn run(command: PlanCommand, environment: &Environment) -> anyh
         PlanCommand::Ladder(args) => ladder::run(*args, environment).await,
         PlanCommand::Load(args) => load::run(&args, environment),
         PlanCommand::Memory(args) => memory::run(*args, environment).await,
-        PlanCommand::Placement(args) => files::placement(&args, environment),
+        PlanCommand::Placement(args) => files::placement(&args, environment).await,
         PlanCommand::Replicas(args) => files::replicas(&args, environment),
         PlanCommand::Report(args) => files::report(&args, environment),
         PlanCommand::Check(args) => files::check(&args, environment),

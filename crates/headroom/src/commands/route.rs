@@ -8,7 +8,7 @@ use crate::engine::Engine;
 use crate::environment::{self, Environment};
 use crate::log::LogFormat;
 use crate::notify::notify;
-use crate::source::{self, AdminFlag, SourceArgs, SourceError, Sourced, admin_flag};
+use crate::source::{self, ListenerArgs, SourceArgs, SourceError, Sourced};
 use crate::upgrade::{self, Taken};
 use crate::{core_dump, credentials, log};
 use anyhow::Context;
@@ -18,7 +18,6 @@ use console::admin;
 use console::control::{self, Directory};
 use console::fleet_view;
 use fleet::{Address, duration_text};
-use ipnet::IpNet;
 use process::Process;
 use router::Sockets;
 use serde::Serialize;
@@ -66,19 +65,9 @@ pub(crate) struct RouteArgs {
     /// Where the fleet is found.
     #[command(flatten)]
     pub(crate) source: SourceArgs,
-    /// Accept readers here: an address (127.0.0.1:3306) or the path of a unix socket. Repeatable.
-    #[arg(long, value_name = "ADDR", conflicts_with = "config")]
-    pub(crate) reader: Vec<Address>,
-    /// Accept writers here. Repeatable.
-    #[arg(long, value_name = "ADDR", conflicts_with = "config")]
-    pub(crate) writer: Vec<Address>,
-    /// Who may come to --reader and --writer, as address blocks (10.0.0.0/8). Repeatable; needed where others
-    /// than this host can reach them.
-    #[arg(long, value_name = "CIDR", conflicts_with = "config")]
-    pub(crate) allow: Vec<IpNet>,
-    /// Status page, JSON and metrics here, or 'off' [default: 127.0.0.1:9306, or as the file says].
-    #[arg(long, value_name = "ADDR", value_parser = admin_flag)]
-    pub(crate) admin: Option<AdminFlag>,
+    /// Listeners and admin address in place of a file.
+    #[command(flatten)]
+    pub(crate) listeners: ListenerArgs,
     /// Take the listening sockets over from the process that runs with the same admin address: no connect is
     /// refused. That one lets its sessions end and exits. Without one, this is an ordinary start.
     #[arg(long, conflicts_with = "check")]
@@ -104,9 +93,9 @@ pub(crate) struct RouteArgs {
 /// Runs until a signal ends it.
 pub(crate) async fn run(args: RouteArgs, environment: &Environment) -> anyhow::Result<ExitCode> {
     if args.check {
-        return check(source::for_route(&args), args.json);
+        return check(source::for_route(&args.source, &args.listeners), args.json);
     }
-    let mut sourced = source::for_route(&args)?;
+    let mut sourced = source::for_route(&args.source, &args.listeners)?;
     // What is still to be written when we leave is written then.
     let _log = log::start(args.log_format, args.log.as_deref().or(environment.log.as_deref()))?;
     core_dump::forbid(environment);

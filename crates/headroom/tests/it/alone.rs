@@ -1,4 +1,4 @@
 //! What needs the whole machine: nothing else runs beside these tests.
 
 mod idle;
-mod idle_past;
+mod idle_bypass;

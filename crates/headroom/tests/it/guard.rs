@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Killed when the test fails, too.
-struct Running(Child);
+pub(crate) struct Running(pub(crate) Child);
 
 impl Drop for Running {
     fn drop(&mut self) {
@@ -19,7 +19,7 @@ impl Drop for Running {
     }
 }
 
-fn ask(at: SocketAddr, path: &str) -> Option<String> {
+pub(crate) fn ask(at: SocketAddr, path: &str) -> Option<String> {
     let mut stream = TcpStream::connect(at).ok()?;
     stream.set_read_timeout(Some(Duration::from_secs(10))).ok()?;
     write!(stream, "GET {path} HTTP/1.1\r\nHost: {at}\r\nConnection: close\r\n\r\n").ok()?;
@@ -28,7 +28,7 @@ fn ask(at: SocketAddr, path: &str) -> Option<String> {
     Some(answer)
 }
 
-async fn until(at: SocketAddr, path: &'static str, part: &'static str) -> String {
+pub(crate) async fn until(at: SocketAddr, path: &'static str, part: &'static str) -> String {
     let until = Instant::now() + PATIENCE;
     loop {
         let answer = tokio::task::spawn_blocking(move || ask(at, path)).await.unwrap();

@@ -7,6 +7,7 @@
 mod agent;
 mod alone;
 mod arrows;
+mod circles;
 mod cli;
 mod client_certificates;
 mod clock;
@@ -16,6 +17,7 @@ mod drivers;
 mod events;
 mod failover;
 mod fleet_page;
+mod gray;
 mod guard;
 mod help;
 mod knob;

@@ -79,7 +79,8 @@ fn json_of_a_router_keeps_its_keys() {
     let sample = console::sample_status::status();
     let objectives = vec![filled()];
     let leaving = vec![filled()];
-    let status = StatusView { objectives, leaving, ..sample };
+    let mut status = StatusView { objectives, leaving, ..sample };
+    status.fleet.servers.push(filled());
     insta::assert_snapshot!("status", shape(&status));
     insta::assert_snapshot!("fleet", shape(&status.fleet));
     let row = RowView {

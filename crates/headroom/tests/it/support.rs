@@ -2,11 +2,11 @@
 
 pub(crate) mod agent;
 pub(crate) mod browser;
+pub(crate) mod bypass;
 pub(crate) mod connecting;
 pub(crate) mod convoy;
 pub(crate) mod driven;
 pub(crate) mod one_server;
-pub(crate) mod past;
 pub(crate) mod receiving;
 pub(crate) mod route;
 pub(crate) mod secrets;

@@ -2,8 +2,8 @@
 //! root and a kernel with BPF, and fails loudly without; only who is not root is told that nothing was
 //! tested.
 
-use crate::support::past;
-use crate::support::past::{in_zone_a, ready, root};
+use crate::support::bypass;
+use crate::support::bypass::{in_zone_a, ready, root};
 use crate::support::route::{Route, connect};
 use lab::{Lab, Spec};
 use mysql_async::prelude::Queryable;
@@ -29,13 +29,13 @@ async fn connections_go_past_the_router_and_everything_is_seen_moved_and_removed
     route.start();
     ready(&route).await;
 
-    past::sessions_are_past_and_counted(&lab, &route).await;
-    past::a_drained_server_is_left_idle_first(&lab, &route).await;
-    past::restarts_lose_no_connection(&lab, &mut route).await;
-    past::a_goodbye_puts_nobody_in_doubt(&lab, &route).await;
-    past::a_killed_server_refuses_nobody(&lab, &route).await;
-    past::a_take_over_loses_no_connection(&lab, &mut route).await;
-    past::switched_off_the_listener_serves(&lab, &route).await;
+    bypass::sessions_are_past_and_counted(&lab, &route).await;
+    bypass::a_drained_server_is_left_idle_first(&lab, &route).await;
+    bypass::restarts_lose_no_connection(&lab, &mut route).await;
+    bypass::a_goodbye_puts_nobody_in_doubt(&lab, &route).await;
+    bypass::a_killed_server_refuses_nobody(&lab, &route).await;
+    bypass::a_take_over_loses_no_connection(&lab, &mut route).await;
+    bypass::switched_off_the_listener_serves(&lab, &route).await;
     drop(route);
     lab.down().await.unwrap();
 }
@@ -45,7 +45,7 @@ async fn whoever_starts_on_an_address_decides_about_it_whatever_a_dead_router_ha
     let Some((_base, lab, mut route)) = privileged("require", "off").await else { return };
     route.start();
     ready(&route).await;
-    past::another_file_decides_on_the_same_address(&lab, &mut route).await;
+    bypass::another_file_decides_on_the_same_address(&lab, &mut route).await;
     drop(route);
     lab.down().await.unwrap();
 }
@@ -55,10 +55,10 @@ async fn sessions_that_go_past_are_measured_to_the_statement() {
     let Some((_base, lab, mut route)) = privileged("require", "on").await else { return };
     route.start();
     ready(&route).await;
-    past::statements_past_are_counted(&lab, &route).await;
-    past::a_session_from_before_is_told_as_unread(&lab, &mut route).await;
-    past::with_one_in_sixteen_all_go_past(&lab, &mut route).await;
-    past::what_two_of_thirty_two_say_is_scaled_to_all(&lab, &route).await;
+    bypass::statements_past_are_counted(&lab, &route).await;
+    bypass::a_session_from_before_is_told_as_unread(&lab, &mut route).await;
+    bypass::with_one_in_sixteen_all_go_past(&lab, &mut route).await;
+    bypass::what_two_of_thirty_two_say_is_scaled_to_all(&lab, &route).await;
     drop(route);
     lab.down().await.unwrap();
 }

@@ -5,7 +5,7 @@
 //! does not (it hands out the session returned last, so that a lightly used pool would put all load on a few
 //! sessions).
 
-use super::tally::Pool as Name;
+use super::counts::Pool as Name;
 use super::{AppSpec, Failure, FailureKind};
 use fleet::Address;
 use mysql_async::prelude::Queryable;

@@ -1,7 +1,7 @@
 //! One request from when it was due to its last answer.
 
+use super::counts::Pool as PoolName;
 use super::pool::Pool;
-use super::tally::Pool as PoolName;
 use super::{Endpoint, Failure, Shared, Step};
 use rand::SeedableRng;
 use rand::rngs::SmallRng;

@@ -55,7 +55,7 @@ async fn requests_are_counted_per_endpoint_and_server_and_a_dead_server_is_told_
     let (lab, _base) = loaded_lab().await;
     let app = open(&lab).await;
     let traffic = app.begin(Rates { timeline: 10.0, orders: 10.0, profile: 10.0 }, 1);
-    let mut tally = app::Tally::default();
+    let mut tally = app::AppCounts::default();
     until("every endpoint answers five times", || {
         tally.add(app.take());
         let enough = tally.endpoints.len() == 3 && tally.endpoints.values().all(|e| e.requests >= 5);
@@ -78,7 +78,7 @@ async fn requests_are_counted_per_endpoint_and_server_and_a_dead_server_is_told_
     let traffic = app.begin(Rates { timeline: 20.0, ..Rates::default() }, 2);
     let mut root = lab.connect("b1").await.unwrap();
     let _ = mysql_async::prelude::Queryable::query_drop(&mut root, "SHUTDOWN").await;
-    let mut seen = app::Tally::default();
+    let mut seen = app::AppCounts::default();
     until("failures on b1", || {
         seen.add(app.take());
         let found = !seen.failures.is_empty();

@@ -366,7 +366,7 @@ fn covering(question: &Question, state: &State<'_>, time: Duration) -> f64 {
     }
 }
 
-/// The price of enough of one resource, when parts of hosts could be had.
+/// The price of enough of one resource, where parts of hosts were sold.
 fn fractional(question: &Question, state: &State<'_>, k: usize) -> f64 {
     let mut need: f64 = state.demands.iter().map(|demand| demand[k]).sum();
     let mut hosts: Vec<usize> = (0..state.usable.len()).filter(|host| state.usable[*host][k] > 0.0).collect();

@@ -4,19 +4,9 @@ use crate::admission::Arrival;
 use crate::closed::Closed;
 use crate::fault::Fault;
 use crate::session_registry::SessionRegistry;
-use crate::shared_state::SharedState;
 use fleet::ServerName;
 use insight::{Ledger, Snapshot};
 use std::cell::RefCell;
-use std::time::Duration;
-
-/// The shortest time between two looks for quiet sessions.
-const SHORTEST_LOOK: Duration = Duration::from_millis(2);
-
-/// The time between two looks for sessions that have to be quiet for so long, or for what is configured.
-pub(crate) fn pause(shared: &SharedState, quiet: Duration) -> Duration {
-    (quiet.min(shared.routing().view.config.rebalance.quiet) / 2).max(SHORTEST_LOOK)
-}
 
 /// What a thread is told. Unbounded in form; arrivals are bounded by the listeners' `max_sessions`.
 #[derive(Debug)]

@@ -5,7 +5,8 @@
 //! sleeps in: in a runtime's thread it would sleep in `epoll_wait`, and each batch would take two more system
 //! calls. Messages come through a channel, and the ring's waker.
 
-use super::message::{LedgerRequest, RebalanceCommand, pause};
+use super::message::{LedgerRequest, RebalanceCommand};
+use super::pause::pause;
 use crate::closed::Closed;
 use crate::fault::RingFault;
 use crate::heartbeat::{Heartbeat, RING};

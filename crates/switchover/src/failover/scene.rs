@@ -2,6 +2,7 @@
 
 use super::choose::{NoChoice, Received, Standing, choose};
 use super::confirm::{Look, Rule, Verdict, View, confirm};
+use super::gray;
 use super::risk::{self, LossRisk, SemiSync};
 use crate::Error;
 use crate::connection::{BRIEFLY, Connection};
@@ -117,6 +118,19 @@ impl Scene {
             })
             .collect();
         confirm_death(&self.primary, replicas, &self.silent, who, rule, within).await
+    }
+
+    /// Looks until it is sure that the primary answers while its commits hang; the evidence in words.
+    ///
+    /// # Errors
+    /// See [`gray::confirm`].
+    pub async fn confirm_gray(
+        &self,
+        who: &Credentials,
+        rule: &Rule,
+        deadline: Duration,
+    ) -> Result<String, Error> {
+        gray::confirm(&self.primary.name, &self.primary.reach, who, rule, deadline).await
     }
 
     /// What each replica shows of semi-sync.

@@ -244,7 +244,10 @@ impl Guard {
     ) -> Result<Attempt, Error> {
         let (options, limit) = (&self.options, self.options.deadline.max(Duration::from_secs(2)));
         let scene = Scene::read(snapshot, Some(primary), &self.admin, limit).await?;
-        if !gray {
+        if gray {
+            let evidence = scene.confirm_gray(&self.admin, &options.rule, limit).await?;
+            tracing::warn!("{primary} is confirmed gray: {evidence}");
+        } else {
             let confirmed = scene.confirm(&self.admin, &options.rule, options.within).await?;
             let views: Vec<String> =
                 confirmed.views.iter().map(|(name, view)| format!("{name} {view:?}")).collect();
@@ -255,7 +258,7 @@ impl Guard {
                 "{primary} is confirmed dead"
             );
         }
-        // Again, now that it is dead: what was received is final only from here on.
+        // Again, now that it is certain: what was received is final only from here on.
         let scene = Scene::read(snapshot, Some(primary), &self.admin, limit).await?;
         let fence = match risk::decide(options.fence.is_some(), scene.rule_out_loss(), false) {
             Ok(Fence::SemiSync(facts)) => FenceBy::SemiSync { facts },

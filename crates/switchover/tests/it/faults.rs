@@ -47,14 +47,17 @@ enum Breaks {
     CandidateKilled,
     CandidateFrozen,
     Transaction,
+    /// Nothing goes from the old primary to its replicas any more.
+    LinkCut,
 }
 
-const BREAKS: [(Breaks, &str); 5] = [
+const BREAKS: [(Breaks, &str); 6] = [
     (Breaks::Tool, "the tool is killed"),
     (Breaks::PrimaryKilled, "kill -9 of the old primary"),
     (Breaks::CandidateKilled, "kill -9 of the candidate"),
     (Breaks::CandidateFrozen, "the candidate freezes"),
     (Breaks::Transaction, "a transaction never ends"),
+    (Breaks::LinkCut, "the link to the replicas is cut"),
 ];
 
 /// How a cell ended.
@@ -81,13 +84,12 @@ async fn whatever_breaks_at_a_step_it_is_undone_or_completed_with_one_writer() {
         }
         return;
     }
-    let steps: Vec<Step> = STEPS
-        .iter()
-        .filter(|about| wanted == "all" || wanted.split(',').any(|name| name == about.name))
-        .map(|about| about.step)
+    let is_wanted = |name: &str| wanted == "all" || wanted.split(',').any(|wanted| wanted == name);
+    let every = STEPS.iter().flat_map(|about| BREAKS.map(|(breaks, words)| (about, breaks, words)));
+    let all: Vec<(Step, Breaks)> = every
+        .filter(|(about, _, words)| is_wanted(about.name) || is_wanted(words))
+        .map(|(about, breaks, _)| (about.step, breaks))
         .collect();
-    let all: Vec<(Step, Breaks)> =
-        steps.iter().flat_map(|step| BREAKS.map(|(breaks, _)| (*step, breaks))).collect();
     // Four at a time, each with servers of its own: most of the time is waiting.
     let share = |number: usize| all.iter().skip(number).step_by(4).copied().collect::<Vec<_>>();
     let (one, two, three, four) =
@@ -245,6 +247,7 @@ async fn inflict(fleet: &Fleet, breaks: Breaks) -> Option<Conn> {
         Breaks::PrimaryKilled => fleet.lab.fault("a1", Fault::Kill).await.unwrap(),
         Breaks::CandidateKilled => fleet.lab.fault("a2", Fault::Kill).await.unwrap(),
         Breaks::CandidateFrozen => fleet.lab.fault("a2", Fault::Freeze).await.unwrap(),
+        Breaks::LinkCut => fleet.lab.fault("a1", Fault::Blackhole).await.unwrap(),
         Breaks::Transaction => {
             // Wherever the application would write: from the freeze on it is refused or waits, which is as
             // good.

@@ -1,19 +1,19 @@
 //! The state of a session: what each packet of either side means in it, and what may be asked of it.
 
+use super::body::{becomes, statement_id, text_behind_attributes};
 use super::names::{Identity, name};
 use super::pending::{Becomes, Effect, Pending, Queue};
 use super::phase::{Phase, Progress};
 use super::reply::{ColumnCount, PreparedHead, Reply, Unexpected, after_columns};
+use super::state::{Infile, Receiving, SessionState};
 use super::sticky::StickyState;
 use super::why::{ClosedBecause, LostBecause, OpaqueBecause};
-use crate::attributes;
 use crate::capability::Capabilities;
 use crate::command::Command;
 use crate::error::WireError;
 use crate::greeting::{Flavour, Greeting};
 use crate::login::{Login, opening};
 use crate::packet::{Framer, HEADER, Head, MAX_PIECE};
-use crate::read::Reader;
 use crate::response::{Eof, OkPacket, SessionChange, error_code};
 use crate::side::Side;
 use crate::status::Status;
@@ -62,41 +62,6 @@ pub(super) struct AnswerFacts {
     pub(super) rows: u64,
     pub(super) affected: u64,
     pub(super) error: u16,
-}
-
-/// The command that has come in part.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Receiving {
-    #[default]
-    Nothing,
-    /// One that will be answered, with its number among the session's commands.
-    Command(u64),
-    /// One that will not.
-    Silent,
-}
-
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum SessionState {
-    #[default]
-    Greeting,
-    Login,
-    Proofs,
-    Commands,
-    Streaming,
-    Closing(ClosedBecause),
-    Opaque(OpaqueBecause),
-    Lost(LostBecause),
-}
-
-/// The client's file for `LOAD DATA LOCAL`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Infile {
-    #[default]
-    None,
-    /// Every client packet is a piece of it; an empty one ends it.
-    Wanted,
-    /// The server gave up with an error, but the client goes on to the end.
-    Abandoned,
 }
 
 impl Session {
@@ -386,7 +351,7 @@ impl Session {
             answer_sequence: head.sequence.wrapping_add(1),
             statement: statement_id(body),
             effect: Effect::default(),
-            becomes: self.becomes(command, body),
+            becomes: becomes(command, body, self.capabilities),
             begun: false,
             asks_back: false,
             gave_insert_id: false,
@@ -397,17 +362,6 @@ impl Session {
         self.receiving = if head.whole { Receiving::Nothing } else { Receiving::Command(number) };
         if matches!(command, Command::Query | Command::StmtPrepare) {
             self.statement_head(number, command, body, head.whole);
-        }
-    }
-
-    fn becomes(&self, command: Command, body: &[u8]) -> Option<Becomes> {
-        match command {
-            Command::InitDb => Some(Becomes::Database(name(body))),
-            Command::ChangeUser => {
-                let identity = changed_identity(body, self.capabilities).unwrap_or_default();
-                Some(Becomes::Identity(Box::new(identity)))
-            }
-            _ => None,
         }
     }
 
@@ -681,28 +635,4 @@ impl Session {
         self.next_sequence = expected.wrapping_add(1);
         true
     }
-}
-
-/// The statement's id at the start of most commands about prepared statements.
-fn statement_id(body: &[u8]) -> u32 {
-    Reader::new(body).u32().unwrap_or_default()
-}
-
-/// The account and database that `COM_CHANGE_USER` asks for.
-fn changed_identity(body: &[u8], capabilities: Capabilities) -> Option<Identity> {
-    let mut r = Reader::new(body);
-    let user = r.until_nul()?;
-    if capabilities.contains(Capabilities::SECURE_CONNECTION) {
-        let length = r.u8()?;
-        r.skip(usize::from(length))?;
-    } else {
-        r.until_nul()?;
-    }
-    let database = r.until_nul().unwrap_or(r.rest());
-    Some(Identity { user: name(user), database: name(database) })
-}
-
-/// Where the text starts behind query attributes. `None` when they do not parse.
-fn text_behind_attributes(body: &[u8]) -> Option<usize> {
-    attributes::of_query(body).map(|(_, text)| body.len() - text.len())
 }

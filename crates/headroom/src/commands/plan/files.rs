@@ -1,9 +1,11 @@
 //! `headroom plan placement`, `replicas`, `report` and `check`: answers from files and from the ledger.
 
 use super::{KeepArgs, ledger_path, verdict};
+use crate::commands::knob::credentials_as;
 use crate::environment::Environment;
 use anyhow::{Context, anyhow, bail};
 use clap::Args;
+use fleet::Address;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -14,7 +16,8 @@ use whatif::outcome;
 use whatif::page::Report;
 use whatif::placement;
 use whatif::prices::Prices;
-use whatif::replicas::{self, Besides, ReplicasQuestion};
+use whatif::replicas::{self, ReplicasQuestion};
+use whatif::server::Server;
 
 /// Place roles on hosts: the cheapest hosts that carry all of them, and survive the failure of any.
 #[derive(Args, Debug, Clone)]
@@ -29,6 +32,15 @@ pub(crate) struct PlacementArgs {
     /// How long a cheaper one is searched for.
     #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = fleet::parse_duration)]
     time: Duration,
+    /// First compare the inventory with what its servers say.
+    #[arg(long)]
+    ask: bool,
+    /// Account [default: from the option file, else $HEADROOM_USER].
+    #[arg(long, short, value_name = "NAME", requires = "ask")]
+    user: Option<String>,
+    /// Option file with user and password, in the format of ~/.my.cnf (which is the default).
+    #[arg(long, value_name = "FILE", requires = "ask")]
+    option_file: Option<PathBuf>,
     #[command(flatten)]
     keep: KeepArgs,
     /// Print JSON.
@@ -132,9 +144,20 @@ fn entry(kind: Kind, subject: String, answer: serde_json::Value) -> Entry {
     Entry { at: now(), kind, subject, workload, predictions, seen, answer }
 }
 
-pub(crate) fn placement(args: &PlacementArgs, environment: &Environment) -> anyhow::Result<ExitCode> {
+pub(crate) async fn placement(args: &PlacementArgs, environment: &Environment) -> anyhow::Result<ExitCode> {
     let name = args.inventory.display().to_string();
     let inventory = Inventory::parse(&read(&args.inventory)?, &name).map_err(|why| anyhow!(why))?;
+    if args.ask {
+        let who = credentials_as(args.user.as_deref(), args.option_file.as_deref(), environment)?;
+        let asked = inventory.clone();
+        let ask = move |server: &str| {
+            let address: Address = server.parse().map_err(|error| format!("{server}: {error}"))?;
+            let facts = Server::open(&address, &who).and_then(|mut server| server.facts());
+            facts.map_err(|error| error.to_string())
+        };
+        let differences = tokio::task::spawn_blocking(move || asked.differences(ask)).await?;
+        differences.iter().for_each(|one| terminal::complain(&format!("differs: {one}")));
+    }
     let answer = match placement::answer(&inventory, args.time) {
         Ok(answer) => answer,
         Err(why) => {
@@ -177,7 +200,7 @@ pub(crate) fn replicas(args: &ReplicasArgs, environment: &Environment) -> anyhow
         .growth
         .as_ref()
         .map(|path| replicas::growth(&read(path)?).map_err(|why| anyhow!("{}:{why}", path.display())));
-    let besides = Besides {
+    let context = replicas::Context {
         today: (!args.readers.is_empty()).then(|| args.readers.clone()),
         read_bytes: args.read_bytes,
         seen: seen.transpose()?.unwrap_or_default(),
@@ -185,7 +208,7 @@ pub(crate) fn replicas(args: &ReplicasArgs, environment: &Environment) -> anyhow
     };
     let (reader_per_s, apply_share, fill) = (args.reader_per_s, args.apply_share, args.fill);
     let question = ReplicasQuestion { zones, reader_per_s, apply_share, fill };
-    let answer = match replicas::answer(&question, &besides, &prices(args.prices.as_ref())?) {
+    let answer = match replicas::answer(&question, &context, &prices(args.prices.as_ref())?) {
         Ok(answer) => answer,
         Err(why) => {
             terminal::complain(&format!("headroom: no plan: {why}"));

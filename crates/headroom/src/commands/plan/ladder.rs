@@ -22,13 +22,14 @@ Examples:
   headroom plan ladder oltp_read_only --server replica1 --database sbtest --table-size 100000
   headroom plan ladder shop.toml --server copy1 --growth 2,4 --cores-then 16,32 --objective-ms 20
   headroom plan ladder shop.toml --server copy1 --clients 1,2,4,8,16
-      Closed loops besides: the scalability law as well. These load the server fully.
+      Closed loops too: the scalability law as well. These load the server fully.
 
 Exit code 1: nothing is predicted (the text says why).";
 
 /// Send a ladder of rates, and predict from it what more load or more cores would mean.
 ///
-/// Warning: it loads the server up to half of what its cores can do. Use a replica that nobody needs meanwhile.
+/// Warning: it loads the server up to half of what its cores can do. Use a replica that nobody needs
+/// meanwhile.
 #[derive(Args, Debug, Clone)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct LadderArgs {
@@ -45,7 +46,7 @@ pub(crate) struct LadderArgs {
     /// Rates in transactions a second [default: 10 to 50 % of what the cores can do].
     #[arg(long, value_name = "PER_SECOND", value_delimiter = ',')]
     rates: Vec<f64>,
-    /// Closed loops of so many clients besides, for the scalability law.
+    /// Closed loops of these numbers of clients too, for the scalability law.
     #[arg(long, value_name = "CLIENTS", value_delimiter = ',')]
     clients: Vec<u32>,
     /// Connections of the open loops.

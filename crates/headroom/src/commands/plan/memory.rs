@@ -1,5 +1,5 @@
-//! `headroom plan memory`: the buffer pool at several sizes. Flags become an experiment here; the crate `whatif` runs
-//! it.
+//! `headroom plan memory`: the buffer pool at several sizes. Flags become an experiment here; the crate
+//! `whatif` runs it.
 
 use super::{KeepArgs, verdict};
 use crate::commands::knob::{blocking, connect_as, credentials_as};
@@ -35,9 +35,9 @@ Exit code 1: the pool could not be put back (headroom knob restore tries again).
 
 /// Measure what another size of the buffer pool would mean.
 ///
-/// Warning: it resizes the buffer pool of the server again and again and loads it. Use a replica that is out of
-/// rotation. The original size is in the journal of settings, on disk, before the first change: it is put back at
-/// the end, on Ctrl-C, and after a kill by headroom knob restore.
+/// Warning: it resizes the buffer pool of the server again and again and loads it. Use a replica that is out
+/// of rotation. The original size is in the journal of settings, on disk, before the first change: it is put
+/// back at the end, on Ctrl-C, and after a kill by headroom knob restore.
 #[derive(Args, Debug, Clone)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct MemoryArgs {

@@ -3,7 +3,7 @@
 use super::output::Output;
 use super::{RecordArgs, Recorded};
 use crate::environment::Environment;
-use crate::recorder::{self, Asked, LONGEST};
+use crate::recorder::{self, LONGEST, RecordingRouter};
 use anyhow::{Context, bail};
 use console::control::server::RecordRequest;
 use recording::{Event, Key, RecordingStart};
@@ -68,7 +68,7 @@ pub(super) async fn record(
 
 /// Takes events until the router says that it was the last.
 fn take(
-    asked: Asked,
+    asked: RecordingRouter,
     mut output: Output,
     mut recorded: Recorded,
     time: Duration,

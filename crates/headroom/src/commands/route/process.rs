@@ -151,7 +151,7 @@ impl Process {
 
     async fn take_over(self: &Arc<Self>) -> anyhow::Result<Vec<String>> {
         let before = self.changing().sourced.config.clone();
-        let mut sourced = source::for_route(&self.args)?;
+        let mut sourced = source::for_route(&self.args.source, &self.args.listeners)?;
         sourced.config.fleet.credentials = credentials::resolve(&sourced.config, &self.environment)?;
         let hook = environment::hook(sourced.config.webhook.as_ref())?;
         let asked_for = self.changing().admin.as_ref().map(|admin| admin.asked_for);

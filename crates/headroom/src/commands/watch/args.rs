@@ -1,7 +1,7 @@
 //! Flags and help texts of `watch`; what is watched is the same for `agent`.
 
 use crate::source::SourceArgs;
-use ::agent::{PastStretch, past};
+use ::agent::PastStretch;
 use clap::Args;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -71,7 +71,7 @@ pub(crate) struct WatchArgs {
     pub(crate) agents: AgentsArgs,
     /// Two stretches of an agent's history side by side, with ratios and intervals: how long ago each began
     /// and ended, as in 20m..10m 10m..now. The agent is that of --agent [default: http://127.0.0.1:9307].
-    #[arg(long, num_args = 2, value_names = ["BEFORE", "AFTER"], value_parser = past,
+    #[arg(long, num_args = 2, value_names = ["BEFORE", "AFTER"],
           conflicts_with_all = ["once", "config", "server"])]
     pub(crate) compare: Option<Vec<PastStretch>>,
     /// One window, then the answer.

@@ -3,7 +3,7 @@
 //!
 //! Router, server and clients are processes of their own here, as they are in service. The router needs two
 //! descriptors a session that it relays: where the hard limit is below 20,100 it holds as many as it says it
-//! can, and this test says so. What bypasses it needs none (`idle_past`).
+//! can, and this test says so. What bypasses it needs none (`idle_bypass`).
 
 #![allow(clippy::print_stdout, reason = "its figure is shown")]
 

@@ -2,9 +2,9 @@
 //! leave a drained server, and restarts lose none. On the mysqld that `scripts/mysql-root.sh` brings (`make
 //! test-mysql`).
 
+use crate::support::bypass;
+use crate::support::bypass::{in_zone_a, ready, root};
 use crate::support::driven;
-use crate::support::past;
-use crate::support::past::{in_zone_a, ready, root};
 use lab::Lab;
 use serde_json::Value;
 use std::path::Path;
@@ -24,7 +24,7 @@ async fn drivers_go_past_the_router_to_mysql_and_idle_sessions_leave_a_drained_s
     route.start();
     ready(&route).await;
 
-    past::sessions_are_past_and_counted(&lab, &route).await;
+    bypass::sessions_are_past_and_counted(&lab, &route).await;
     let before = sessions(&route.status());
     let failures: String = ["pymysql", "go"]
         .map(|runner| {
@@ -38,9 +38,9 @@ async fn drivers_go_past_the_router_to_mysql_and_idle_sessions_leave_a_drained_s
     let (past, relayed) = (after.0 - before.0, after.1 - before.1);
     // The listener takes over for a second where a server reset a session: the drivers have some killed.
     assert!(past > 50 && past > relayed * 4, "{past} sessions bypassed the router, {relayed} did not");
-    past::a_drained_server_is_left_idle_first(&lab, &route).await;
-    past::restarts_lose_no_connection(&lab, &mut route).await;
-    past::a_take_over_loses_no_connection(&lab, &mut route).await;
+    bypass::a_drained_server_is_left_idle_first(&lab, &route).await;
+    bypass::restarts_lose_no_connection(&lab, &mut route).await;
+    bypass::a_take_over_loses_no_connection(&lab, &mut route).await;
     drop(route);
     lab.down().await.unwrap();
 }

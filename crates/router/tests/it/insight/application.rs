@@ -43,7 +43,7 @@ async fn endpoint_counts_are_those_of_the_application() {
     .await
     .unwrap();
     let traffic = app.begin(Rates { timeline: 10.0, orders: 20.0, profile: 20.0 }, 1);
-    let mut tally = app::Tally::default();
+    let mut tally = app::AppCounts::default();
     until("every endpoint has answered often", async || {
         tally.add(app.take());
         tally.endpoints.len() == 3 && tally.endpoints.values().all(|e| e.requests >= 20)

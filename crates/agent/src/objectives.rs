@@ -17,8 +17,8 @@ const NOT_COUNTED: &str = "the server does not count how long statements take. M
      GLOBAL query_response_time_stats = ON. MySQL: performance_schema = ON, and GRANT SELECT ON performance_schema.* to \
      this account";
 
-/// The promises of an agent, and what they were last held against.
-pub(crate) struct Promises {
+/// The objectives of an agent, and what they were last held against.
+pub(crate) struct WatchedObjectives {
     objectives: Objectives,
     judged: BTreeMap<String, Arc<Histogram>>,
 }
@@ -31,7 +31,7 @@ pub(crate) enum ServerAnswer<'r> {
     Nothing(&'r str),
 }
 
-impl Promises {
+impl WatchedObjectives {
     pub(crate) fn new(objectives: Objectives) -> Self {
         Self { objectives, judged: BTreeMap::new() }
     }
@@ -133,7 +133,7 @@ mod tests {
     }
 
     /// Why each is not judged.
-    fn why(promises: &Promises, router: Option<&RouterWatch>) -> Vec<String> {
+    fn why(promises: &WatchedObjectives, router: Option<&RouterWatch>) -> Vec<String> {
         let (objectives, _) = promises.view(router);
         objectives.into_iter().map(|one| one.not_judged.unwrap_or_default()).collect()
     }
@@ -145,7 +145,7 @@ mod tests {
             objective("db2", Target::Server("db2".to_owned())),
             objective("checkout", Target::Endpoint("checkout".to_owned())),
         ];
-        let mut promises = Promises::new(Objectives::new(&objectives, None));
+        let mut promises = WatchedObjectives::new(Objectives::new(&objectives, None));
         let silent = BTreeMap::from([("db1".to_owned(), ServerAnswer::Nothing("refused"))]);
         promises.hold(Instant::now(), &silent, None);
         let said = why(&promises, None);

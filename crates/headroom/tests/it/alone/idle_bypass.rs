@@ -2,7 +2,7 @@
 //! root and a kernel with BPF, and fails loudly without; only who is not root is told that nothing was
 //! tested.
 
-use crate::support::past;
+use crate::support::bypass;
 use crate::support::ten_thousand::{Session, WANTED, allow_files, open, roomy};
 use crate::support::told::routing;
 use lab::{Account, Lab};
@@ -10,13 +10,13 @@ use serde_json::Value;
 
 #[tokio::test]
 async fn ten_thousand_idle_sessions_go_past_the_router_and_still_answer() {
-    if !past::root() {
+    if !bypass::root() {
         return;
     }
     allow_files();
     let base = tempfile::tempdir().unwrap();
     let lab = Lab::up(&roomy(), base.path()).await.unwrap();
-    let mut route = past::in_zone_a(&lab, "require", "off");
+    let mut route = bypass::in_zone_a(&lab, "require", "off");
     route.start();
     route.wait_for("zero-hop is in force", |status| status["zero_hop"]["in_force"] == true).await;
     let (to, password) = (route.writer.into(), lab.password(Account::App).to_owned());

@@ -16,7 +16,7 @@ pub enum Pool {
 
 /// Everything one application counted in a span of time.
 #[derive(Clone, Debug, Default)]
-pub struct Tally {
+pub struct AppCounts {
     pub endpoints: BTreeMap<Endpoint, EndpointTally>,
     /// Statements answered, per pool and `@@server_id`.
     pub servers: BTreeMap<(Pool, u32), u64>,
@@ -70,7 +70,7 @@ impl Default for EndpointTally {
     }
 }
 
-impl Tally {
+impl AppCounts {
     /// Counts an answered statement.
     pub(super) fn statement(
         &mut self,
@@ -168,10 +168,10 @@ mod tests {
     #[test]
     fn tallies_add_up_to_what_their_parts_counted() {
         let ms = Duration::from_millis;
-        let mut a = Tally::default();
+        let mut a = AppCounts::default();
         a.statement(Endpoint::Timeline, Pool::Readers, 7, ms(1), 3);
         a.request(Endpoint::Timeline, ms(2), ms(1), 3);
-        let mut b = Tally::default();
+        let mut b = AppCounts::default();
         b.statement(Endpoint::Timeline, Pool::Readers, 7, ms(3), 3);
         b.statement(Endpoint::Orders, Pool::Writers, 1, ms(3), 4);
         a.add(b);

@@ -1,0 +1,222 @@
+//! Gray failure: a server that answers, while the commits that this router relays to it do not end.
+//!
+//! A stalled or full disk, or a latch that nobody gives back: pings and reads go on, so nothing that merely asks
+//! notices. What is counted is what passes anyway, two counters a session's commit, no clock:
+//!
+//! * a **commit** is `COMMIT` in a transaction in which something was written, or a write outside of one, by the
+//!   first word of its statement; prepared statements count as writes.
+//! * it has **ended** when the server answered it, with whatever; one whose session ended before is **given up**.
+//!
+//! Named gray once, for [`AFTER`], commits were under way and none ended, although the server answers our own
+//! questions. A single write outside a transaction may wait for a row lock, so of those it takes [`WRITES`] at
+//! once. Worked example: at 0 s the file system freezes; eight clients commit within 50 ms and hang. At 3 s each
+//! gives up and eight more hang: at 5 s nothing has ended for 5 s, and it is gray.
+//!
+//! Seen is what is relayed; sessions that bypass the router are not.
+
+use crate::server_counters::ServerSlot;
+use serde::Serialize;
+use std::time::{Duration, Instant};
+use wire::Command;
+
+/// No commit ends for this long: longer than a checkpoint or a hiccup of a cloud disk usually takes.
+pub(crate) const AFTER: Duration = Duration::from_secs(5);
+/// Writes outside transactions that have to hang together.
+const WRITES: u64 = 3;
+
+/// What a command that begins means here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Begins {
+    /// `COMMIT`.
+    Commit,
+    /// A statement that writes, or may.
+    Write,
+    Other,
+}
+
+/// Reads the first packet of a chunk: its command, and the first word of a statement.
+pub(crate) fn begins(chunk: &[u8]) -> Begins {
+    let [_, _, _, 0, command, body @ ..] = chunk else { return Begins::Other };
+    match Command::from_byte(*command) {
+        Command::StmtExecute => Begins::Write,
+        Command::Query => {
+            let word = body.trim_ascii_start();
+            let is = |wanted: &str| {
+                let ends =
+                    word.get(wanted.len()).is_none_or(|next| !next.is_ascii_alphanumeric() && *next != b'_');
+                ends && word
+                    .get(..wanted.len())
+                    .is_some_and(|word| word.eq_ignore_ascii_case(wanted.as_bytes()))
+            };
+            match word.first().map(u8::to_ascii_uppercase) {
+                Some(b'C') if is("COMMIT") => Begins::Commit,
+                Some(b'I') if is("INSERT") => Begins::Write,
+                Some(b'U') if is("UPDATE") => Begins::Write,
+                Some(b'D') if is("DELETE") => Begins::Write,
+                Some(b'R') if is("REPLACE") => Begins::Write,
+                _ => Begins::Other,
+            }
+        }
+        _ => Begins::Other,
+    }
+}
+
+/// One session's part: whether it wrote in its transaction, and whether a commit of it is under way.
+#[derive(Debug, Default)]
+pub(crate) struct SessionCommits {
+    wrote: bool,
+    under_way: Option<Kind>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    InTransaction,
+    Alone,
+}
+
+impl SessionCommits {
+    /// A command begins on a session that was idle.
+    pub(crate) fn command(&mut self, chunk: &[u8], in_transaction: bool, slot: &ServerSlot) {
+        let kind = match begins(chunk) {
+            Begins::Commit if self.wrote => Kind::InTransaction,
+            Begins::Write if in_transaction => {
+                self.wrote = true;
+                return;
+            }
+            Begins::Write => Kind::Alone,
+            Begins::Commit | Begins::Other => {
+                self.wrote &= in_transaction;
+                return;
+            }
+        };
+        self.under_way = Some(kind);
+        slot.commit_begins(kind);
+    }
+
+    /// The server has answered everything.
+    pub(crate) fn answered(&mut self, slot: &ServerSlot) {
+        if let Some(kind) = self.under_way.take() {
+            self.wrote = false;
+            slot.commit_ends(kind);
+        }
+    }
+
+    /// The session goes away from the relay.
+    pub(crate) fn gives_up(&mut self, slot: &ServerSlot) {
+        if let Some(kind) = self.under_way.take() {
+            slot.commit_given_up(kind);
+        }
+    }
+}
+
+/// Sums of a server's counters, each by [`Kind`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Commits {
+    pub(crate) begun: [u64; 2],
+    pub(crate) ended: [u64; 2],
+    pub(crate) given_up: [u64; 2],
+}
+
+/// Since when nothing has ended, from look to look.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct GrayWatch {
+    ended: u64,
+    since: Option<Instant>,
+}
+
+/// Commits that hang.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Gray {
+    /// Of transactions, under way now.
+    pub commits: u64,
+    /// Writes outside transactions, under way now.
+    pub writes: u64,
+    /// No commit has ended for this long.
+    pub lasts: Duration,
+}
+
+impl GrayWatch {
+    /// One look. `answers` says whether the server answers our own questions: one that does not is not gray but
+    /// silent, and that is said elsewhere.
+    pub(crate) fn look(&mut self, commits: &Commits, answers: bool, now: Instant) -> Option<Gray> {
+        let ended = commits.ended.iter().sum();
+        let under_way =
+            |kind: usize| commits.begun[kind].saturating_sub(commits.ended[kind] + commits.given_up[kind]);
+        let [transactions, writes] = [under_way(0), under_way(1)];
+        if ended != std::mem::replace(&mut self.ended, ended) {
+            self.since = None;
+        }
+        if transactions + writes == 0 {
+            return None;
+        }
+        let lasts = now.saturating_duration_since(*self.since.get_or_insert(now));
+        let hang = transactions > 0 || writes >= WRITES;
+        (answers && hang && lasts >= AFTER).then_some(Gray { commits: transactions, writes, lasts })
+    }
+}
+
+impl std::fmt::Display for Gray {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(
+            f,
+            "no commit has ended for {} s: {} of transactions and {} writes outside of one are under way, and it answers \
+             questions",
+            self.lasts.as_secs(),
+            self.commits,
+            self.writes
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn query(text: &str) -> Vec<u8> {
+        [&[text.len() as u8 + 1, 0, 0, 0, Command::Query.byte()], text.as_bytes()].concat()
+    }
+
+    #[test]
+    fn the_first_word_says_what_begins() {
+        for (text, means) in [
+            ("COMMIT", Begins::Commit),
+            (" commit work", Begins::Commit),
+            ("COMMITTED", Begins::Other),
+            ("insert into t values (1)", Begins::Write),
+            ("REPLACE t VALUES (1)", Begins::Write),
+            ("SELECT 1", Begins::Other),
+            ("", Begins::Other),
+        ] {
+            assert_eq!(begins(&query(text)), means, "{text}");
+        }
+        assert_eq!(begins(&[1, 0, 0]), Begins::Other);
+    }
+
+    fn commits(begun: [u64; 2], ended: [u64; 2], given_up: [u64; 2]) -> Commits {
+        Commits { begun, ended, given_up }
+    }
+
+    #[test]
+    fn it_is_gray_once_commits_hang_and_none_ends_however_often_clients_give_up() {
+        let (mut watch, t) = (GrayWatch::default(), Instant::now());
+        let at = |seconds| t + Duration::from_secs(seconds);
+        assert_eq!(watch.look(&commits([8, 0], [8, 0], [0, 0]), true, at(0)), None);
+        assert_eq!(watch.look(&commits([16, 0], [8, 0], [0, 0]), true, at(1)), None);
+        assert_eq!(watch.look(&commits([24, 0], [8, 0], [8, 0]), true, at(4)), None);
+        let gray = watch.look(&commits([24, 0], [8, 0], [8, 0]), true, at(6)).unwrap();
+        assert_eq!((gray.commits, gray.lasts), (8, Duration::from_secs(5)));
+        assert!(gray.to_string().contains("no commit has ended for 5 s"), "{gray}");
+        assert_eq!(watch.look(&commits([24, 0], [8, 0], [8, 0]), false, at(7)), None, "silent is not gray");
+        assert_eq!(watch.look(&commits([24, 0], [9, 0], [8, 0]), true, at(8)), None, "one ended");
+    }
+
+    #[test]
+    fn a_write_that_waits_for_a_row_lock_is_not_a_disk_that_hangs() {
+        let (mut watch, t) = (GrayWatch::default(), Instant::now());
+        let later = t + AFTER * 2;
+        watch.look(&commits([0, 2], [0, 0], [0, 0]), true, t);
+        assert_eq!(watch.look(&commits([0, 2], [0, 0], [0, 0]), true, later), None);
+        assert!(watch.look(&commits([0, 3], [0, 0], [0, 0]), true, later).is_some());
+        assert_eq!(watch.look(&commits([0, 3], [0, 0], [0, 3]), true, later), None, "nothing is under way");
+    }
+}

@@ -1,0 +1,108 @@
+//! The buffer pool of a real server is resized, measured and put back.
+
+use config::Credentials;
+use fleet::Address;
+use knob::apply::Manner;
+use knob::journal::Author;
+use knob::{Host, Session};
+use lab::{DATABASE, Lab, Spec};
+use load::workload::sysbench::{Options, workload};
+use load::{Arrivals, Plan, Target, tables};
+use mysql_async::prelude::Queryable;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+use whatif::memory::{Experiment, MemoryError, answer, put_back};
+use whatif::server::Server;
+
+const MIB: u64 = 1 << 20;
+const POOL_MIB: u32 = 64;
+
+fn experiment(sizes: &[u64]) -> Experiment {
+    Experiment {
+        sizes: sizes.iter().map(|size| size * MIB).collect(),
+        window: Duration::from_millis(300),
+        windows: 2,
+        warm_most: Duration::from_secs(4),
+        arrivals: Arrivals::Closed { think: Duration::ZERO },
+    }
+}
+
+#[tokio::test]
+async fn the_pool_is_resized_measured_and_put_back() {
+    let base = tempfile::tempdir().unwrap();
+    let mut spec = Spec::new(&[("a", 1)])
+        .option("innodb_buffer_pool_size_max", &(u64::from(POOL_MIB) * MIB).to_string());
+    spec.server.buffer_pool_mib = POOL_MIB;
+    let lab = Lab::up(&spec, base.path()).await.unwrap();
+    let real = lab.real("a1").unwrap();
+    let address = Address::tcp(real.ip().to_string(), real.port());
+    let mut root = lab.connect("a1").await.unwrap();
+    for statement in ["CREATE USER 'plan'@'%'", "GRANT ALL ON *.* TO 'plan'@'%'"] {
+        root.query_drop(statement).await.unwrap();
+    }
+    root.disconnect().await.unwrap();
+    let admin = Credentials { user: Some("plan".to_owned()), ..Credentials::default() };
+    let account =
+        load::Account { user: "plan".to_owned(), password: String::new(), database: DATABASE.to_owned() };
+    let journal = tempfile::tempdir().unwrap();
+    let directory = journal.path().to_owned();
+    let done = tokio::task::spawn_blocking(move || {
+        let options = Options { tables: 1, table_size: 20_000, ..Options::default() };
+        let target = Target::single(address.clone(), account);
+        tables::prepare(&target, &options, 2, 1, |_| {}).unwrap();
+        let plan = Plan {
+            workload: Arc::new(workload("oltp_point_select", &options).unwrap()),
+            target,
+            clients: 4,
+            idle: 0,
+            read_only: true,
+            threads: 1,
+            busy: false,
+            data_path: config::DataPath::Auto,
+            arrivals: Arrivals::poisson(1.0),
+            warm_up: Duration::ZERO,
+            time: Duration::from_millis(300),
+            grace: Duration::from_secs(2),
+            seed: 1,
+            objective: None,
+        };
+        let who = admin.clone();
+        let connect: knob::session::Connect = Box::new(move |address: &str| {
+            let to: Address = address.parse().unwrap();
+            Ok(Box::new(knob::server::Connection::open(&to, &who)?) as Box<dyn knob::server::Server>)
+        });
+        let author = Author { user: "0".to_owned(), pid: std::process::id(), command: "a test".to_owned() };
+        let manner = Manner { author, keep: false, restart: None, patience: Duration::from_secs(1) };
+        let mut session = Session::open(Host::new("/"), &directory, connect).unwrap();
+        let mut server = Server::open(&address, &admin).unwrap();
+        let stop = Arc::new(AtomicBool::new(false));
+        let name = address.to_string();
+        let pool = |server: &mut Server| server.variables(&["innodb_buffer_pool_size"]).unwrap();
+        let before = pool(&mut server);
+
+        let too_large =
+            experiment(&[16, 32, 512]).run(&mut session, &manner, &name, &mut server, &plan, &stop, |_| {});
+        // Servers that can grow without a limit of their own do not have that variable, and take the size.
+        if server.variables(&["innodb_buffer_pool_size_max"]).unwrap().is_empty() {
+            assert!(put_back(&mut session));
+        } else {
+            assert!(matches!(too_large, Err(MemoryError::Limit { .. })), "{too_large:?}");
+        }
+        assert_eq!(pool(&mut server), before, "nothing was changed, or it was put back");
+
+        let (measured, today, notes) = experiment(&[16, 32, 64])
+            .run(&mut session, &manner, &name, &mut server, &plan, &stop, |_| {})
+            .unwrap();
+        assert_ne!(pool(&mut server), before, "the smallest is tried last");
+        assert!(put_back(&mut session));
+        assert_eq!(pool(&mut server), before, "it is as it was");
+        assert_eq!(today, u64::from(POOL_MIB) * MIB);
+        assert!(measured.iter().all(|one| one.per_s.iter().all(|rate| *rate > 0.0)), "{measured:?}");
+        let answer = answer(name, "oltp_point_select".to_owned(), today, measured, notes, true).unwrap();
+        assert_eq!(answer.measured.len(), 3);
+        assert!(server.process().unwrap().is_some(), "its process is found by its pid file");
+    });
+    done.await.unwrap();
+    lab.down().await.unwrap();
+}
