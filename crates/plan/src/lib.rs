@@ -22,6 +22,7 @@ pub mod placement;
 pub mod quantile;
 pub mod queue;
 pub mod ratio;
+pub mod regression;
 pub mod replicas;
 pub mod scalability;
 pub mod slope;

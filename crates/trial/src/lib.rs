@@ -13,6 +13,8 @@
 //! * [`verdict`]: better, worse, equivalent, undecided.
 //! * [`cost`]: how long it takes and what it can find, before anything is touched.
 //! * [`simulation`]: the method on hosts whose truth is known.
+//! * [`effects`]: what each factor does, and which pairs.
+//! * [`compare`]: two experiments, and many over time.
 //! * [`report`]: what came of it, as values.
 //!
 //! May use `fleet`, `config`, `plan`, `chart`, `diagnose`, `load` and `knob`. Read first: `spec.rs`,
@@ -24,8 +26,11 @@
 //! * [`run`]: the loop: apply, warm up, measure, put back, write.
 //! * [`rig`]: what it is run on: settings through `knob`, the workload through `load`.
 
+pub mod compare;
 pub mod cost;
 pub mod design;
+pub mod effects;
+pub mod figures;
 pub mod guard;
 pub mod halving;
 pub mod init;
@@ -36,6 +41,7 @@ pub mod rig;
 pub mod run;
 pub mod schedule;
 pub mod simulation;
+pub mod snippet;
 pub mod spec;
 pub mod store;
 pub mod text;

@@ -1,9 +1,10 @@
 //! The report as one page that needs nothing else: no script, no font, no network.
 
-use crate::report::{CellReport, HOST, LoadReport, Report, Standing};
+use crate::figures::{Figures, HOST, Moment};
+use crate::report::{CellReport, LoadReport, Report, Standing};
 use crate::text::{length, percent, settings, standing, warnings};
 use crate::verdict::Verdict;
-use chart::{Axis, Tone, escape};
+use chart::{Axis, Dots, Line, Lines, Tone, escape};
 use std::fmt::Write;
 use std::time::Duration;
 
@@ -90,6 +91,8 @@ fn one_load(page: &mut String, report: &Report, load: &LoadReport) {
         page.push_str(".</p>\n");
     }
     ranking(page, load);
+    factors(page, load);
+    spreads(page, load);
     details(page, load);
     if !load.void_trials.is_empty() {
         page.push_str("<details><summary>Void trials</summary><table>\n");
@@ -102,14 +105,25 @@ fn one_load(page: &mut String, report: &Report, load: &LoadReport) {
 
 fn ranking(page: &mut String, load: &LoadReport) {
     page.push_str(
-        "<table class=\"ranking chart\"><tr><th>cell</th><th>to the baseline</th><th>95 % interval</th><th></th>\
+        "<div class=\"wide\"><table class=\"ranking chart\"><tr><th>cell</th><th>to the baseline</th><th>95 % interval</th><th></th>\
          <th>verdict</th></tr>\n",
     );
     let same = load.same.as_ref().map(|same| same.ratio);
     let logs = load.cells.iter().filter_map(|cell| cell.ratio).chain(same);
     let reach = logs.map(|ratio| ratio.low.ln().abs().max(ratio.high.ln().abs())).fold(0.05, f64::max);
     let axis = Axis::ratio(reach.min(3.0).exp());
+    let judged = load.cells.iter().any(|cell| cell.ratio.is_some());
+    let mut folded = false;
     for cell in &load.cells {
+        // Those of the last stage first; the many others are a click away.
+        if judged && !folded && cell.ratio.is_none() {
+            same_line(page, load, &axis);
+            page.push_str(
+                "</table></div>\n<details><summary>Cells that did not come to the last stage</summary>\
+                 <table class=\"ranking chart\">\n",
+            );
+            folded = true;
+        }
         let estimate = match (&cell.ratio, cell.seen) {
             (Some(ratio), _) => percent(ratio.estimate),
             // No finding: seen in passing.
@@ -119,12 +133,23 @@ fn ranking(page: &mut String, load: &LoadReport) {
         let (tone, words) = (tone(&cell.standing), standing(&cell.standing));
         line(page, &settings(&cell.settings), &estimate, cell.ratio, &axis, (tone, &escape(&words)));
     }
-    if let Some(ratio) = same {
-        let estimate = percent(ratio.estimate);
-        let words = if load.void { "differs: void" } else { "no verdict" };
-        line(page, "A/A cell (the baseline again)", &estimate, Some(ratio), &axis, (Tone::Plain, words));
+    if folded {
+        page.push_str("</table></details>\n");
+    } else {
+        same_line(page, load, &axis);
+        page.push_str("</table></div>\n");
     }
-    page.push_str("</table>\n<p class=\"soft\">In brackets: seen in a stage that others were chosen in; no finding.</p>\n");
+    page.push_str(
+        "<p class=\"soft\">In brackets: seen in a stage that others were chosen in; no finding.</p>\n",
+    );
+}
+
+fn same_line(page: &mut String, load: &LoadReport, axis: &Axis) {
+    if let Some(same) = &load.same {
+        let estimate = percent(same.ratio.estimate);
+        let words = if load.void { "differs: void" } else { "no verdict" };
+        line(page, "A/A cell (the baseline again)", &estimate, Some(same.ratio), axis, (Tone::Plain, words));
+    }
 }
 
 fn line(
@@ -157,36 +182,133 @@ fn tone(standing: &Standing) -> Tone {
     }
 }
 
+/// Why a run is as it is: what it takes of the host for a transaction, beside the baseline.
 fn details(page: &mut String, load: &LoadReport) {
     page.push_str(
-        "<details><summary>Each cell: figures and the host</summary><table><tr><th>cell</th><th>a second</th>\
-         <th>p99, ms</th>",
+        "<h3>Why: each run's figures and the host's</h3>\n<div class=\"wide\"><table><tr><th>cell</th>\
+         <th>bottleneck</th><th>a second</th><th>p99, ms</th><th>p99 of seconds: width</th>",
     );
     for name in HOST {
         let _ = write!(page, "<th>{name}</th>");
     }
     page.push_str("<th>trials</th></tr>\n");
-    for CellReport { settings: set, per_second, p99_ms, host, figures, .. } in &load.cells {
-        let figure = |value: Option<f64>| value.map_or_else(String::new, |value| format!("{value:.1}"));
-        let _ = write!(
-            page,
-            "<tr><td><code>{}</code><td class=\"n\">{}<td class=\"n\">{}",
-            escape(&settings(set)),
-            figure(*per_second),
-            figure(*p99_ms)
-        );
-        for (at, _) in HOST.iter().enumerate() {
-            let value = host.get(at).map(|value| {
-                // The first are shares.
-                if at < 4 { format!("{:.0} %", value * 100.0) } else { format!("{value:.2}") }
-            });
-            let _ = write!(page, "<td class=\"n\">{}", value.unwrap_or_default());
-        }
+    row(page, "baseline", &load.baseline_run);
+    for cell in load.cells.iter().filter(|cell| cell.ratio.is_some()) {
+        row(page, &settings(&cell.settings), &cell.run);
+    }
+    page.push_str("</table></div>\n<details><summary>The same of all cells</summary><table>\n");
+    for cell in load.cells.iter().filter(|cell| cell.ratio.is_none()) {
+        row(page, &settings(&cell.settings), &cell.run);
+    }
+    page.push_str("</table></details>\n<details><summary>Every trial of each cell: stage.block: figure</summary><table>\n");
+    for CellReport { settings: set, figures, .. } in &load.cells {
         let all: Vec<String> = figures
             .iter()
             .map(|(stage, block, figure)| format!("{}.{}: {figure:.1}", stage + 1, block + 1))
             .collect();
-        let _ = writeln!(page, "<td class=\"soft\">{}</tr>", all.join(", "));
+        let _ = writeln!(
+            page,
+            "<tr><td><code>{}</code><td class=\"soft\">{}</tr>",
+            escape(&settings(set)),
+            all.join(", ")
+        );
     }
     page.push_str("</table></details>\n");
+}
+
+fn row(page: &mut String, name: &str, run: &Figures) {
+    let figure = |value: Option<f64>| value.map_or_else(String::new, |value| format!("{value:.1}"));
+    let named = run.bottleneck.as_ref().map_or_else(String::new, |(name, count)| {
+        format!("{name} <span class=\"soft\">({count} of {})</span>", run.trials)
+    });
+    let _ = write!(
+        page,
+        "<tr><td><code>{}</code><td>{named}<td class=\"n\">{}<td class=\"n\">{}<td class=\"n\">{}",
+        escape(name),
+        figure(run.per_second),
+        figure(run.p99_ms),
+        run.p99_seconds.map_or_else(String::new, |spread| format!("{:.0} %", spread.width() * 100.0)),
+    );
+    for (at, _) in HOST.iter().enumerate() {
+        let value = run.host.get(at).map(|value| {
+            // The first are shares.
+            if at < 4 { format!("{:.0} %", value * 100.0) } else { format!("{value:.2}") }
+        });
+        let _ = write!(page, "<td class=\"n\">{}", value.unwrap_or_default());
+    }
+    let _ = writeln!(page, "<td class=\"n\">{}</tr>", run.trials);
+}
+
+/// What each factor does, and pairs that do more or less together.
+fn factors(page: &mut String, load: &LoadReport) {
+    let Some(effects) = &load.effects else { return };
+    let tone = |ratio: &plan::Interval| match ratio {
+        ratio if ratio.low > 1.0 => Tone::Good,
+        ratio if ratio.high < 1.0 => Tone::Bad,
+        _ => Tone::Plain,
+    };
+    let mut dots = Dots::ratios("Each factor, as a mean over all others");
+    for one in &effects.main {
+        let name = format!("{} {} -> {}", short_knob(&one.knob), one.from, one.to);
+        dots = dots.dot(name, one.ratio.estimate, (one.ratio.low, one.ratio.high), tone(&one.ratio));
+    }
+    page.push_str(&dots.html());
+    let mut dots = Dots::ratios("Pairs: both together over what each does alone (the six surest)");
+    for one in effects.pairs.iter().take(6) {
+        let level = |(knob, level): &(String, String)| format!("{}={level}", short_knob(knob));
+        let name = format!("{} x {}", level(&one.one), level(&one.other));
+        dots = dots.dot(name, one.ratio.estimate, (one.ratio.low, one.ratio.high), tone(&one.ratio));
+    }
+    page.push_str(&dots.html());
+    let _ = writeln!(
+        page,
+        "<p class=\"soft\">From the {} trials of the first stage, in which every cell stands once; intervals are \
+         95 % each, not adjusted for their number. Use them to see what matters; what to set is the confirmed \
+         cell.</p>",
+        effects.trials
+    );
+}
+
+/// `server.innodb_io_capacity` is `innodb_io_capacity` where there is little room.
+fn short_knob(knob: &str) -> &str {
+    knob.trim_start_matches("server.")
+}
+
+/// p99 beside throughput, and both over time: a point is not all there is to a tail.
+fn spreads(page: &mut String, load: &LoadReport) {
+    let point = |run: &Figures| run.per_second.zip(run.p99_ms);
+    let of = |judged: bool| {
+        let cells = load.cells.iter().filter(|cell| cell.ratio.is_some() == judged);
+        cells.filter_map(|cell| point(&cell.run)).collect::<Vec<_>>()
+    };
+    let scatter = Lines::new("p99 beside throughput, the middle of each cell", "ms")
+        .x_axis("transactions a second")
+        .line(Line::new("other cells", of(false)).dots().colour(0))
+        .line(Line::new("last stage", of(true)).dots().colour(2))
+        .line(Line::new("baseline", point(&load.baseline_run).into_iter().collect()).dots().colour(1));
+    page.push_str(&scatter.html());
+    let Some(((_, base), rest)) = load.courses.split_first() else { return };
+    let best = rest.first();
+    let over_time = |title: &str, unit: &str, value: fn(&Moment) -> f64| {
+        let line = |name: &str, course: &[Moment], colour| {
+            let points = course.iter().map(|moment| (moment.minute, value(moment))).collect();
+            Line::new(name, points).dots().colour(colour)
+        };
+        let lines = Lines::new(title, unit).x_axis("minutes").line(line("baseline", base, 1));
+        match best {
+            Some((name, course)) => lines.line(line(name, course, 2)).html(),
+            None => lines.html(),
+        }
+    };
+    page.push_str(&over_time("p99 of each second, last stage", "ms", |moment| moment.p99_ms));
+    page.push_str(&over_time("Transactions of each second, last stage", "", |moment| moment.per_second));
+    let width = |run: &Figures| run.p99_seconds.map(|spread| spread.width() * 100.0);
+    let first = load.cells.first().filter(|cell| cell.ratio.is_some());
+    if let Some((base, best)) = width(&load.baseline_run).zip(first.and_then(|cell| width(&cell.run))) {
+        let _ = writeln!(
+            page,
+            "<p>Nine of ten seconds have a p99 within a range of <b>{best:.0} %</b> of its middle in the first cell \
+             of the ranking, and of {base:.0} % at the baseline.</p>"
+        );
+    }
 }

@@ -4,15 +4,16 @@
 //! its cells were chosen. Verdicts are given when all is run or the time is over, not before: whoever looks
 //! after each block and stops when it looks good finds too much.
 
+use crate::effects::{Effects, effects};
+use crate::figures::{Figures, Moment, course, measured};
 use crate::halving::Stage;
 use crate::order::Run;
 use crate::run::Experiment;
 use crate::schedule::{self, pairs};
+use crate::snippet::snippet;
 use crate::spec::{Metric, Point};
 use crate::store::{History, Measured, Outcome, RefusedLevel, Trial};
 use crate::verdict::{Verdict, is_void, verdicts};
-use knob::Host;
-use knob::catalogue::Place;
 use plan::comparison::paired;
 use plan::quantile::{median, sorted};
 use plan::{Effect, Interval};
@@ -79,6 +80,12 @@ pub struct LoadReport {
     pub back: Option<f64>,
     /// Whether that lies outside of what the baseline was before.
     pub back_differs: bool,
+    /// The baseline's figures over all of its trials.
+    pub baseline_run: Figures,
+    /// What each factor does; `None` where the design does not tell.
+    pub effects: Option<Effects>,
+    /// The baseline, then the cells of the last stage, the best first: second by second.
+    pub courses: Vec<(String, Vec<Moment>)>,
     /// The cells, the best first.
     pub cells: Vec<CellReport>,
     pub winner: Option<Winner>,
@@ -107,27 +114,11 @@ pub struct CellReport {
     pub ratio: Option<Interval>,
     /// The mean ratio over all stages so far; of a cell that was dropped it is no finding.
     pub seen: Option<f64>,
-    /// The middle of its transactions a second.
-    pub per_second: Option<f64>,
-    /// The middle of its p99, ms.
-    pub p99_ms: Option<f64>,
-    /// The middle of the host's figures, in the order of [`HOST`].
-    pub host: Vec<f64>,
+    #[serde(flatten)]
+    pub run: Figures,
     /// Its figures: stage, block, figure.
     pub figures: Vec<(usize, u32, f64)>,
 }
-
-/// Names of the host's figures of a cell.
-pub const HOST: [&str; 8] = [
-    "CPU busy",
-    "in the kernel",
-    "soft interrupts",
-    "waiting for disks",
-    "context switches a transaction",
-    "KiB read a transaction",
-    "KiB written a transaction",
-    "flushes a transaction",
-];
 
 /// What can be said of a cell.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -256,16 +247,22 @@ fn of_one_load(
         unsteady: trials.iter().filter_map(|trial| measured(trial)).filter(|one| !one.steady).count(),
         back: back.zip(baseline).map(|(back, before)| back / before),
         back_differs: back.is_some_and(beyond),
+        baseline_run: Figures::of(trials, Run::Baseline),
+        effects: effects(experiment, trials),
+        courses: courses(&cells, trials, last),
         cells,
         winner,
     }
 }
 
-fn measured(trial: &Trial) -> Option<&Measured> {
-    match &trial.outcome {
-        Outcome::Measured(measured) => Some(measured),
-        _ => None,
-    }
+/// The baseline's and those of the cells that came to the last stage.
+fn courses(cells: &[CellReport], trials: &[&Trial], last: usize) -> Vec<(String, Vec<Moment>)> {
+    let judged = cells.iter().filter(|cell| cell.ratio.is_some());
+    let runs = judged.map(|cell| (crate::text::settings(&cell.settings), Run::Cell(cell.cell)));
+    let all = std::iter::once(("baseline".to_owned(), Run::Baseline)).chain(runs);
+    all.map(|(name, run)| (name, course(trials, last, run)))
+        .filter(|(_, course)| !course.is_empty())
+        .collect()
 }
 
 /// How far the two baselines of a block are apart: the standard deviation of the log of one trial.
@@ -295,8 +292,6 @@ fn of_one_cell(
 ) -> CellReport {
     let run = Run::Cell(cell);
     let own: Vec<&&Trial> = trials.iter().filter(|trial| trial.run == run).collect();
-    let figures: Vec<&Measured> = own.iter().filter_map(|trial| measured(trial)).collect();
-    let middle = |of: &dyn Fn(&Measured) -> f64| median(&sorted(figures.iter().map(|one| of(one)).collect()));
     let effect = paired(&pairs(trials, Some(last), run));
     let all = pairs(trials, None, run);
     let logs: f64 = all.iter().map(|(one, base)| (one / base).ln()).sum();
@@ -316,16 +311,6 @@ fn of_one_cell(
         // The verdict comes when all cells are known.
         _ => Standing::TooFew,
     };
-    let host = [
-        middle(&|one| one.host.cpu),
-        middle(&|one| one.host.system),
-        middle(&|one| one.host.softirq),
-        middle(&|one| one.host.iowait),
-        middle(&|one| one.host.switches),
-        middle(&|one| one.host.read_kib),
-        middle(&|one| one.host.written_kib),
-        middle(&|one| one.host.flushes),
-    ];
     CellReport {
         cell,
         settings: experiment.settings(run),
@@ -333,9 +318,7 @@ fn of_one_cell(
         ratio: effect.filter(|_| standing == Standing::TooFew).map(|effect| effect.ratio(CONFIDENCE)),
         seen: (!all.is_empty()).then(|| (logs / all.len() as f64).exp()),
         standing,
-        per_second: middle(&|one| one.window.per_second),
-        p99_ms: middle(&|one| one.window.p99_ms),
-        host: host.into_iter().flatten().collect(),
+        run: Figures::of(trials, run),
         figures: own
             .iter()
             .filter_map(|trial| Some((trial.place.stage, trial.place.block, trial.outcome.figure()?)))
@@ -353,32 +336,6 @@ fn judge(experiment: &Experiment, cells: &mut [CellReport], over: bool) {
             cell.standing = Standing::Judged { verdict };
         }
     }
-}
-
-/// Lines that set it for good: my.cnf, sysctl.d, and commands for the rest.
-pub fn snippet(settings: &[(String, String)]) -> String {
-    let (mut server, mut sysctl, mut rest) = (String::new(), String::new(), String::new());
-    let host = Host::new("/");
-    for (knob, value) in settings {
-        let name = knob::name::parse(&host, knob).ok();
-        match name.as_ref().map(|name| (name.knob.place, name)) {
-            Some((Place::Variable, name)) => server.push_str(&format!("{} = {value}\n", name.rest)),
-            Some((Place::Sysctl(sysctl_name), _)) => sysctl.push_str(&format!("{sysctl_name} = {value}\n")),
-            Some((Place::AnySysctl, name)) => sysctl.push_str(&format!("{} = {value}\n", name.rest)),
-            _ => rest.push_str(&format!("headroom knob set --keep '{knob}={value}'\n")),
-        }
-    }
-    let mut text = String::new();
-    let mut part = |heading: &str, lines: &str| {
-        if !lines.is_empty() {
-            let gap = if text.is_empty() { "" } else { "\n" };
-            text.push_str(&format!("{gap}{heading}\n{lines}"));
-        }
-    };
-    part("# /etc/mysql/conf.d/headroom.cnf\n[mysqld]", &server);
-    part("# /etc/sysctl.d/90-headroom.conf", &sysctl);
-    part("# Until the next reboot:", &rest);
-    text
 }
 
 /// A line for each trial.
@@ -524,22 +481,5 @@ mod tests {
         assert!(csv.contains("\"server.b=1\",given_up,,,,,,,,\"slow\""), "{csv}");
         let columns = |line: &str| line.replace("\"4 threads, closed loop\"", "load").split(',').count();
         assert!(csv.lines().all(|line| columns(line) == 16), "{csv}");
-    }
-
-    #[test]
-    fn lines_to_set_are_sorted_by_where_they_go() {
-        let settings = [
-            ("server.innodb_io_capacity", "2000"),
-            ("memory.swappiness", "1"),
-            ("sysctl.net.ipv4.tcp_rmem", "1 2 3"),
-            ("network.rps@eth0", "all"),
-        ];
-        let settings = settings.map(|(knob, value)| (knob.to_owned(), value.to_owned()));
-        assert_eq!(
-            snippet(&settings),
-            "# /etc/mysql/conf.d/headroom.cnf\n[mysqld]\ninnodb_io_capacity = 2000\n\n\
-             # /etc/sysctl.d/90-headroom.conf\nvm.swappiness = 1\nnet.ipv4.tcp_rmem = 1 2 3\n\n\
-             # Until the next reboot:\nheadroom knob set --keep 'network.rps@eth0=all'\n"
-        );
     }
 }

@@ -1,5 +1,6 @@
 //! What people read of an experiment in the terminal.
 
+use crate::compare::{Compared, Comparison, Drift};
 use crate::cost::{self, Reach};
 use crate::halving::Stage;
 use crate::order::{self, Run};
@@ -278,6 +279,51 @@ fn row(cell: &CellReport) -> Vec<String> {
         .as_ref()
         .map_or_else(String::new, |ratio| format!("{} to {}", percent(ratio.low), percent(ratio.high)));
     vec![settings(&cell.settings), ratio, interval, standing(&cell.standing)]
+}
+
+/// Two experiments, for a terminal.
+pub fn comparison(comparison: &Comparison) -> String {
+    let Comparison { one, other, loads, warnings } = comparison;
+    let mut text = format!("{other} beside {one}\n");
+    for warning in warnings {
+        text.push_str(&format!("  {warning}\n"));
+    }
+    for load in loads {
+        text.push_str(&format!("\n{}\n", load.words));
+        let mut table = Table::new(&["", ">RATIO", "95 % INTERVAL", "VERDICT"]);
+        let mut row = |name: String, compared: &Compared| {
+            let ratio = &compared.ratio;
+            let range = format!("{} to {}", percent(ratio.low), percent(ratio.high));
+            table.row(vec![name, percent(ratio.estimate), range, verdict_word(compared.verdict).to_owned()]);
+        };
+        if let Some(baseline) = &load.baseline {
+            row("baseline".to_owned(), baseline);
+        }
+        for (name, compared) in &load.cells {
+            row(format!("gain of {name}"), compared);
+        }
+        text.push_str(&table.text());
+    }
+    text
+}
+
+/// The baseline over a history, for a terminal.
+pub fn drift(drifts: &[Drift]) -> String {
+    let mut text = String::new();
+    for drift in drifts {
+        text.push_str(&format!("\nBaseline over time, {}\n", drift.words));
+        for (at, mean) in &drift.points {
+            let days = (*at - drift.points[0].0) as f64 / 86_400.0;
+            text.push_str(&format!("  after {days:.1} days: {mean:.1}\n"));
+        }
+        match (&drift.per_month, drift.p_differs) {
+            (Some(ratio), Some(p)) => {
+                text.push_str(&format!("  in 30 days {} (p = {p:.3})\n", interval(Some(ratio))));
+            }
+            _ => text.push_str("  no drift is judged of fewer than four experiments\n"),
+        }
+    }
+    text
 }
 
 fn interval(ratio: Option<&::plan::Interval>) -> String {

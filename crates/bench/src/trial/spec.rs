@@ -27,13 +27,10 @@ pub(super) fn real(bed: &Bed, budget: Duration, small: bool) -> String {
         factor("server.innodb_io_capacity", &["200", "2000"], ""),
         factor("server.innodb_flush_neighbors", &["1", "0"], ""),
     );
-    match device {
-        Some(device) if !small => {
-            factors.push_str(&factor(&format!("block.scheduler@{device}"), &["none", "mq-deadline"], ""));
-            factors.push_str(&factor("network.rps@lo", &["none", "all"], ""));
-        }
-        _ => factors.push_str(&factor("memory.thp", &["madvise", "always"], "")),
+    if let Some(device) = device.filter(|_| !small) {
+        factors.push_str(&factor(&format!("block.scheduler@{device}"), &["none", "mq-deadline"], ""));
     }
+    factors.push_str(&factor("memory.thp", &["madvise", "always"], ""));
     let exclude = "[[exclude]]\n\"server.innodb_buffer_pool_size\" = \"67108864\"\n\
                    \"server.innodb_doublewrite\" = \"OFF\"\n";
     let cells = if device.is_some() && !small { 79 } else { 39 };

@@ -21,6 +21,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use term::{exit, terminal};
 use tokio::signal::unix::{SignalKind, signal};
+use trial::compare;
 use trial::order::Run;
 use trial::report::{self, Report};
 use trial::rig::HostRig;
@@ -53,6 +54,8 @@ pub(crate) enum TrialCommand {
     Run(Box<RunArgs>),
     /// What came of it.
     Report(ReportArgs),
+    /// Two experiments beside each other, or one setup over time.
+    Compare(CompareArgs),
 }
 
 /// What a spec would run, how long it takes, and what it can find.
@@ -151,6 +154,23 @@ pub(crate) struct ReportArgs {
     csv: bool,
 }
 
+/// Two experiments beside each other: two hosts, versions or dates.
+///
+/// The baseline of each beside that of the first, and what each setting gains. With more than two directories
+/// also the baseline over time.
+#[derive(Args, Debug, Clone)]
+#[command(after_help = "Examples:\n  headroom trial compare trial-old trial-new\n  headroom trial compare \
+                  trial-2026-*\n\nExit code 1 when a baseline is worse than the first, or they cannot be \
+                  compared.")]
+pub(crate) struct CompareArgs {
+    /// Directories of `headroom trial run`.
+    #[arg(required = true, num_args = 2.., value_name = "DIR")]
+    dirs: Vec<PathBuf>,
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+}
+
 /// Does what was asked.
 pub(crate) async fn run(command: TrialCommand, environment: &Environment) -> anyhow::Result<ExitCode> {
     match command {
@@ -158,6 +178,7 @@ pub(crate) async fn run(command: TrialCommand, environment: &Environment) -> any
         TrialCommand::Plan(args) => plan(&args),
         TrialCommand::Run(args) => experiment(*args, environment).await,
         TrialCommand::Report(args) => report(&args),
+        TrialCommand::Compare(args) => compare(&args),
     }
 }
 
@@ -183,11 +204,38 @@ fn plan(args: &PlanArgs) -> anyhow::Result<ExitCode> {
     Ok(if plan.fits { exit::DONE } else { exit::no() })
 }
 
-fn report(args: &ReportArgs) -> anyhow::Result<ExitCode> {
-    let history = store::read(&args.dir)?;
+fn read(dir: &Path) -> anyhow::Result<(Experiment, store::History, Report)> {
+    let history = store::read(dir)?;
     let spec = Spec::parse(&history.spec, "spec.toml")?;
     let experiment = Experiment::new(spec, &history.begun.refused)?;
     let report = report::report(&experiment, &history);
+    Ok((experiment, history, report))
+}
+
+fn compare(args: &CompareArgs) -> anyhow::Result<ExitCode> {
+    let all: Vec<_> = args.dirs.iter().map(|dir| read(dir)).collect::<Result<_, _>>()?;
+    let sides: Vec<compare::Side<'_>> = args
+        .dirs
+        .iter()
+        .zip(&all)
+        .map(|(dir, (experiment, history, report))| {
+            let name = dir.display().to_string();
+            compare::Side { name, experiment, history, report }
+        })
+        .collect();
+    let comparisons: Vec<_> = sides[1..].iter().map(|other| compare::compare(&sides[0], other)).collect();
+    let drift = if sides.len() > 2 { compare::drift(&sides) } else { Vec::new() };
+    if args.json {
+        terminal::print_json(&serde_json::json!({ "comparisons": comparisons, "drift": drift }))?;
+    } else {
+        let texts: Vec<String> = comparisons.iter().map(trial::text::comparison).collect();
+        terminal::print(&(texts.join("\n") + &trial::text::drift(&drift)))?;
+    }
+    Ok(if comparisons.iter().all(compare::Comparison::is_no_worse) { exit::DONE } else { exit::no() })
+}
+
+fn report(args: &ReportArgs) -> anyhow::Result<ExitCode> {
+    let (experiment, history, report) = read(&args.dir)?;
     if let Some(path) = &args.html {
         let page = trial::page::html(&report);
         std::fs::write(path, page).with_context(|| format!("cannot write {}", path.display()))?;

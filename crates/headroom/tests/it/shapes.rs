@@ -15,6 +15,8 @@ use load::measure::MeasureReport;
 use serde::Serialize;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
+use trial::effects::{Effects, FactorEffect, PairEffect};
+use trial::figures::{Figures, Moment, Spread};
 use trial::report::{CellReport, LoadReport, Report, Same, Standing, Winner};
 
 /// A line for each key: its path and the types of its values.
@@ -274,6 +276,16 @@ fn json_of_switchover_keeps_its_keys() {
 #[test]
 fn json_of_trial_keeps_its_keys() {
     let settings = || vec![("k".to_owned(), "v".to_owned())];
+    let spread = Spread { low: 1.0, middle: 1.0, high: 1.0 };
+    let run = || Figures {
+        per_second: Some(1.0),
+        p99_ms: Some(1.0),
+        seconds: Some(spread),
+        p99_seconds: Some(spread),
+        host: vec![1.0],
+        bottleneck: Some(("b".into(), 1)),
+        trials: 1,
+    };
     let cell = |standing| CellReport {
         cell: 1,
         settings: settings(),
@@ -281,11 +293,14 @@ fn json_of_trial_keeps_its_keys() {
         effect: Some(filled()),
         ratio: Some(filled()),
         seen: Some(1.0),
-        per_second: Some(1.0),
-        p99_ms: Some(1.0),
-        host: vec![1.0],
+        run: run(),
         figures: vec![(1, 1, 1.0)],
     };
+    let factor =
+        FactorEffect { knob: "k".into(), from: "f".into(), to: "t".into(), ratio: filled(), p_differs: 1.0 };
+    let level = || ("k".to_owned(), "v".to_owned());
+    let pair = PairEffect { one: level(), other: level(), ratio: filled(), p_differs: 1.0 };
+    let moment = Moment { minute: 1.0, per_second: 1.0, p99_ms: 1.0 };
     let load = LoadReport {
         point: filled(),
         words: "w".into(),
@@ -298,6 +313,9 @@ fn json_of_trial_keeps_its_keys() {
         unsteady: 1,
         back: Some(1.0),
         back_differs: true,
+        baseline_run: run(),
+        effects: Some(Effects { main: vec![factor], pairs: vec![pair], trials: 1 }),
+        courses: vec![("c".into(), vec![moment])],
         cells: vec![
             cell(Standing::Judged { verdict: trial::verdict::Verdict::Better }),
             cell(Standing::Dropped { stage: 1 }),

@@ -1,0 +1,199 @@
+//! Experiments beside each other: two hosts, two versions, two dates; and the baseline over the history.
+//!
+//! Two experiments share no block, so what a paired comparison cancels within one stays between two. Two things
+//! are compared: the baseline's figure, trial by trial (a host or a version is faster), and each cell's gain over
+//! its own baseline (a setting does more here than there). Both are differences of mean logs with Welch's t, which
+//! does not assume that both are equally noisy; gains are adjusted for their number by Holm.
+
+use crate::order::Run;
+use crate::report::{LoadReport, Report};
+use crate::run::Experiment;
+use crate::schedule::{pairs, stages};
+use crate::store::{History, Trial};
+use crate::verdict::{Verdict, verdicts};
+use plan::regression::fit;
+use plan::{Effect, Interval};
+use serde::Serialize;
+use std::collections::BTreeMap;
+
+/// An experiment with its name.
+#[derive(Debug)]
+pub struct Side<'a> {
+    pub name: String,
+    pub experiment: &'a Experiment,
+    pub history: &'a History,
+    pub report: &'a Report,
+}
+
+#[derive(Clone, Debug, Serialize)]
+pub struct Comparison {
+    pub one: String,
+    pub other: String,
+    pub loads: Vec<LoadComparison>,
+    /// What does not fit together, in words.
+    pub warnings: Vec<String>,
+}
+
+impl Comparison {
+    /// Whether they could be compared and no baseline is worse.
+    pub fn is_no_worse(&self) -> bool {
+        let worse = |load: &LoadComparison| {
+            load.baseline.as_ref().is_some_and(|baseline| baseline.verdict == Verdict::Worse)
+        };
+        !self.loads.is_empty() && !self.loads.iter().any(worse)
+    }
+}
+
+#[derive(Clone, Debug, Serialize)]
+pub struct LoadComparison {
+    pub words: String,
+    /// The other's baseline over the one's; `None` with too few figures.
+    pub baseline: Option<Compared>,
+    /// The other's gain over the one's, of each cell of both last stages.
+    pub cells: Vec<(String, Compared)>,
+}
+
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Compared {
+    pub ratio: Interval,
+    pub verdict: Verdict,
+}
+
+/// The baseline over several experiments.
+#[derive(Clone, Debug, Serialize)]
+pub struct Drift {
+    pub words: String,
+    /// When each was begun, seconds since 1970, and the mean of its baseline.
+    pub points: Vec<(u64, f64)>,
+    /// The baseline's change in 30 days; `None` with fewer than four experiments.
+    pub per_month: Option<Interval>,
+    pub p_differs: Option<f64>,
+}
+
+/// Two experiments of the same metric.
+pub fn compare(one: &Side<'_>, other: &Side<'_>) -> Comparison {
+    let (mut warnings, mut loads) = (Vec::new(), Vec::new());
+    let (a, b) = (&one.experiment.spec, &other.experiment.spec);
+    if a.metric != b.metric {
+        warnings.push("they are judged by different metrics, and are not comparable".to_owned());
+    } else if a.load.workload != b.load.workload || a.load.table_size != b.load.table_size {
+        warnings.push("their workloads or tables differ: a difference is not the host's alone".to_owned());
+    }
+    for side in [one, other] {
+        if !side.report.ended {
+            warnings.push(format!("{} is not over", side.name));
+        }
+        if side.report.loads.iter().any(|load| load.void) {
+            warnings.push(format!("{} is void: its A/A cell differs", side.name));
+        }
+    }
+    for (at, load) in one.report.loads.iter().enumerate() {
+        let there = other.report.loads.iter().position(|there| there.point == load.point);
+        if let Some(there) = there.filter(|_| a.metric == b.metric) {
+            loads.push(of_load(one, at, other, there, load));
+        }
+    }
+    if loads.is_empty() && warnings.is_empty() {
+        warnings.push("they have no load in common".to_owned());
+    }
+    Comparison { one: one.name.clone(), other: other.name.clone(), loads, warnings }
+}
+
+fn of_load(one: &Side<'_>, at: usize, other: &Side<'_>, there: usize, load: &LoadReport) -> LoadComparison {
+    let spec = &one.experiment.spec;
+    let judge = |effects: &[Effect]| verdicts(effects, spec.metric.good(), spec.smallest_effect, spec.level);
+    let compared = |effect: Effect, verdict| Compared { ratio: effect.ratio(0.95), verdict };
+    let baseline = welch(&baselines(one, at), &baselines(other, there));
+    let baseline = baseline.and_then(|effect| Some(compared(effect, *judge(&[effect]).first()?)));
+    let (here, there) = (gains(one, at), gains(other, there));
+    let both = here.iter().filter_map(|(name, logs)| Some((name.clone(), welch(logs, there.get(name)?)?)));
+    let (names, effects): (Vec<String>, Vec<Effect>) = both.unzip();
+    let judged = effects.iter().zip(judge(&effects)).map(|(effect, verdict)| compared(*effect, verdict));
+    LoadComparison { words: load.words.clone(), baseline, cells: names.into_iter().zip(judged).collect() }
+}
+
+fn trials(side: &Side<'_>, load: usize) -> Vec<Trial> {
+    side.history.trials.iter().filter(|trial| trial.place.load == load).cloned().collect()
+}
+
+/// The mean log of the baselines of each block: what a block shares counts once.
+fn baselines(side: &Side<'_>, load: usize) -> Vec<f64> {
+    let mut blocks: BTreeMap<(usize, u32), Vec<f64>> = BTreeMap::new();
+    for trial in trials(side, load).iter().filter(|trial| trial.run == Run::Baseline) {
+        if let Some(figure) = trial.outcome.figure() {
+            blocks.entry((trial.place.stage, trial.place.block)).or_default().push(figure.ln());
+        }
+    }
+    blocks.into_values().map(|logs| logs.iter().sum::<f64>() / logs.len() as f64).collect()
+}
+
+/// The log gain of each cell of the last stage, block by block, by its settings.
+fn gains(side: &Side<'_>, load: usize) -> BTreeMap<String, Vec<f64>> {
+    let trials = trials(side, load);
+    let trials: Vec<&Trial> = trials.iter().collect();
+    let last = stages(&side.experiment.spec, side.experiment.possible.len()).len().saturating_sub(1);
+    let gain = |cell: &usize| {
+        let pairs = pairs(&trials, Some(last), Run::Cell(*cell));
+        let logs: Vec<f64> = pairs.iter().map(|(figure, base)| (figure / base).ln()).collect();
+        (side.experiment.words(Run::Cell(*cell)), logs)
+    };
+    side.experiment.possible.iter().map(gain).collect()
+}
+
+/// The other's mean less the one's, with Welch's error and degrees of freedom (rounded down). `None` with fewer
+/// than two figures on either side.
+fn welch(one: &[f64], other: &[f64]) -> Option<Effect> {
+    let moments = |logs: &[f64]| {
+        let n = logs.len() as f64;
+        let mean = logs.iter().sum::<f64>() / n;
+        let variance = logs.iter().map(|log| (log - mean).powi(2)).sum::<f64>() / (n - 1.0);
+        (logs.len() > 1).then_some((mean, variance / n, n))
+    };
+    let ((mean, error, n), (other_mean, other_error, m)) = (moments(one)?, moments(other)?);
+    let sum = error + other_error;
+    let below = error.powi(2) / (n - 1.0) + other_error.powi(2) / (m - 1.0);
+    let degrees = if below > 0.0 { (sum.powi(2) / below).floor().max(1.0) } else { n + m - 2.0 };
+    Some(Effect { log_mean: other_mean - mean, log_error: sum.sqrt(), blocks: degrees as u32 + 1 })
+}
+
+/// The baseline of each load of the first, over all of them.
+pub fn drift(sides: &[Side<'_>]) -> Vec<Drift> {
+    let Some(first) = sides.first() else { return Vec::new() };
+    let of = |load: &LoadReport| {
+        let point = |side: &Side<'_>| {
+            let at = side.report.loads.iter().position(|one| one.point == load.point)?;
+            let logs = baselines(side, at);
+            let mean = (!logs.is_empty()).then(|| logs.iter().sum::<f64>() / logs.len() as f64)?;
+            Some((side.history.begun.at, mean))
+        };
+        let mut points: Vec<(u64, f64)> = sides.iter().filter_map(point).collect();
+        points.sort_by_key(|(at, _)| *at);
+        let start = points.first().map_or(0, |(at, _)| *at);
+        let month = |at: u64| (at - start) as f64 / (30.0 * 86_400.0);
+        let rows: Vec<Vec<f64>> = points.iter().map(|(at, _)| vec![1.0, month(*at)]).collect();
+        let logs: Vec<f64> = points.iter().map(|(_, log)| *log).collect();
+        let slope = fit(&rows, &logs).filter(|_| points.len() >= 4).and_then(|fit| fit.estimates[1]);
+        Drift {
+            words: load.words.clone(),
+            points: points.iter().map(|(at, log)| (*at, log.exp())).collect(),
+            per_month: slope.map(|slope| slope.ratio(0.95)),
+            p_differs: slope.map(|slope| slope.p_differs()),
+        }
+    };
+    first.report.loads.iter().map(of).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn welch_is_that_of_the_textbook() {
+        // Means 0 and 1, variances 1 and 4 over 3 and 4: error sqrt(1/3 + 1), degrees 4.7.
+        let effect =
+            welch(&[-1.0, 0.0, 1.0], &[-1.0, 1.0, 3.0, 1.0 - 6.0_f64.sqrt() + 6.0_f64.sqrt()]).unwrap();
+        assert!((effect.log_mean - 1.0).abs() < 1e-9, "{effect:?}");
+        assert!((effect.log_error - (1.0_f64 / 3.0 + 8.0 / 3.0 / 4.0).sqrt()).abs() < 1e-9, "{effect:?}");
+        assert_eq!(welch(&[1.0], &[1.0, 2.0]), None);
+    }
+}

@@ -1,0 +1,132 @@
+//! Figures of all trials of one run: its middle, how unsteady it was from second to second, and why.
+
+use crate::order::Run;
+use crate::store::{Measured, Outcome, Second, Trial};
+use plan::quantile::{median, quantile, sorted};
+use serde::Serialize;
+use std::collections::BTreeMap;
+
+/// Names of the host's figures; the first four are shares.
+pub const HOST: [&str; 9] = [
+    "CPU busy",
+    "in the kernel",
+    "soft interrupts",
+    "waiting for disks",
+    "context switches a transaction",
+    "KiB read a transaction",
+    "KiB written a transaction",
+    "flushes a transaction",
+    "soft interrupts, us a transaction",
+];
+
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Figures {
+    /// The middle of its transactions a second.
+    pub per_second: Option<f64>,
+    /// The middle of its p99, ms.
+    pub p99_ms: Option<f64>,
+    /// Of transactions in a second, over all seconds of all trials.
+    pub seconds: Option<Spread>,
+    /// Of p99 in a second, ms.
+    pub p99_seconds: Option<Spread>,
+    /// The middle of the host's figures, in the order of [`HOST`].
+    pub host: Vec<f64>,
+    /// What `diagnose` named most often while it ran, and in how many of its trials.
+    pub bottleneck: Option<(String, usize)>,
+    /// Trials that were measured.
+    pub trials: usize,
+}
+
+/// Where the middle lies and where nine of ten do.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Spread {
+    pub low: f64,
+    pub middle: f64,
+    pub high: f64,
+}
+
+impl Spread {
+    fn of(values: Vec<f64>) -> Option<Self> {
+        let values = sorted(values);
+        let at = |q| quantile(&values, q);
+        Some(Self { low: at(0.05)?, middle: at(0.5)?, high: at(0.95)? })
+    }
+
+    /// How far apart nine of ten lie, as a share of the middle: what Pinterest called variance.
+    pub fn width(&self) -> f64 {
+        if self.middle > 0.0 { (self.high - self.low) / self.middle } else { 0.0 }
+    }
+}
+
+pub fn measured(trial: &Trial) -> Option<&Measured> {
+    match &trial.outcome {
+        Outcome::Measured(measured) => Some(measured),
+        _ => None,
+    }
+}
+
+impl Figures {
+    /// Of all trials of a run.
+    pub fn of(trials: &[&Trial], run: Run) -> Self {
+        let all: Vec<&Measured> =
+            trials.iter().filter(|trial| trial.run == run).filter_map(|trial| measured(trial)).collect();
+        let middle = |of: &dyn Fn(&Measured) -> f64| median(&sorted(all.iter().map(|one| of(one)).collect()));
+        let seconds = |of: fn(&Second) -> f64| {
+            Spread::of(all.iter().flat_map(|one| &one.series).map(of).filter(|value| *value > 0.0).collect())
+        };
+        let cpus = std::thread::available_parallelism().map_or(1.0, |cpus| cpus.get() as f64);
+        let host = [
+            middle(&|one| one.host.cpu),
+            middle(&|one| one.host.system),
+            middle(&|one| one.host.softirq),
+            middle(&|one| one.host.iowait),
+            middle(&|one| one.host.switches),
+            middle(&|one| one.host.read_kib),
+            middle(&|one| one.host.written_kib),
+            middle(&|one| one.host.flushes),
+            middle(&|one| one.host.softirq * cpus * 1e6 / one.window.per_second.max(1e-9)),
+        ];
+        let mut named: BTreeMap<&str, usize> = BTreeMap::new();
+        for name in all.iter().filter_map(|one| one.bottleneck.as_deref()) {
+            *named.entry(name).or_default() += 1;
+        }
+        Self {
+            per_second: middle(&|one| one.window.per_second),
+            p99_ms: middle(&|one| one.window.p99_ms),
+            seconds: seconds(|second| second.done as f64),
+            p99_seconds: seconds(|second| second.p99_ms),
+            host: host.into_iter().flatten().collect(),
+            bottleneck: named
+                .into_iter()
+                .max_by_key(|(_, count)| *count)
+                .map(|(name, n)| (name.to_owned(), n)),
+            trials: all.len(),
+        }
+    }
+}
+
+/// A second of a run within the last stage.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Moment {
+    /// Since the last stage began, minutes.
+    pub minute: f64,
+    pub per_second: f64,
+    pub p99_ms: f64,
+}
+
+/// How a run went in the last stage, second by second.
+pub fn course(trials: &[&Trial], stage: usize, run: Run) -> Vec<Moment> {
+    let of_stage = || trials.iter().filter(|trial| trial.place.stage == stage);
+    let Some(began) = of_stage().map(|trial| trial.at).min() else { return Vec::new() };
+    let mut course = Vec::new();
+    for trial in of_stage().filter(|trial| trial.run == run) {
+        let Some(measured) = measured(trial) else { continue };
+        let start = (trial.at - began) as f64 + (trial.seconds - measured.series.len() as f64).max(0.0);
+        course.extend(measured.series.iter().enumerate().map(|(at, second)| Moment {
+            minute: (start + at as f64) / 60.0,
+            per_second: second.done as f64,
+            p99_ms: second.p99_ms,
+        }));
+    }
+    course
+}
