@@ -74,7 +74,8 @@ enum What {
     Replay(replay::ReplayBenchArgs),
     /// The search for the largest rate, against servers whose limit is known.
     Measure(measure::MeasureBenchArgs),
-    /// Predictions of `headroom plan` beside what is known: simulated servers, random instances, one core to two.
+    /// Predictions of `headroom plan` beside what is known: simulated servers, random instances, one core to
+    /// two.
     Plan(forecast::ForecastArgs),
     /// Relay and demo, one after the other.
     All(AllArgs),

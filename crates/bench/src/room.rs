@@ -253,7 +253,7 @@ impl Bench<'_> {
         Ok(cell)
     }
 
-    /// Notes for so many seconds what the first router says of the slow reader, and what clients see.
+    /// Notes for some seconds what the first router says of the slow reader, and what clients see.
     async fn watch(
         &mut self,
         routes: &[Route],

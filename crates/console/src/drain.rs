@@ -1,5 +1,5 @@
-//! What emptying a server would take away from clients: a pure function of the status. Where that is more than
-//! one of several readers, `headroom drain` must be ordered with `--force`.
+//! What emptying a server would take away from clients: a pure function of the status. Where that is more
+//! than one of several readers, `headroom drain` must be ordered with `--force`.
 //!
 //! Worked example: db1 is the primary, db2 the only replica that is eligible. Draining db1 ends all writers'
 //! sessions and refuses new ones, because Headroom promotes nobody; draining db2 leaves reads to the primary,

@@ -275,7 +275,8 @@ pub struct RoutingView {
     pub writes: EligibleView,
     /// For how many seconds it has or has not been eligible for reads.
     pub reads_for_s: Option<f64>,
-    /// How fast it is beside the others, 1/4 to 1: what its weight is multiplied by; 1 while that is not known.
+    /// How fast it is beside the others, 1/4 to 1: what its weight is multiplied by; 1 while that is not
+    /// known.
     pub speed: Option<f64>,
     /// Why it counts for less because it is slow, in words.
     pub slow: Option<String>,

@@ -1,8 +1,8 @@
 //! The demo: the published experiment on real servers of this machine, start to finish, in under two minutes.
 //! What it shows and how each number is obtained: docs/guide/demo.md.
 //!
-//! It uses `fleet`, `lab`, `zerohop`, `probe`, `plan`, `chart`, `console` and `term`, and starts `headroom route` as
-//! a child process. Read first:
+//! It uses `fleet`, `lab`, `zerohop`, `probe`, `plan`, `chart`, `console` and `term`, and starts `headroom
+//! route` as a child process. Read first:
 //!
 //! * `scenario.rs`: what happens, as data;
 //! * `routers.rs`: the product itself, one router per zone;

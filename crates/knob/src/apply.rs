@@ -64,7 +64,8 @@ pub struct Manner {
     pub author: Author,
     /// Whether they stay when the process ends.
     pub keep: bool,
-    /// The program that sets a server variable and restarts the server, or [`crate::managed::Managed::program`].
+    /// The program that sets a server variable and restarts the server, or
+    /// [`crate::managed::Managed::program`].
     pub restart: Option<String>,
     /// How long interrupts are waited for.
     pub patience: Duration,

@@ -95,7 +95,7 @@ fn interface(host: &Host, interface: &str, facts: &mut Facts) {
     if host.read(&format!("/sys/class/net/{interface}/addr_assign_type")).is_ok_and(|kind| kind == "0")
         && let Ok(address) = host.read(&format!("/sys/class/net/{interface}/address"))
     {
-        facts.insert("address".to_owned(), address);
+        facts.insert("hardware_address".to_owned(), address);
     }
     // Two namespaces may have an interface of the same name and number.
     if let Ok(namespace) = std::fs::read_link(host.path("/proc/self/ns/net")) {

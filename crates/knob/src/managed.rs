@@ -1,8 +1,8 @@
 //! A server that Headroom may restart, so that more of it can be varied: variables that need a restart, its
 //! memory allocator, the file system below its data directory, limits of its own cgroup.
 //!
-//! A description says how it is stopped and started. It is given by `--managed FILE` or by a trial's spec, and
-//! `headroom lab managed SERVER` prints that of a server of a lab:
+//! A description says how it is stopped and started. It is given by `--managed FILE` or by a trial's spec,
+//! and `headroom lab managed SERVER` prints that of a server of a lab:
 //!
 //! ```toml
 //! stop = ["systemctl", "stop", "mariadb"]        # returns when the server has ended
@@ -17,8 +17,8 @@
 //! ```
 //!
 //! The journal keeps the whole description with each change, so that a later process can put it back. What
-//! the server is set to is read from the server's process, from `/proc/self/mountinfo` and from the two files:
-//! this module remembers nothing.
+//! the server is set to is read from the server's process, from `/proc/self/mountinfo` and from the two
+//! files: this module remembers nothing.
 //!
 //! *Killed in the middle.* A restart has many steps. A marker is there, synced, from before the server is
 //! stopped until it runs again; it names the process. Whoever reads a setting of the server next finds the

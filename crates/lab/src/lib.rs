@@ -15,8 +15,8 @@
 //! killed, and the next [`Lab::up`] sweeps what is left all the same. Everything happens on 127.0.0.0/8 and
 //! in one directory.
 //!
-//! May use `fleet`, `wire` and `term`. Read first: `lab.rs` (what a caller does with it), `spec.rs` (what it is asked
-//! for), `link.rs` (simulated distance).
+//! May use `fleet`, `wire` and `term`. Read first: `lab.rs` (what a caller does with it), `spec.rs` (what it
+//! is asked for), `link.rs` (simulated distance).
 
 mod account;
 pub mod app;

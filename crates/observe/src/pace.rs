@@ -181,7 +181,7 @@ impl Pace {
         all.min(LONGEST_IN_AN_EVENT).mul_f64(random)
     }
 
-    /// The interval for a server that fails: its return is noticed sooner than what it says when all is well.
+    /// The interval for a server that fails: its return is noticed sooner than what it says when all answer.
     pub(crate) fn while_it_fails(&self, budget: &Budget) -> Duration {
         Duration::from_secs_f64(self.routers() / ATTEMPTS).max(budget.usual).min(self.interval)
     }

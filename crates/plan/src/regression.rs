@@ -1,8 +1,8 @@
 //! Ordinary least squares, for effects of factors and of pairs of them.
 //!
-//! `y = X b + e`. The normal equations are solved by sweeping, column after column; a column that follows from
-//! those before it (two factors that never varied apart) is left out and has no estimate, instead of an absurd
-//! one.
+//! `y = X b + e`. The normal equations are solved by sweeping, column after column; a column that follows
+//! from those before it (two factors that never varied apart) is left out and has no estimate, instead of an
+//! absurd one.
 //!
 //! Example: y = 1, 3, 5 at x = 0, 1, 2 gives the intercept 1 and the slope 2.
 

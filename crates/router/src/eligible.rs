@@ -1,7 +1,7 @@
 //! Eligible: whether a server may be picked for reads or writes now, and if not, why, in words.
 //!
-//! How much it counts for then, [`crate::capacity`] says. Warmth: a server that came back starts at a tenth and
-//! grows to all of it over the warm-up time, so that cold caches are filled before they matter.
+//! How much it counts for then, [`crate::capacity`] says. Warmth: a server that came back starts at a tenth
+//! and grows to all of it over the warm-up time, so that cold caches are filled before they matter.
 
 use crate::capacity::Capacity;
 use crate::suspect::Suspect;

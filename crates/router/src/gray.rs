@@ -1,16 +1,17 @@
 //! Gray failure: a server that answers, while the commits that this router relays to it do not end.
 //!
-//! A stalled or full disk, or a latch that nobody gives back: pings and reads go on, so nothing that merely asks
-//! notices. What is counted is what passes anyway, two counters a session's commit, no clock:
+//! A stalled or full disk, or a latch that nobody gives back: pings and reads go on, so nothing that merely
+//! asks notices. What is counted is what passes anyway, two counters a session's commit, no clock:
 //!
-//! * a **commit** is `COMMIT` in a transaction in which something was written, or a write outside of one, by the
-//!   first word of its statement; prepared statements count as writes.
-//! * it has **ended** when the server answered it, with whatever; one whose session ended before is **given up**.
+//! * a **commit** is `COMMIT` in a transaction in which something was written, or a write outside of one, by
+//!   the first word of its statement; prepared statements count as writes.
+//! * it has **ended** when the server answered it, with whatever; one whose session ended before is **given
+//!   up**.
 //!
 //! Named gray once, for [`AFTER`], commits were under way and none ended, although the server answers our own
-//! questions. A single write outside a transaction may wait for a row lock, so of those it takes [`WRITES`] at
-//! once. Worked example: at 0 s the file system freezes; eight clients commit within 50 ms and hang. At 3 s each
-//! gives up and eight more hang: at 5 s nothing has ended for 5 s, and it is gray.
+//! questions. A single write outside a transaction may wait for a row lock, so of those it takes [`WRITES`]
+//! at once. Worked example: at 0 s the file system freezes; eight clients commit within 50 ms and hang. At 3
+//! s each gives up and eight more hang: at 5 s nothing has ended for 5 s, and it is gray.
 //!
 //! Seen is what is relayed; sessions that bypass the router are not.
 
@@ -136,8 +137,8 @@ pub struct Gray {
 }
 
 impl GrayWatch {
-    /// One look. `answers` says whether the server answers our own questions: one that does not is not gray but
-    /// silent, and that is said elsewhere.
+    /// One look. `answers` says whether the server answers our own questions: one that does not is not gray
+    /// but silent, and that is said elsewhere.
     pub(crate) fn look(&mut self, commits: &Commits, answers: bool, now: Instant) -> Option<Gray> {
         let ended = commits.ended.iter().sum();
         let under_way =

@@ -11,8 +11,8 @@
 //! Our own questions are one digest more, the same on all servers: they link servers on which nothing else is
 //! the same, as when each zone keeps its reads. Alone they must differ more before they count.
 //!
-//! **Distance is no slowness.** The round trip is the shortest of the recent ones. What is left of a time that
-//! is mostly distance is uncertain, so a part of the longest round trip is added on both sides again.
+//! **Distance is no slowness.** The round trip is the shortest of the recent ones. What is left of a time
+//! that is mostly distance is uncertain, so a part of the longest round trip is added on both sides again.
 //!
 //! **From times to a factor.** The fastest quarter of the servers is the measure. A server whose statements
 //! take `k` times as long aims at `1/k`, at least [`LEAST`]. A server that is given less is also less busy
@@ -38,7 +38,7 @@ const STEP: f64 = 1.15;
 const STEP_SLOW: f64 = 1.08;
 /// The same where only our own questions are compared.
 const STEP_ALONE: f64 = 1.5;
-/// Of a digest on a server so many times are wanted, and so many of all digests of a server.
+/// How many times of a digest on a server are wanted, and how many of all digests of a server.
 const FEW: f64 = 3.0;
 const ENOUGH: f64 = 12.0;
 /// This part of the longest round trip, and this time, may be wrong in a time without its round trip.

@@ -1,8 +1,8 @@
 //! Work: what a server's sessions do, beside their number. Pure: counts and the clock are arguments.
 //!
-//! A pool that hands out its newest session first (Go's database/sql) leaves most of its sessions idle: twenty
-//! on each of three servers may mean that one does all the work. So a session counts for what the sessions of
-//! its server do on average, beside the mean of all:
+//! A pool that hands out its newest session first (Go's database/sql) leaves most of its sessions idle:
+//! twenty on each of three servers may mean that one does all the work. So a session counts for what the
+//! sessions of its server do on average, beside the mean of all:
 //!
 //! ```text
 //! load = sessions x (work / sessions here) / (work / sessions everywhere)
@@ -12,14 +12,14 @@
 //! statements, each counted as what its digest takes everywhere: a server that is slow does no more work for
 //! it, and a statement that is a hundred times dearer counts a hundred times.
 //!
-//! **Sessions that are all busy count by their number.** Where clients wait for a session or ask again at once,
-//! a slow server does less work because it is slow, and would be given more. So with `u` the share of the
-//! time in which sessions are busy, what a session counts for beyond one is multiplied by `1 - u`.
+//! **Sessions that are all busy count by their number.** Where clients wait for a session or ask again at
+//! once, a slow server does less work because it is slow, and would be given more. So with `u` the share of
+//! the time in which sessions are busy, what a session counts for beyond one is multiplied by `1 - u`.
 //!
-//! **What is not known counts as the mean.** That is so for all while fewer than [`ENOUGH`] statements a second
-//! are seen, and where sessions cannot be read. Within [`BAND`] of the mean a session counts as one: numbers
-//! are exact, rates are not. And at most [`MOST`] times as much or as little, so that sessions that never speak
-//! do not gather on one server without limit.
+//! **What is not known counts as the mean.** That is so for all while fewer than [`ENOUGH`] statements a
+//! second are seen, and where sessions cannot be read. Within [`BAND`] of the mean a session counts as one:
+//! numbers are exact, rates are not. And at most [`MOST`] times as much or as little, so that sessions that
+//! never speak do not gather on one server without limit.
 
 use fleet::ServerName;
 use std::collections::HashMap;

@@ -7,8 +7,8 @@
 //! * [`guard`]: fails over by itself, where that was switched on.
 //! * [`perform`]: the thin loop that does and undoes steps on the servers, and writes the [`journal`].
 //!
-//! May use `fleet`, `config`, `observe` and `term`. Read first: `step.rs`, `check.rs`, `perform.rs`. With `knob` it
-//! is the only crate that writes to servers.
+//! May use `fleet`, `config`, `observe` and `term`. Read first: `step.rs`, `check.rs`, `perform.rs`. With
+//! `knob` it is the only crate that writes to servers.
 
 mod announce;
 pub mod check;

@@ -311,8 +311,8 @@ pub async fn promoted(plan: &Plan, logins: &Logins) -> Option<bool> {
     answer
 }
 
-/// The epoch of a later operation, if any server that answers knows of one: then what this plan began is over,
-/// and whoever resumes it late must touch nothing.
+/// The epoch of a later operation, if any server that answers knows of one: then what this plan began is
+/// over, and whoever resumes it late must touch nothing.
 pub async fn superseded(plan: &Plan, logins: &Logins) -> Option<u64> {
     let deadline = Duration::from_millis(plan.deadlines.statement_ms);
     let mut latest = plan.epoch;

@@ -1,9 +1,10 @@
 //! Experiments beside each other: two hosts, two versions, two dates; and the baseline over the history.
 //!
-//! Two experiments share no block, so what a paired comparison cancels within one stays between two. Two things
-//! are compared: the baseline's figure, trial by trial (a host or a version is faster), and each cell's gain over
-//! its own baseline (a setting does more here than there). Both are differences of mean logs with Welch's t, which
-//! does not assume that both are equally noisy; gains are adjusted for their number by Holm.
+//! Two experiments share no block, so what a paired comparison cancels within one stays between two. Two
+//! things are compared: the baseline's figure, trial by trial (a host or a version is faster), and each
+//! cell's gain over its own baseline (a setting does more here than there). Both are differences of mean logs
+//! with Welch's t, which does not assume that both are equally noisy; gains are adjusted for their number by
+//! Holm.
 
 use crate::order::Run;
 use crate::report::{LoadReport, Report};
@@ -140,8 +141,8 @@ fn gains(side: &Side<'_>, load: usize) -> BTreeMap<String, Vec<f64>> {
     side.experiment.possible.iter().map(gain).collect()
 }
 
-/// The other's mean less the one's, with Welch's error and degrees of freedom (rounded down). `None` with fewer
-/// than two figures on either side.
+/// The other's mean less the one's, with Welch's error and degrees of freedom (rounded down). `None` with
+/// fewer than two figures on either side.
 fn welch(one: &[f64], other: &[f64]) -> Option<Effect> {
     let moments = |logs: &[f64]| {
         let n = logs.len() as f64;

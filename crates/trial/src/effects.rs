@@ -1,9 +1,9 @@
-//! What each factor does on average over the others, and which pairs do more or less together than apart: least
-//! squares on the log ratios of the first stage, in which every cell stands once and none was chosen.
+//! What each factor does on average over the others, and which pairs do more or less together than apart:
+//! least squares on the log ratios of the first stage, in which every cell stands once and none was chosen.
 //!
-//! A column for each level beside the baseline's, centred; for two factors their product. So a factor's figure is
-//! its mean over the levels of all others, not its effect at the baseline alone. Not of cells in which one level
-//! at a time is changed: there it would be the cell's own figure.
+//! A column for each level beside the baseline's, centred; for two factors their product. So a factor's
+//! figure is its mean over the levels of all others, not its effect at the baseline alone. Not of cells in
+//! which one level at a time is changed: there it would be the cell's own figure.
 
 use crate::order::Run;
 use crate::run::Experiment;

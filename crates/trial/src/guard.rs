@@ -80,8 +80,8 @@ const THROTTLED: f64 = 0.05;
 /// Throughput of the last third of a measurement may differ from the first by this share.
 const DRIFT: f64 = 0.30;
 
-/// Why a measurement must not be used although its load was sent as it should be. A drift counts only where the
-/// warm-up did not become steady either, and only once: a setting that makes a server unsteady twice is a
+/// Why a measurement must not be used although its load was sent as it should be. A drift counts only where
+/// the warm-up did not become steady either, and only once: a setting that makes a server unsteady twice is a
 /// finding.
 pub fn voids(host: &HostFigures, series: &[Second], excused: bool) -> Option<String> {
     let percent = |share: f64| format!("{:.1} %", share * 100.0);

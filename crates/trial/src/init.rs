@@ -9,7 +9,7 @@ use knob::name;
 use knob::server::{self, Server};
 use std::time::Duration;
 
-/// What the spec is to say besides the factors.
+/// What the spec says beside the factors.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Request {
     /// The server.

@@ -141,7 +141,8 @@ impl HostRig {
         if refused.is_empty() { Ok(()) } else { Err(RigError::Refused(refused)) }
     }
 
-    /// Runs the program that makes the data as they were, and connects anew: it may have restarted the server.
+    /// Runs the program that makes the data as they were, and connects anew: it may have restarted the
+    /// server.
     fn run_program(&mut self, program: &str) -> Result<(), RigError> {
         let failed = |why: String| RigError::Reset(format!("{program}: {why}"));
         let done = std::process::Command::new(program).stdin(std::process::Stdio::null()).output();

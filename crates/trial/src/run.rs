@@ -26,7 +26,8 @@ pub struct Assignment {
     pub value: String,
     /// Whether a dangerous value is meant.
     pub danger: bool,
-    /// Whether it is kept from trial to trial for as long as it stays the same, because a change is expensive.
+    /// Whether it is kept from trial to trial for as long as it stays the same, because a change is
+    /// expensive.
     pub held: bool,
 }
 

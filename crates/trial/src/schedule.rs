@@ -90,8 +90,8 @@ pub fn progress(spec: &Spec, design: &Design, possible: &[usize], trials: &[Tria
             }
         }
         progress.stages.push(reached);
-        // Each load has its share of the budget, so that the last one is not what a slow one costs. Time alone
-        // decides, no figure does.
+        // Each load has its share of the budget, so that the last one is not what a slow one costs. Time
+        // alone decides, no figure does.
         let spent: f64 = of_load.iter().map(|trial| trial.seconds).sum();
         let share = spec.budget.map(|budget| budget.as_secs_f64() / loads as f64);
         if share.is_some_and(|share| spent >= share) {

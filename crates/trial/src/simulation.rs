@@ -1,9 +1,10 @@
 //! Experiments on hosts that do not exist, with noise that was measured: what the method says where nothing
-//! differs, what it finds where something does, what halving costs. The truth is known here, and nowhere else.
+//! differs, what it finds where something does, what halving costs. The truth is known here, and nowhere
+//! else.
 //!
-//! A trial's figure is `level * ratio * exp(drift * position) * exp(e)`: the level changes from block to block,
-//! the host drifts within one, and `e` is drawn from residuals that were seen, so that tails are as long as they
-//! are.
+//! A trial's figure is `level * ratio * exp(drift * position) * exp(e)`: the level changes from block to
+//! block, the host drifts within one, and `e` is drawn from residuals that were seen, so that tails are as
+//! long as they are.
 
 use crate::halving::{Stage, promote};
 use crate::order::{Run, block};
@@ -167,7 +168,7 @@ impl Host<'_> {
         }
     }
 
-    /// The best of all cells in so many blocks each: what halving saves.
+    /// The best of all cells in that many blocks each: what halving saves.
     pub fn best_of_all(&mut self, blocks: u32) -> usize {
         let all: Vec<usize> = (0..self.truth.len()).collect();
         let mut scores = vec![0.0; self.truth.len()];

@@ -1,6 +1,6 @@
-//! Clients of one zone with one pool, which looks at a session before it hands it out and opens a new one when
-//! the other side has closed it. Open loop: what is late counts from when it should have begun. Closed loop:
-//! each client asks again at once.
+//! Clients of one zone with one pool, which looks at a session before it hands it out and opens a new one
+//! when the other side has closed it. Open loop: what is late counts from when it should have begun. Closed
+//! loop: each client asks again at once.
 
 use mysql_async::prelude::Queryable;
 use mysql_async::{Opts, OptsBuilder, Pool, PoolConstraints, PoolOpts};

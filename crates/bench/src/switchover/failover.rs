@@ -34,8 +34,8 @@ use term::{interrupted, terminal};
 /// As an application's statement timeout: a session with a frozen server is given up.
 const PATIENCE: Duration = Duration::from_secs(3);
 const STATEMENT: Duration = Duration::from_secs(5);
-/// Without semi-sync servers stand this far apart (round trip): what is lost was under way to the replicas, and on
-/// one machine that is nothing.
+/// Without semi-sync servers stand this far apart (round trip): what is lost was under way to the replicas,
+/// and on one machine that is nothing.
 const APART: Duration = Duration::from_millis(20);
 const WITHIN: Duration = Duration::from_secs(60);
 const READY: Duration = Duration::from_secs(60);
@@ -67,7 +67,8 @@ enum Death {
     Kill,
     /// SIGSTOP: accepts connections, answers nobody.
     Freeze,
-    /// Its host is lost: packets to it go nowhere, no connection is closed. Each time with servers of its own.
+    /// Its host is lost: packets to it go nowhere, no connection is closed. Each time with servers of its
+    /// own.
     Blackhole,
 }
 
@@ -175,8 +176,8 @@ async fn measure(args: &FailoverBenchArgs) -> anyhow::Result<Measured> {
         series(args, 1..=args.times, &mut measured).await?;
         return Ok(measured);
     }
-    // What the old primary has of its own cannot be discarded, and after a takeover servers no longer follow over
-    // links that can break: each death has new servers.
+    // What the old primary has of its own cannot be discarded, and after a takeover servers no longer follow
+    // over links that can break: each death has new servers.
     for number in 1..=args.times {
         series(args, number..=number, &mut measured).await?;
     }

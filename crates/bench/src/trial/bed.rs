@@ -1,6 +1,6 @@
-//! A server of the bench's own, on a disk of its own: an image on a loop device where that can be made, so that
-//! settings of the block layer are factors, and no other disk is touched. The server is started by a script that
-//! `headroom trial run` also restarts it with.
+//! A server of the bench's own, on a disk of its own: an image on a loop device where that can be made, so
+//! that settings of the block layer are factors, and no other disk is touched. The server is started by a
+//! script that `headroom trial run` also restarts it with.
 
 use anyhow::{Context, bail};
 use std::path::{Path, PathBuf};
@@ -154,8 +154,8 @@ impl Bed {
     }
 }
 
-/// The name of the loop device below the data, made and mounted if it is not there. `None`, with a warning, where
-/// that cannot be done.
+/// The name of the loop device below the data, made and mounted if it is not there. `None`, with a warning,
+/// where that cannot be done.
 fn disk(dir: &Path, small: bool) -> Option<String> {
     let (image, point) = (dir.join("disk.img"), dir.join("disk"));
     let attached = || {

@@ -21,7 +21,7 @@ const MOST_BLOCKS: u32 = 40;
 pub(super) struct Simulated {
     pub(super) experiments: u32,
     pub(super) cells: usize,
-    /// Of the last stage: so many that an effect of 10 % can be found in this noise.
+    /// Blocks of the last stage: enough that an effect of 10 % can be found in this noise.
     pub(super) blocks: u32,
     /// Of identical cells: any better or worse.
     pub(super) false_verdicts: f64,

@@ -14,8 +14,8 @@ const RESTARTS: f64 = 6.0;
 /// Shorter runs than this measure little.
 const SHORTEST: f64 = 4.0;
 
-/// At least 64 cells: three sizes of the buffer pool beside the data set and two levels of each other factor, in
-/// half of the combinations.
+/// At least 64 cells: three sizes of the buffer pool beside the data set and two levels of each other factor,
+/// in half of the combinations.
 pub(super) fn real(bed: &Bed, budget: Duration, small: bool) -> String {
     let device = bed.device.as_deref();
     let mut factors = format!(

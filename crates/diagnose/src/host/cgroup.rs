@@ -1,5 +1,5 @@
-//! The cgroup limits that a process lives under (a container's, a service's), version 1 or 2, and how often it
-//! met them.
+//! The cgroup limits that a process lives under (a container's, a service's), version 1 or 2, and how often
+//! it met them.
 //!
 //! A limit may stand at any level above the process: a pod's above a container's. Of each kind the tightest
 //! counts; how often it was met is read where it stands. Version 1 and 2 may be mounted beside each other,

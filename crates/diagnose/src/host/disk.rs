@@ -148,8 +148,8 @@ impl Totals {
     }
 }
 
-/// Bytes of the file system that holds `directory`, and those that may still be written; `None` where it cannot
-/// be asked.
+/// Bytes of the file system that holds `directory`, and those that may still be written; `None` where it
+/// cannot be asked.
 pub fn room(directory: &Path) -> Option<(u64, u64)> {
     let space = rustix::fs::statvfs(directory).ok()?;
     Some((space.f_blocks.saturating_mul(space.f_frsize), space.f_bavail.saturating_mul(space.f_frsize)))

@@ -121,7 +121,7 @@ pub(super) const LOCK_PLUGIN: &str = "SELECT p.id AS id, p.user AS user, p.host 
     ('MDL_EXCLUSIVE', 'MDL_SHARED_NO_READ_WRITE', 'MDL_SHARED_NO_WRITE', 'MDL_SHARED_READ_ONLY')) DESC, \
     p.time DESC LIMIT 1";
 
-/// The oldest open transaction: what purge cannot go past.
+/// The oldest open transaction: purge keeps all that it may still read.
 pub(super) fn oldest_transaction(dialect: Dialect) -> &'static str {
     if dialect.is_mariadb() {
         "SELECT p.id AS id, p.user AS user, p.host AS host, p.command AS command, \

@@ -239,7 +239,8 @@ impl Asker<'_> {
     }
 
     /// Who holds the lock that sessions wait for: by `performance_schema` where it keeps metadata locks, by
-    /// MariaDB's plugin, or the likeliest. A lock on everything needs no transaction, so that nobody is likely.
+    /// MariaDB's plugin, or the likeliest. A lock on everything needs no transaction, so that nobody is
+    /// likely.
     async fn lock_holder(
         &mut self,
         dialect: Dialect,

@@ -31,8 +31,8 @@ pub struct Sessions {
 /// States of a client that waits for another's metadata lock or table.
 const METADATA: [&str; 3] = ["metadata lock", "Waiting for table flush", "Waiting for tables"];
 
-/// States of a client that waits for a lock on everything (`FLUSH TABLES WITH READ LOCK`, a backup) or for one
-/// that the server itself keeps on a table.
+/// States of a client that waits for a lock on everything (`FLUSH TABLES WITH READ LOCK`, a backup) or for
+/// one that the server itself keeps on a table.
 const GLOBAL: [&str; 4] = [
     "Waiting for global read lock",
     "Waiting for commit lock",

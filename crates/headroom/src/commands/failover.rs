@@ -62,8 +62,8 @@ pub(crate) struct FailoverArgs {
     /// $2 (HEADROOM_SERVER, HEADROOM_ADDRESS); must end with 0.
     #[arg(long, value_name = "COMMAND")]
     fence: Option<String>,
-    /// The primary answers, but its commits hang (a stalled or full disk): replace it all the same, once that is
-    /// confirmed.
+    /// The primary answers, but its commits hang (a stalled or full disk): replace it all the same, once that
+    /// is confirmed.
     #[arg(long, conflicts_with_all = ["resume", "rejoin"])]
     gray: bool,
     /// Go on although acknowledged writes could be lost, or nothing fences the old primary.

@@ -120,7 +120,8 @@ struct RunArgs {
     /// Looks at the primary must fail for at least this long.
     #[arg(long, value_name = "TIME", default_value = "2s", value_parser = fleet::parse_duration)]
     confirm: Duration,
-    /// How long replicas may take to notice (`replica_net_timeout`); then it is not confirmed, and tried again.
+    /// How long replicas may take to notice (`replica_net_timeout`); then it is not confirmed, and tried
+    /// again.
     #[arg(long, value_name = "TIME", default_value = "70s", value_parser = fleet::parse_duration)]
     within: Duration,
     /// How long the candidate may take to apply what it received.

@@ -24,7 +24,8 @@ pub(crate) enum LabCommand {
     Status(StatusArgs),
     /// Break something on purpose, or mend it again.
     Fault(FaultArgs),
-    /// Print how a server is restarted, for the flag --managed of `headroom knob set` and `headroom trial run`.
+    /// Print how a server is restarted, for the flag --managed of `headroom knob set` and `headroom trial
+    /// run`.
     Managed(ManagedArgs),
 }
 

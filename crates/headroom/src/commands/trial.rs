@@ -115,8 +115,8 @@ pub(crate) struct RunArgs {
     /// restarts the server.
     #[arg(long, value_name = "PROGRAM")]
     restart_with: Option<PathBuf>,
-    /// How the server is restarted, for what needs that (allocator, file system, limits, variables) [default: the
-    /// spec's]. `headroom lab managed` prints one for a lab.
+    /// How the server is restarted, for what needs that (allocator, file system, limits, variables) [default:
+    /// the spec's]. `headroom lab managed` prints one for a lab.
     #[arg(long, value_name = "FILE", conflicts_with = "restart_with")]
     managed: Option<PathBuf>,
     /// The directory of the journal of settings.

@@ -1,5 +1,5 @@
-//! A primary that answers while its commits hang, made for real: its data directory stands on a small file system
-//! of its own, which is frozen. The router names it.
+//! A primary that answers while its commits hang, made for real: its data directory stands on a small file
+//! system of its own, which is frozen. The router names it.
 
 use super::guard::{Running, until};
 use lab::{Account, Fault, Lab, RouterOptions, Spec};

@@ -2,9 +2,10 @@
 //!
 //! In v1 each controller has a tree of its own: a directory is made at the controller's root, the server's
 //! process is put there, and the limit is set. The directory's name says where the process came from
-//! (`headroom-server:@system.slice@mariadb.service`), so that it can be put back by whoever finds it. In v2 the
-//! same is done in the one tree; a service of systemd has a group of its own there, so that the knob
-//! `cgroup.cpu.max@/system.slice/mariadb.service` does it without moving anything, and is what a refusal names.
+//! (`headroom-server:@system.slice@mariadb.service`), so that it can be put back by whoever finds it. In v2
+//! the same is done in the one tree; a service of systemd has a group of its own there, so that the knob
+//! `cgroup.cpu.max@/system.slice/mariadb.service` does it without moving anything, and is what a refusal
+//! names.
 
 use super::{Managed, denied};
 use crate::catalogue::{CATALOGUE, Place};

@@ -20,7 +20,7 @@ const TYPES: [(&str, &[&str]); 3] = [
     ("xfs", &["-q", "-f", "-L", LABEL]),
     ("btrfs", &["-q", "-f", "-L", LABEL]),
 ];
-/// A loop device that somebody else has taken is looked for anew so often, and after so long.
+/// A loop device that somebody else has taken is looked for again: how often, and after which pause.
 const ATTEMPTS: u32 = 50;
 const AGAIN: Duration = Duration::from_millis(50);
 /// The least that all of them can be made on.
@@ -235,8 +235,9 @@ fn make(managed: &Managed, host: &Host, kind: &str, options: &str) -> Result<(),
     }
 }
 
-/// A loop device on the image. Direct: otherwise its pages would be cached once more, below the file system that
-/// is measured; not every file system below can do that. Somebody else may take the device that was found free.
+/// A loop device on the image. Direct: otherwise its pages would be cached once more, below the file system
+/// that is measured; not every file system below can do that. Somebody else may take the device that was
+/// found free.
 fn attach(host: &Host, image: &str) -> Result<String, Refusal> {
     let mut left = ATTEMPTS;
     loop {
@@ -281,8 +282,8 @@ fn unmount(managed: &Managed, host: &Host) -> Result<(), Refusal> {
     host.remove_directory(&staging(managed))
 }
 
-/// After a process that died in a restart, with the server stopped: a file system that is whole stays, half of
-/// one goes.
+/// After a process that died in a restart, with the server stopped: a file system that is whole stays, half
+/// of one goes.
 pub(super) fn tidy(managed: &Managed, host: &Host) -> Result<(), Refusal> {
     if ours(managed, host).is_some() { Ok(()) } else { unmount(managed, host) }
 }

@@ -1,7 +1,7 @@
-//! The same proof as `crash.rs`, row by row: of *every* row of the catalogue a setting is made on a tree, and a
-//! child process is killed (SIGKILL) before each of its steps; and of what its journal had not synced nothing,
-//! a part, or all is lost, with a reboot. Afterwards the setting is what it was at the start. A row without an
-//! example fails, so that a new row needs one.
+//! The same proof as `crash.rs`, row by row: of *every* row of the catalogue a setting is made on a tree, and
+//! a child process is killed (SIGKILL) before each of its steps; and of what its journal had not synced
+//! nothing, a part, or all is lost, with a reboot. Afterwards the setting is what it was at the start. A row
+//! without an example fails, so that a new row needs one.
 //!
 //! Where a program or a server keeps the value (`zfs`, `ethtool`, `systemctl`, a MySQL), a script or a
 //! file-backed server stands in for it.

@@ -65,7 +65,8 @@ impl RareQuestions {
         }
     }
 
-    /// Asks what is due, nothing again before `least` has passed. Only a lost connection is an error: what cannot be asked is remembered as missing.
+    /// Asks what is due, nothing again before `least` has passed. Only a lost connection is an error: what
+    /// cannot be asked is remembered as missing.
     pub(crate) async fn ask_what_is_due(
         &mut self,
         connection: &mut ControlConnection,

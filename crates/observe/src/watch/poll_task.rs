@@ -210,8 +210,8 @@ impl Signals {
                 () = self.poke.notified() => return Rested::Suspected,
                 () = self.wake.notified() => {
                     let (now, pause) = (Instant::now(), pause(asks));
-                    // All routers are woken by the same thing: those that were to wait for long come one after
-                    // the other.
+                    // All routers are woken by the same thing: those that were to wait for long come one
+                    // after the other.
                     let overdue = start + pause < now && !woken;
                     let at = if overdue { now + pause.mul_f64(random()) } else { start + pause };
                     woken |= overdue;

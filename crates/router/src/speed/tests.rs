@@ -18,7 +18,7 @@ fn digest(number: u32, count: f64, ms: &[Option<f64>]) -> Vec<Times> {
     ms.iter().enumerate().filter_map(times).collect()
 }
 
-/// The factors after so many seconds of the same.
+/// The factors after some seconds of the same.
 fn after(seconds: u64, fresh: &[Times], peers: &[Peer]) -> (Vec<f64>, usize) {
     let (mut speeds, start, mut changes) = (Speeds::default(), Instant::now(), 0);
     for second in 0..seconds {

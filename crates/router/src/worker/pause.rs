@@ -6,7 +6,7 @@ use std::time::Duration;
 /// The shortest time between two looks for quiet sessions.
 const SHORTEST_LOOK: Duration = Duration::from_millis(2);
 
-/// The time between two looks for sessions that have to be quiet for so long, or for what is configured.
+/// The time between two looks for sessions that have to be quiet for a time, fixed or configured.
 pub(crate) fn pause(shared: &SharedState, quiet: Duration) -> Duration {
     (quiet.min(shared.routing().view.config.rebalance.quiet) / 2).max(SHORTEST_LOOK)
 }

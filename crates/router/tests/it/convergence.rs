@@ -135,7 +135,7 @@ fn one_session_a_router_still_spreads() {
     }
 }
 
-/// Twenty routers of one zone and three readers, of which each could carry two thirds of everything.
+/// Twenty routers of one zone and three readers, each of them able to carry two thirds of everything.
 fn one_zone(seed: u64) -> World {
     let mut world = World::new(&["a", "a", "a"], &[("a", 20, 1.0)], 16, seed);
     world.full = Some(10_000.0 / 3.0 / 0.5);

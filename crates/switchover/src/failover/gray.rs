@@ -1,9 +1,10 @@
-//! Whether a primary that answers is gray: its commits hang, and for no reason that a failover would not mend.
+//! Whether a primary that answers is gray: its commits hang, and for no reason that a failover would not
+//! mend.
 //!
-//! Asked of the primary itself, without a write, several times over some time: its position must not move, and
-//! commits must be under way all the while. Those that wait for an acknowledgement of a replica, for a lock of a
-//! backup or for the global read lock hang too, and promoting somebody would not help; then who holds it is for a
-//! person to find out.
+//! Asked of the primary itself, without a write, several times over some time: its position must not move,
+//! and commits must be under way all the while. Those that wait for an acknowledgement of a replica, for a
+//! lock of a backup or for the global read lock hang too, and promoting somebody would not help; then who
+//! holds it is for a person to find out.
 
 use super::confirm::Rule;
 use crate::Error;

@@ -56,7 +56,7 @@ pub struct Caution {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "is", rename_all = "snake_case")]
 pub enum Decision {
-    /// The primary is well.
+    /// The primary is healthy.
     Watch,
     /// Another guard is active, or nobody is.
     Standby { why: String },

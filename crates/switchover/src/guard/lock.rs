@@ -45,8 +45,8 @@ impl Locks {
         Self { who, deadline, open: BTreeMap::new() }
     }
 
-    /// Keeps, takes or gives back, and reads what is recorded. `primary` gives none: it may be dead just when it
-    /// matters.
+    /// Keeps, takes or gives back, and reads what is recorded. `primary` gives none: it may be dead just when
+    /// it matters.
     pub(super) async fn round(
         &mut self,
         servers: &[(ServerName, Address, bool)],

@@ -32,7 +32,7 @@ const RETRY: Duration = Duration::from_secs(2);
 pub struct GuardOptions {
     /// Between two looks.
     pub interval: Duration,
-    /// How long a statement may take on a server that is well.
+    /// How long a statement may take on a server that is healthy.
     pub deadline: Duration,
     /// When a primary counts as dead.
     pub rule: Rule,
@@ -137,7 +137,8 @@ impl Guard {
             Attempt::Done(text) => {
                 tracing::warn!(dead = %primary, "{text}");
                 self.status.failovers += 1;
-                // The watcher has not seen the new primary yet; until it has, the old one would be called dead.
+                // The watcher has not seen the new primary yet; until it has, the old one would be called
+                // dead.
                 self.status.primary = None;
                 (text, self.options.interval)
             }
@@ -208,8 +209,8 @@ impl Guard {
         }
     }
 
-    /// Confirms and fails over, and keeps the lock meanwhile. One that loses it, or is paused, before the first
-    /// step stops.
+    /// Confirms and fails over, and keeps the lock meanwhile. One that loses it, or is paused, before the
+    /// first step stops.
     async fn act(&self, snapshot: &Snapshot, primary: &ServerName, gray: bool, locks: &mut Locks) -> Attempt {
         let committed = AtomicBool::new(false);
         let keep = async {

@@ -13,8 +13,9 @@ use std::process::Stdio;
 use std::time::Duration;
 use tokio::task::JoinSet;
 
-/// Another failover may have ended since this one was decided on (its tool slept, or somebody typed it twice):
-/// then its epoch is recorded, or a server takes writes. Looked at with the locks held, so that it stays true.
+/// Another failover may have ended since this one was decided on (its tool slept, or somebody typed it
+/// twice): then its epoch is recorded, or a server takes writes. Looked at with the locks held, so that it
+/// stays true.
 pub(super) async fn is_still_needed(plan: &Plan, servers: &mut Servers<'_>) -> Result<(), Error> {
     for member in std::iter::once(&plan.candidate).chain(&plan.others) {
         if servers.says_it_takes_writes(member).await? {

@@ -40,7 +40,7 @@ pub(crate) const SETTINGS: [(&str, &str); 23] = [
 pub(crate) const LASTING: [&str; 2] = ["zfs/recordsize", "zfs/logbias"];
 
 /// What there is apart from settings.
-const SURROUNDINGS: [(&str, &str); 8] = [
+const SURROUNDINGS: [(&str, &str); 9] = [
     ("proc/sys/kernel/random/boot_id", "first boot"),
     ("sys/devices/system/cpu/possible", "0-3"),
     ("sys/block/vda/dev", "254:0"),
@@ -48,6 +48,7 @@ const SURROUNDINGS: [(&str, &str); 8] = [
     ("sys/block/vda/serial", "A1"),
     ("sys/class/net/eth0/ifindex", "2"),
     ("sys/class/net/eth0/address", "52:54:00:00:00:01"),
+    ("sys/class/net/eth0/addr_assign_type", "0"),
     ("zfs/guid", "1234\t-"),
 ];
 

@@ -68,7 +68,7 @@ impl Router {
         let mut count = vec![0.0; times_ms.len()];
         self.sessions.iter().for_each(|s| count[s.server] += s.rate * appetite);
         let times = |(at, ms): (usize, &f64)| {
-            // The mean of so many exponential times, roughly.
+            // The mean of that number of exponential times, roughly.
             let noise = 1.0 + rng.random_range(-1.7..1.7) / count[at].max(1.0).sqrt();
             let log_sum = count[at] * (ms * noise.max(0.1) * 1e6).ln();
             let server = view.candidates[at].name.clone();

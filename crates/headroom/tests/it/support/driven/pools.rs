@@ -62,9 +62,6 @@ pub(crate) async fn pools_go_on_while_the_primary_moves(program: Option<PathBuf>
     lab.down().await.unwrap();
     let wrong: Vec<String> =
         POOLS.iter().zip(&told).flat_map(|(pool, told)| faults(*pool, told, &rows)).collect();
-    for (pool, told) in POOLS.iter().zip(&told) {
-        eprintln!("{}: longest {} ms, {:?}", pool.0, told["longest_ms"], told["errors"]);
-    }
     assert!(wrong.is_empty(), "{wrong:#?}\nthe router's last words:\n{log}");
     let invented: Vec<&i64> = rows.iter().filter(|id| !told.iter().any(|told| sent(told, **id))).collect();
     assert!(invented.is_empty(), "written by nobody: {invented:?}");
@@ -132,7 +129,6 @@ async fn wait_for_rows(lab: &Lab, server: &str, pools: &mut [Pool]) {
 async fn switch(lab: &Lab, to: &str) {
     let said = switchover(lab, to, &[]).await;
     assert!(said.contains("1 routers held, of 1 that were ready"), "{said}");
-    eprintln!("{}", said.lines().find(|line| line.starts_with("done:")).unwrap_or_default());
 }
 
 /// What it said; it must have ended with 0.
