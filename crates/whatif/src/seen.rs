@@ -138,7 +138,7 @@ pub fn of_agent(json: &str, server: Option<&str>) -> Result<Vec<Seen>, String> {
     };
     let host = view.subjects.iter().find(|one| one.kind == "host");
     let course = |subject: Option<&Subject>, name: &str| {
-        let found = subject.and_then(|subject| subject.courses.iter().find(|course| course.name == name));
+        let found = subject.and_then(|subject| subject.series.iter().find(|series| series.name == name));
         found.map(|course| course.values.clone()).unwrap_or_default()
     };
     let (rates, means) = (course(Some(subject), "statements"), course(Some(subject), "mean_ms"));
@@ -160,11 +160,11 @@ struct Subject {
     kind: String,
     #[serde(default)]
     name: Option<String>,
-    courses: Vec<Course>,
+    series: Vec<Series>,
 }
 
 #[derive(Deserialize)]
-struct Course {
+struct Series {
     name: String,
     values: Vec<Option<f64>>,
 }
@@ -174,8 +174,8 @@ mod tests {
     use super::*;
 
     const HISTORY: &str = r#"{"now_s":9.0,"subjects":[
-      {"kind":"host","courses":[{"name":"cpu","values":[0.2,0.4,null]}]},
-      {"kind":"server","name":"db1","courses":[{"name":"statements","values":[100,200,null]},
+      {"kind":"host","series":[{"name":"cpu","values":[0.2,0.4,null]}]},
+      {"kind":"server","name":"db1","series":[{"name":"statements","values":[100,200,null]},
         {"name":"mean_ms","values":[2.0,3.0,1.0]},{"name":"p99_ms","values":[9.0,null,1.0]}]}]}"#;
 
     #[test]

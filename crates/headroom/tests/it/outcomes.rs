@@ -76,7 +76,7 @@ const ALONE: [Row; 42] = [
     ("demo --rate 0", 64, "--rate is between 0.1 and 100"),
     ("lab fault a2 lag 0.2", 64, "the seconds are whole"),
     ("lab status --base {dir}", 2, "no lab runs in"),
-    ("bench relay", 64, "unrecognized subcommand 'bench'"),
+    ("bench relay", 64, "benchmarks are in a program of their own: headroom-bench"),
 ];
 
 /// With a server that refuses.
