@@ -7,6 +7,9 @@ cd "$(dirname "$0")/../.."
 target=$PWD/target/drivers
 PATH=$PATH:/usr/local/go/bin
 mkdir -p "$target"
+# Tests that begin at the same time prepare once.
+exec 9>"$target/prepare.lock"
+flock 9
 
 venv() {
     unchanged venv "$target/venv/bin/python" tests/drivers/python/requirements.txt && return 0

@@ -33,7 +33,7 @@ const UP: Duration = Duration::from_secs(15);
 /// The lowest factor.
 pub const LEAST: f64 = 0.25;
 /// Statements that take less than this many times as long as elsewhere are not slow.
-const STEP: f64 = 1.15;
+const STEP: f64 = 1.25;
 /// A server that counts as slow already changes in smaller steps.
 const STEP_SLOW: f64 = 1.08;
 /// The same where only our own questions are compared.

@@ -78,7 +78,7 @@ public final class Pool {
                 String words = kind + ": " + String.valueOf(e.getMessage()).lines().findFirst().orElse("") + (e instanceof SQLException s ? " (" + s.getErrorCode() + ")" : "");
                 errors.merge(words, 1, Integer::sum);
             }
-            pause(10);
+            pause(30);
         }
     }
 

@@ -79,7 +79,7 @@ async function work(kind) {
       const words = `${kind}: ${error.code ?? ''} ${error.message}`;
       seen.errors[words] = (seen.errors[words] ?? 0) + 1;
     }
-    await pause(10);
+    await pause(30);
   }
 }
 

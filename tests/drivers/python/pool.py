@@ -77,7 +77,7 @@ class Run:
                 self.errors[f"{kind}: {getattr(error, 'orig', None) or error}"] += 1
             except RuntimeError as error:
                 self.errors[f"{kind}: {error}"] += 1
-            time.sleep(0.01)
+            time.sleep(0.03)
 
 
 def main():

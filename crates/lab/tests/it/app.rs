@@ -72,7 +72,8 @@ async fn requests_are_counted_per_endpoint_and_server_and_a_dead_server_is_told_
     let reads = tally.reads_per_server();
     let (a2, b1) = (reads[&2], reads[&3]);
     assert_eq!(a2 + b1, tally.reads());
-    assert!(a2.abs_diff(b1) * 50 < a2 + b1, "sessions carry the same: {reads:?}");
+    // A session that waits for a processor takes fewer turns: a machine that is full shows.
+    assert!(a2.min(b1) * 3 > a2.max(b1) * 2, "both carry their share: {reads:?}");
 
     // A dead server breaks what is under way on it and what connects to it, and nothing else.
     let traffic = app.begin(Rates { timeline: 20.0, ..Rates::default() }, 2);
