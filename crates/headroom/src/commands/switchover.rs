@@ -92,8 +92,8 @@ pub(crate) struct SwitchoverArgs {
     /// How long the freeze may wait for a lock; then everything is undone and the holder named.
     #[arg(long, value_name = "TIME", default_value = "2s", value_parser = fleet::parse_duration)]
     freeze: Duration,
-    /// How long the candidate may take to have the last writes, once the primary is frozen; then everything is
-    /// undone.
+    /// How long the candidate may take to have the last writes, once the primary is frozen; then everything
+    /// is undone.
     #[arg(long, value_name = "TIME", default_value = "5s", value_parser = fleet::parse_duration)]
     last_writes: Duration,
     /// How long before the hold routers are told: at least two of their intervals.
