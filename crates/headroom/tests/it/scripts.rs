@@ -85,7 +85,11 @@ fn an_audit_that_could_not_look_is_skipped_and_an_advisory_is_a_failure() {
             std::fs::write(&deny, text).unwrap();
             std::fs::set_permissions(&deny, std::fs::Permissions::from_mode(0o755)).unwrap();
         }
-        let output = Command::new(repository().join("scripts/audit.sh"))
+        // Beside no target folder, whose tools would be found first.
+        let script = dir.path().join("scripts/audit.sh");
+        std::fs::create_dir(dir.path().join("scripts")).unwrap();
+        std::fs::copy(repository().join("scripts/audit.sh"), &script).unwrap();
+        let output = Command::new(script)
             .env("PATH", format!("{}:/usr/bin:/bin", dir.path().display()))
             .env("CARGO_HOME", dir.path())
             .output()
