@@ -105,7 +105,7 @@ pub(crate) async fn run(mut args: AskingBenchArgs) -> anyhow::Result<ExitCode> {
     lab.down().await?;
     let (costs, promotion_ms, failure_ms) = measured?;
     let promises = promises(&args, &costs, &promotion_ms, &failure_ms);
-    let met = promises.iter().all(|promise| promise.met);
+    let met = promise::all_met(&promises);
     let date = directory.date().to_owned();
     let report = Report { date, machine, seconds: args.seconds, costs, promotion_ms, failure_ms, promises };
     let text = markdown(&report);

@@ -122,7 +122,7 @@ pub(crate) async fn run(args: ForecastArgs) -> anyhow::Result<ExitCode> {
         report.promises.extend(cores.promises());
         report.cores = Some(cores);
     }
-    let met = report.promises.iter().all(|promise| promise.met);
+    let met = crate::promise::all_met(&report.promises);
     let text = format!("# Plan, {}\n\n{}", directory.date(), table(&report.promises));
     let directory = directory.create()?;
     finish(&directory, "plan.json", &report, &text, met, args.json)

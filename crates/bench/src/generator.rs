@@ -262,7 +262,7 @@ pub(crate) async fn run(mut args: GeneratorArgs) -> anyhow::Result<ExitCode> {
         promises,
         samples,
     };
-    let met = report.promises.iter().all(|promise| promise.met);
+    let met = crate::promise::all_met(&report.promises);
     output::finish(&directory.create()?, "samples.json", &report, &table::markdown(&report), met, args.json)
 }
 

@@ -172,7 +172,7 @@ pub(crate) async fn run(args: MeasureBenchArgs) -> anyhow::Result<ExitCode> {
     }
     let promises = table::promises(&searches);
     let report = Report { date: directory.date().to_owned(), machine, promises, searches, meanwhile };
-    let met = report.promises.iter().all(|promise| promise.met);
+    let met = crate::promise::all_met(&report.promises);
     output::finish(&directory.create()?, "searches.json", &report, &table::markdown(&report), met, args.json)
 }
 

@@ -200,7 +200,7 @@ pub(crate) async fn run(mut args: PairArgs) -> anyhow::Result<ExitCode> {
         rows,
         blocks,
     };
-    let met = report.promises.iter().all(|promise| promise.met);
+    let met = crate::promise::all_met(&report.promises);
     output::finish(&directory.create()?, "blocks.json", &report, &report::markdown(&report), met, args.json)
 }
 

@@ -69,7 +69,7 @@ pub(crate) async fn run(mut args: SwitchoverBenchArgs) -> anyhow::Result<ExitCod
     fixture.down().await?;
     let Measured { moves, anomalies, errors, transactions } = measured?;
     let report = Report::new(directory.date(), machine, &args, moves, anomalies, errors, transactions);
-    let met = report.promises.iter().all(|promise| promise.met);
+    let met = crate::promise::all_met(&report.promises);
     output::finish(&directory.create()?, "run.json", &report, &report.markdown(), met, args.writes.json)
 }
 

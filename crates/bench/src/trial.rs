@@ -9,6 +9,7 @@ mod simulate;
 mod spec;
 
 use super::{binary, output};
+use crate::promise::Promise;
 use ::trial::report::Report;
 use ::trial::run::Experiment;
 use ::trial::simulation::Noise;
@@ -73,7 +74,7 @@ struct Outcome {
     same: Option<SameFigures>,
     noise: Option<NoiseFigures>,
     simulated: Option<simulate::Simulated>,
-    asked: Vec<Asked>,
+    promises: Vec<Promise>,
 }
 
 #[derive(Debug, Serialize)]
@@ -112,15 +113,6 @@ struct NoiseFigures {
     /// From the start of a block to its end.
     drift: f64,
     residuals: usize,
-}
-
-#[derive(Debug, Serialize)]
-struct Asked {
-    what: &'static str,
-    asked: String,
-    measured: String,
-    /// `None` where it was not measured.
-    met: Option<bool>,
 }
 
 pub(crate) async fn run(args: TrialBenchArgs) -> anyhow::Result<ExitCode> {
@@ -256,9 +248,9 @@ fn report(
             residuals: noise.within.len(),
         }),
         simulated,
-        asked: Vec::new(),
+        promises: Vec::new(),
     };
-    outcome.asked = asked(&outcome, real.as_ref().map(|(.., report)| report));
+    outcome.promises = promises(&outcome, real.as_ref().map(|(.., report)| report));
     Ok(outcome)
 }
 
@@ -299,24 +291,19 @@ fn same_figures(report: &Report) -> SameFigures {
     }
 }
 
-fn asked(outcome: &Outcome, real: Option<&Report>) -> Vec<Asked> {
+fn promises(outcome: &Outcome, real: Option<&Report>) -> Vec<Promise> {
     let mut all = Vec::new();
-    let mut ask = |what, asked: &str, measured: String, met: Option<bool>| {
-        all.push(Asked { what, asked: asked.to_owned(), measured, met });
+    let mut ask = |what: &str, asked: &str, measured: String, met: bool| {
+        all.push(Promise::new(&format!("{what}: {asked}"), measured, met));
     };
     let ended = real.is_some_and(|report| report.ended);
     let cells = format!("{} cells over {} factors", outcome.cells, outcome.factors);
-    ask(
-        "cells",
-        "at least 64 over at least 6 factors",
-        cells,
-        Some(outcome.cells >= 64 && outcome.factors >= 6),
-    );
+    ask("cells", "at least 64 over at least 6 factors", cells, outcome.cells >= 64 && outcome.factors >= 6);
     ask(
         "time",
         "within 100 minutes",
         format!("{:.0} minutes", outcome.seconds / 60.0),
-        Some(ended && outcome.seconds < 6_000.0),
+        ended && outcome.seconds < 6_000.0,
     );
     for load in outcome.real.iter().flatten() {
         let percent = trial::text::percent;
@@ -331,48 +318,47 @@ fn asked(outcome: &Outcome, real: Option<&Report>) -> Vec<Asked> {
             ),
             _ => format!("{}: none", load.load),
         };
-        ask("winner", "confirmed on fresh blocks", measured, Some(load.gain.is_some()));
+        ask("winner", "confirmed on fresh blocks", measured, load.gain.is_some());
     }
     if let Some(same) = &outcome.same {
         let wrong = same.better + same.worse;
         let measured = format!("{wrong} verdicts over {} identical cells", same.cells);
-        ask("A/A over real cells", "no verdict", measured, Some(wrong == 0));
+        ask("A/A over real cells", "no verdict", measured, wrong == 0);
     }
     if let Some(simulated) = &outcome.simulated {
         let percent = |share: f64| format!("{:.1} %", share * 100.0);
-        let some = Some;
         ask(
             "simulated A/A: a false verdict",
             "at most 5 %",
             percent(simulated.false_verdicts),
-            some(simulated.false_verdicts <= 0.05),
+            simulated.false_verdicts <= 0.05,
         );
         ask(
             "simulated effect of 10 %: found",
             "at least 90 %",
             percent(simulated.found),
-            some(simulated.found >= 0.9),
+            simulated.found >= 0.9,
         );
         let covered = (0.93..=0.97).contains(&simulated.covered);
-        ask("the interval covers the truth", "93 to 97 %", percent(simulated.covered), some(covered));
+        ask("the interval covers the truth", "93 to 97 %", percent(simulated.covered), covered);
         ask(
             "cost of halving",
             "at most 40 % of all cells at full repeats",
             percent(simulated.cost),
-            some(simulated.cost <= 0.4),
+            simulated.cost <= 0.4,
         );
         let winners = format!(
             "{} the very same, {} as good within 3 %",
             percent(simulated.same_winner),
             percent(simulated.as_good)
         );
-        ask("winner of halving", "the same", winners, some(simulated.as_good >= 0.95));
+        ask("winner of halving", "the same", winners, simulated.as_good >= 0.95);
     }
     all
 }
 
 fn finish(args: &TrialBenchArgs, directory: &Path, outcome: &Outcome) -> anyhow::Result<ExitCode> {
-    let met = outcome.asked.iter().all(|asked| asked.met != Some(false)) && outcome.cut.is_none();
+    let met = crate::promise::all_met(&outcome.promises) && outcome.cut.is_none();
     output::finish(directory, "report.json", outcome, &text(outcome), met, args.json)
 }
 
@@ -386,11 +372,11 @@ fn text(outcome: &Outcome) -> String {
     if let Some(why) = &outcome.cut {
         text.push_str(&format!("\n**Cut short:** {why}\n"));
     }
-    text.push_str("\n| what | asked | measured | met |\n|---|---|---|---|\n");
-    for Asked { what, asked, measured, met } in &outcome.asked {
-        let met = met.map_or("not measured", |met| if met { "yes" } else { "**no**" });
-        text.push_str(&format!("| {what} | {asked} | {measured} | {met} |\n"));
-    }
+    text.push_str(&format!(
+        "
+{}",
+        crate::promise::table(&outcome.promises)
+    ));
     for load in outcome.real.iter().flatten() {
         let winner = load.winner.as_deref().unwrap_or("no cell is confirmed better");
         text.push_str(&format!(

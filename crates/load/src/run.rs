@@ -61,6 +61,28 @@ pub enum Progress {
 const LEAD: Duration = Duration::from_millis(5);
 
 impl Plan {
+    /// One that is measured from its first second, with one Poisson arrival a second: what most callers
+    /// change are the arrivals. Sessions may write.
+    pub fn new(workload: Arc<Workload>, target: Target, clients: u32, time: Duration) -> Self {
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        Self {
+            workload,
+            target,
+            clients,
+            idle: 0,
+            read_only: false,
+            threads: Self::usual_threads(clients, cores),
+            busy: false,
+            data_path: DataPath::Auto,
+            arrivals: Arrivals::poisson(1.0),
+            warm_up: Duration::ZERO,
+            time,
+            grace: Duration::from_secs(2),
+            seed: 1,
+            objective: None,
+        }
+    }
+
     /// Threads for this many clients: one for every 64 clients, at most one a core and at least one. A single
     /// thread serves many clients cheaper than several do, because one wait brings the answers of many.
     pub fn usual_threads(clients: u32, cores: usize) -> usize {

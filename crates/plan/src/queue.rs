@@ -61,9 +61,9 @@ pub struct Response {
     pub busy: Option<f64>,
 }
 
-/// What else is known of the server.
+/// What is known of the server beside its response times.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Known {
+pub struct QueueInputs {
     /// Cores that the server may use.
     pub cores: u32,
     /// (Ca^2 + Cs^2) / 2 and its standard deviation, where measured.
@@ -86,7 +86,7 @@ pub struct Parameters {
 /// The queue fitted to a server.
 #[derive(Clone, Debug)]
 pub struct Queue {
-    known: Known,
+    known: QueueInputs,
     shape: Vec<f64>,
     best: Parameters,
     region: Vec<Parameters>,
@@ -148,7 +148,7 @@ impl Queue {
     ///
     /// # Errors
     /// Too little was seen, or it contradicts the model.
-    pub fn new(seen: &[Response], known: Known, level: f64) -> Result<Self, Refusal> {
+    pub fn new(seen: &[Response], known: QueueInputs, level: f64) -> Result<Self, Refusal> {
         let usable: Vec<Response> =
             seen.iter().copied().filter(|one| one.per_s > 0.0 && one.mean_s > 0.0).collect();
         let levels = levels(usable.iter().map(|one| one.per_s));
@@ -447,9 +447,9 @@ mod tests {
             .collect()
     }
 
-    fn known(cores: u32) -> Known {
+    fn known(cores: u32) -> QueueInputs {
         let exponential = |at: usize| -(1.0 - (at as f64 + 0.5) / 200.0).ln();
-        Known { cores, variability: Some((1.0, 0.1)), shape: (0..200).map(exponential).collect() }
+        QueueInputs { cores, variability: Some((1.0, 0.1)), shape: (0..200).map(exponential).collect() }
     }
 
     #[test]

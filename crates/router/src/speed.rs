@@ -97,7 +97,7 @@ pub struct Change {
 #[derive(Clone, Debug, Default)]
 pub struct Speeds {
     book: HashMap<(u32, ServerName), Sum>,
-    known: HashMap<ServerName, Known>,
+    known: HashMap<ServerName, TrackedSpeed>,
     asked: HashMap<ServerName, Instant>,
 }
 
@@ -107,8 +107,9 @@ struct Sum {
     log_sum: f64,
 }
 
+/// A server's factor as it is followed, and as it is used.
 #[derive(Clone, Copy, Debug)]
-struct Known {
+struct TrackedSpeed {
     /// The logarithm of the factor, followed without steps.
     log: f64,
     speed: Speed,
@@ -184,8 +185,10 @@ impl Speeds {
         let fastest = all.get(all.len().div_ceil(4).saturating_sub(1)).copied().unwrap_or_default();
         let mut changes = Vec::new();
         for peer in peers {
-            let known =
-                self.known.entry(peer.name.clone()).or_insert(Known { log: 0.0, speed: Speed::default() });
+            let known = self
+                .known
+                .entry(peer.name.clone())
+                .or_insert(TrackedSpeed { log: 0.0, speed: Speed::default() });
             let fit = fits.get(&peer.name).filter(|fit| fit.count >= ENOUGH);
             let before = known.speed.factor;
             known.follow(fit.map(|fit| (fit.longer - fastest, fit.by_questions)), elapsed, now);
@@ -276,7 +279,7 @@ struct Point {
     weight: f64,
 }
 
-impl Known {
+impl TrackedSpeed {
     /// One step towards what was measured: the logarithm of how much longer statements take than on the
     /// fastest, and whether only our own questions say so. Without it, towards 1.
     fn follow(&mut self, measured: Option<(f64, bool)>, elapsed: Duration, now: Instant) {

@@ -318,22 +318,10 @@ impl Rig for HostRig {
             None => Arrivals::Closed { think: Duration::ZERO },
             Some(rate) => Arrivals::Open(Open { rate, ramp: None, spacing: Spacing::Poisson }),
         };
-        let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let plan = Plan {
-            workload: self.workload.clone(),
-            target: self.target.clone(),
-            clients: point.clients,
-            idle: 0,
-            read_only: false,
-            threads: Plan::usual_threads(point.clients, cores),
-            busy: false,
-            data_path: config::DataPath::default(),
             arrivals: arrivals.clone(),
-            warm_up: Duration::ZERO,
-            time: SLICE,
             grace: Duration::from_secs(1),
-            seed: 1,
-            objective: None,
+            ..Plan::new(self.workload.clone(), self.target.clone(), point.clients, SLICE)
         };
         let load = Load::connect(plan)?;
         self.load = Some((load, arrivals));

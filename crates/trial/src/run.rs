@@ -332,7 +332,7 @@ pub fn run(
         let point = points[next.place.load];
         let block = (next.place.load, next.place.stage, next.place.block);
         let data = spec.reset.every == Every::Trial || data_of.replace(block) != Some(block);
-        let wanted = Wanted { run: next.run, point, seed, data, again: next.place.attempt > 0 };
+        let wanted = PlannedTrial { run: next.run, point, seed, data, again: next.place.attempt > 0 };
         let outcome = trial(experiment, wanted, held_against.as_ref(), rig, stop)?;
         let Some(outcome) = outcome else { return Ok(End::Interrupted) };
         let done =
@@ -349,7 +349,7 @@ pub fn run(
     tell(&Event::Returning);
     let mut back = Vec::new();
     for point in points {
-        let wanted = Wanted { run: Run::Baseline, point, seed: spec.seed, data: true, again: true };
+        let wanted = PlannedTrial { run: Run::Baseline, point, seed: spec.seed, data: true, again: true };
         match trial(experiment, wanted, None, rig, stop)? {
             None => return Ok(End::Interrupted),
             Some(outcome) => back.push(outcome.figure()),
@@ -386,9 +386,9 @@ fn last_baseline(trials: &[Trial], load: usize) -> Option<Window> {
     )
 }
 
-/// What a trial is to do.
+/// A trial before it is made.
 #[derive(Clone, Copy)]
-struct Wanted {
+struct PlannedTrial {
     run: Run,
     point: Point,
     seed: u64,
@@ -401,7 +401,7 @@ struct Wanted {
 /// One trial: reset, apply, measure, put back. `None` when everything is to end.
 fn trial(
     experiment: &Experiment,
-    wanted: Wanted,
+    wanted: PlannedTrial,
     baseline: Option<&Window>,
     rig: &mut dyn Rig,
     stop: &AtomicBool,
@@ -429,7 +429,7 @@ fn trial(
     Ok((!stopped).then_some(outcome))
 }
 
-fn measure(spec: &Spec, wanted: Wanted, baseline: Option<&Window>, rig: &mut dyn Rig) -> Outcome {
+fn measure(spec: &Spec, wanted: PlannedTrial, baseline: Option<&Window>, rig: &mut dyn Rig) -> Outcome {
     match figures(spec, wanted, baseline, rig) {
         Ok(measured) => Outcome::Measured(Box::new(measured)),
         Err(outcome) => outcome,
@@ -438,11 +438,11 @@ fn measure(spec: &Spec, wanted: Wanted, baseline: Option<&Window>, rig: &mut dyn
 
 fn figures(
     spec: &Spec,
-    wanted: Wanted,
+    wanted: PlannedTrial,
     baseline: Option<&Window>,
     rig: &mut dyn Rig,
 ) -> Result<Measured, Outcome> {
-    let Wanted { point, seed, again, .. } = wanted;
+    let PlannedTrial { point, seed, again, .. } = wanted;
     let void = |why: String| Outcome::Void { why };
     let failed = |error: RigError| void(error.to_string());
     let given_up = |why: String| Outcome::GivenUp { why };

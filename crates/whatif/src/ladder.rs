@@ -5,7 +5,7 @@
 //! what all cores could do. Each rate is sent in several rounds in turn, up and down, so that a slow minute
 //! of the machine does not fall on one rate alone.
 
-use crate::seen::Seen;
+use crate::load_point::LoadPoint;
 use crate::server::{Process, Server};
 use load::arrivals::{Arrivals, Open, Spacing};
 use load::{Load, LoadError, Plan};
@@ -48,7 +48,7 @@ pub enum LadderError {
 /// What was seen, step by step, and the server's cores.
 #[derive(Clone, Debug)]
 pub struct Climbed {
-    pub seen: Vec<Seen>,
+    pub seen: Vec<LoadPoint>,
     pub cores: u32,
     /// What to know beside the figures.
     pub notes: Vec<String>,
@@ -145,7 +145,7 @@ fn step(
     process: Option<&Process>,
     cores: u32,
     stop: &Arc<AtomicBool>,
-) -> Result<Result<Seen, String>, LadderError> {
+) -> Result<Result<LoadPoint, String>, LadderError> {
     let (before, began) = (process.and_then(Process::cpu_s), Instant::now());
     let outcome = load.send(arrivals, time, seed, stop, |_| {})?;
     let took = began.elapsed().as_secs_f64();
@@ -158,5 +158,5 @@ fn step(
         true => "no transaction ended well".to_owned(),
         false => outcome.void.join("; "),
     };
-    Ok(Seen::of_run(&outcome, busy).ok_or_else(why))
+    Ok(LoadPoint::of_run(&outcome, busy).ok_or_else(why))
 }

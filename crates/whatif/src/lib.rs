@@ -1,8 +1,8 @@
 //! What more load, cores, memory, hosts, replicas or a zone would mean: measured here, predicted by the
 //! models of `plan`, priced from the user's file, kept, and later compared with what came.
 //!
-//! * [`load_answer`]: more load or more cores, from [`seen`] (runs, trials, an agent's history) or from a
-//!   [`ladder`];
+//! * [`load_answer`]: more load or more cores, from [`load_point`] (runs, trials, an agent's history) or from
+//!   a [`ladder`];
 //! * [`memory`]: the buffer pool at several sizes, on a server that nobody needs meanwhile;
 //! * [`inventory`] and [`placement`]: which role on which host;
 //! * [`replicas`]: readers in each zone, growth, the day when a primary is outgrown;
@@ -17,12 +17,12 @@ pub mod ladder;
 pub mod ledger;
 pub mod lets_encrypt;
 pub mod load_answer;
+pub mod load_point;
 pub mod memory;
 pub mod outcome;
 pub mod page;
 pub mod placement;
 pub mod prices;
 pub mod replicas;
-pub mod seen;
 pub mod server;
 pub mod words;

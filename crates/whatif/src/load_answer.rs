@@ -2,7 +2,7 @@
 //! none.
 
 use crate::ledger::Prediction;
-use crate::seen::{Seen, known, responses, throughputs};
+use crate::load_point::{LoadPoint, queue_inputs, responses, throughputs};
 use crate::words::{figure, interval, ms, percent};
 use plan::Interval;
 use plan::queue::{EDGE, LOSS_PER_DOUBLING, MODEL_ERROR, Queue};
@@ -84,7 +84,7 @@ pub struct LoadAnswer {
     pub cores: u32,
     pub today_per_s: f64,
     pub objective_ms: Option<f64>,
-    pub seen: Vec<Seen>,
+    pub seen: Vec<LoadPoint>,
     /// CPU of a transaction, ms; `None` when the queue was refused.
     pub demand_ms: Option<Interval>,
     pub queue_refused: Option<String>,
@@ -96,8 +96,8 @@ pub struct LoadAnswer {
 }
 
 /// Answers.
-pub fn answer(question: &LoadQuestion, seen: Vec<Seen>) -> LoadAnswer {
-    let queue = Queue::new(&responses(&seen), known(&seen, question.cores), LEVEL);
+pub fn answer(question: &LoadQuestion, seen: Vec<LoadPoint>) -> LoadAnswer {
+    let queue = Queue::new(&responses(&seen), queue_inputs(&seen, question.cores), LEVEL);
     let law = Scalability::new(&throughputs(&seen), LEVEL);
     let mut numbers = vec![question.cores];
     numbers.extend(question.cores_then.iter().copied().filter(|cores| *cores != question.cores));
@@ -129,7 +129,7 @@ pub fn answer(question: &LoadQuestion, seen: Vec<Seen>) -> LoadAnswer {
     }
 }
 
-fn assumptions(seen: &[Seen]) -> Vec<String> {
+fn assumptions(seen: &[LoadPoint]) -> Vec<String> {
     let mut all = vec![
         "The workload stays the same mix: only its rate grows.".to_owned(),
         "CPU is what runs out. A disk, a lock or the network that runs out first is not in this model."
@@ -314,16 +314,16 @@ mod tests {
     use super::*;
     use plan::queue::mean_wait;
 
-    fn seen(rate: f64, noise: f64) -> Seen {
+    fn seen(rate: f64, noise: f64) -> LoadPoint {
         let mean_ms = 1e3 * (0.002 + mean_wait(rate, 0.002, 2)) * noise;
         let shape = (0..100).map(|at| -2.0 * (1.0 - (f64::from(at) + 0.5) / 100.0).ln()).collect();
-        Seen {
+        LoadPoint {
             per_s: rate,
             mean_ms,
             at_work: rate * mean_ms / 1e3,
             busy: Some(rate * 0.001 * noise),
             shape,
-            ..Seen::default()
+            ..LoadPoint::default()
         }
     }
 
@@ -339,7 +339,7 @@ mod tests {
         }
     }
 
-    fn ladder() -> Vec<Seen> {
+    fn ladder() -> Vec<LoadPoint> {
         let rates = [100.0, 200.0, 300.0, 400.0, 500.0];
         rates.iter().flat_map(|rate| [seen(*rate, 1.01), seen(*rate, 0.99)]).collect()
     }

@@ -10,7 +10,7 @@ use crate::server::Server;
 use crate::sysbench;
 use anyhow::{Context, bail};
 use load::workload::sysbench::Options;
-use load::{Arrivals, Plan, tables};
+use load::{Plan, tables};
 use plan::Interval;
 use serde::Serialize;
 use std::path::{Path, PathBuf};
@@ -20,7 +20,7 @@ use std::time::Duration;
 use term::terminal;
 use whatif::ladder::Ladder;
 use whatif::load_answer::{LoadAnswer, LoadQuestion, answer};
-use whatif::seen::Seen;
+use whatif::load_point::LoadPoint;
 
 const ROWS: u32 = 20_000;
 /// Rows of a range: some milliseconds of CPU for each transaction.
@@ -100,22 +100,8 @@ pub(super) async fn measure(step: Duration) -> anyhow::Result<Cores> {
         tables::prepare(&target, &options, 2, 1, |_| {})?;
         let workload =
             load::workload::sysbench::workload("oltp_read_only", &options).context("sysbench's own")?;
-        let plan = Plan {
-            workload: Arc::new(workload),
-            target,
-            clients: CLIENTS,
-            idle: 0,
-            read_only: true,
-            threads: 1,
-            busy: false,
-            data_path: config::DataPath::Auto,
-            arrivals: Arrivals::poisson(1.0),
-            warm_up: Duration::ZERO,
-            time: step,
-            grace: Duration::from_secs(2),
-            seed: 1,
-            objective: None,
-        };
+        let plan =
+            Plan { read_only: true, threads: 1, ..Plan::new(Arc::new(workload), target, CLIENTS, step) };
         let to = fleet::Address::tcp(address.ip().to_string(), address.port());
         let mut asked = whatif::server::Server::open(&to, &credentials)?;
         let set = Cpuset::make(pid)?;
@@ -151,14 +137,14 @@ pub(super) async fn measure(step: Duration) -> anyhow::Result<Cores> {
     cores
 }
 
-fn pairs(predicted: &LoadAnswer, came: &[Seen]) -> Vec<Pair> {
-    let middle = |of: &dyn Fn(&&Seen) -> bool, value: fn(&Seen) -> f64| {
+fn pairs(predicted: &LoadAnswer, came: &[LoadPoint]) -> Vec<Pair> {
+    let middle = |of: &dyn Fn(&&LoadPoint) -> bool, value: fn(&LoadPoint) -> f64| {
         let values: Vec<f64> = came.iter().filter(of).map(value).collect();
         plan::quantile::median(&values)
     };
     let mut all = Vec::new();
     for row in predicted.rows.iter().filter(|row| row.cores == 2) {
-        let near = |one: &&Seen| !one.closed && (one.per_s / row.per_s - 1.0).abs() < 0.08;
+        let near = |one: &&LoadPoint| !one.closed && (one.per_s / row.per_s - 1.0).abs() < 0.08;
         all.push(Pair {
             what: format!("mean ms at {:.0} a second", row.per_s),
             predicted: row.mean_ms,
@@ -167,7 +153,7 @@ fn pairs(predicted: &LoadAnswer, came: &[Seen]) -> Vec<Pair> {
         });
     }
     let most = predicted.by_cores.iter().find(|with| with.cores == 2).map(|with| with.saturation);
-    let busiest = |one: &&Seen| one.closed && one.at_work > 4.0;
+    let busiest = |one: &&LoadPoint| one.closed && one.at_work > 4.0;
     all.push(Pair {
         what: "capacity, a second".to_owned(),
         predicted: most,

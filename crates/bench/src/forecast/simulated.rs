@@ -9,7 +9,7 @@ use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use serde::Serialize;
 use whatif::load_answer::{LoadQuestion, answer};
-use whatif::seen::Seen;
+use whatif::load_point::LoadPoint;
 
 /// Transactions of a step, and of what is taken as the truth.
 const STEP: usize = 8_000;
@@ -83,7 +83,7 @@ struct Server {
 
 impl Server {
     /// Random arrivals, served in their order by the first core that is free.
-    fn run(&self, per_s: f64, count: usize, rng: &mut StdRng) -> Seen {
+    fn run(&self, per_s: f64, count: usize, rng: &mut StdRng) -> LoadPoint {
         let mut free = vec![0.0_f64; self.cores];
         let (mut now, mut work, mut times) = (0.0, 0.0, Vec::with_capacity(count));
         for _ in 0..count {
@@ -99,7 +99,7 @@ impl Server {
         let times = plan::quantile::sorted(times);
         let shape = (0..100).filter_map(|at| plan::quantile::quantile(&times, (f64::from(at) + 0.5) / 100.0));
         let rate = count as f64 / now;
-        Seen {
+        LoadPoint {
             per_s: rate,
             mean_ms,
             p99_ms: plan::quantile::nearest_rank(&times, 0.99),

@@ -90,7 +90,7 @@ pub(super) fn promises(searches: &[SearchResult]) -> Vec<Promise> {
                 (Some(rate), Some(off)) => format!("{rate:.1} ({:+.1} %)", off * 100.0),
                 _ => searched.refused.clone().unwrap_or_default(),
             },
-            met: off.is_some_and(|off| off.abs() <= KNOWN),
+            met: Some(off.is_some_and(|off| off.abs() <= KNOWN)),
         })
     });
     let mut promises: Vec<Promise> = known.collect();
@@ -127,6 +127,6 @@ fn repeated(searches: &[&SearchResult]) -> Option<Promise> {
             REPEATED * 100.0
         ),
         measured,
-        met: without == 0 && apart.is_some_and(|apart| apart <= REPEATED),
+        met: Some(without == 0 && apart.is_some_and(|apart| apart <= REPEATED)),
     })
 }

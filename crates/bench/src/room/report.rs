@@ -1,6 +1,6 @@
 //! The report of a run: every cell with its seconds, the ratios, and what was asked.
 
-use crate::promise::{Promise, table};
+use crate::promise::{Promise, all_met, table};
 use probe::Machine;
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -88,7 +88,7 @@ impl Report {
     }
 
     pub(super) fn met(&self) -> bool {
-        self.promises().iter().all(|promise| promise.met)
+        all_met(&self.promises())
     }
 
     fn of<'a>(&'a self, part: &'a str, way: &'a str) -> impl Iterator<Item = &'a Cell> {

@@ -1,6 +1,7 @@
 //! What a soak found: asked and measured, and everything else as JSON.
 
 use super::super::output::write;
+use super::super::promise::{Promise, all_met, table};
 use super::blame::{Lapse, Sort};
 use super::client::Kind;
 use super::client_pool::{Failure, Slow, Slowest, Totals};
@@ -90,17 +91,10 @@ impl Latency {
     }
 }
 
-/// One line of what was asked and what was measured; `None` when the run is too short to tell.
-struct Promise {
-    asked: String,
-    measured: String,
-    kept: Option<bool>,
-}
-
 impl Run {
     /// Whether nothing that was asked was missed, to the end of the time that was asked for.
     pub(super) fn kept(&self) -> bool {
-        self.cut_short.is_none() && self.promises().iter().all(|promise| promise.kept != Some(false))
+        self.cut_short.is_none() && all_met(&self.promises())
     }
 
     /// Writes everything but the samples, which are written already.
@@ -117,7 +111,7 @@ impl Run {
         let none = |asked: &str, count: u64, measured: String| Promise {
             asked: format!("{asked}: 0"),
             measured,
-            kept: Some(count == 0),
+            met: Some(count == 0),
         };
         let (before, after) = self.descriptors;
         let mut promises = vec![
@@ -133,7 +127,7 @@ impl Run {
                     Some(deliberate) => format!("{moved} seen, {deliberate} said"),
                     None => format!("{moved} seen, the router did not say"),
                 },
-                kept: self.deliberate.map(|deliberate| moved <= deliberate),
+                met: self.deliberate.map(|deliberate| moved <= deliberate),
             },
             none(
                 "acknowledged rows that are lost or there twice",
@@ -149,14 +143,14 @@ impl Run {
                     "descriptors after the last client: at most {SPARE_DESCRIPTORS} more than before the first"
                 ),
                 measured: format!("{before} before, {after} after"),
-                kept: Some(after <= before + SPARE_DESCRIPTORS),
+                met: Some(after <= before + SPARE_DESCRIPTORS),
             },
         ];
         let slow = self.slowest.undisturbed.as_ref();
         promises.push(Promise {
             asked: format!("slowest statement whose server had no fault: under {SLOWEST_S} s"),
             measured: slow.map_or("none".to_owned(), words),
-            kept: slow.map(|slow| slow.seconds < SLOWEST_S),
+            met: slow.map(|slow| slow.seconds < SLOWEST_S),
         });
         promises
     }
@@ -165,11 +159,11 @@ impl Run {
         let asked =
             format!("resident memory after the warm-up: grows by less than {FLAT_MIB_AN_HOUR} MiB an hour");
         let Some(slope) = self.memory else {
-            return Promise { asked, measured: "too short to tell".to_owned(), kept: None };
+            return Promise { asked, measured: "too short to tell".to_owned(), met: None };
         };
         let (low, high) = slope.interval;
         let (low, high, mean) = (low * 3600.0, high * 3600.0, slope.mean * 3600.0);
-        let kept = if high < FLAT_MIB_AN_HOUR {
+        let met = if high < FLAT_MIB_AN_HOUR {
             Some(true)
         } else if low > FLAT_MIB_AN_HOUR {
             Some(false)
@@ -177,7 +171,7 @@ impl Run {
             // The interval holds both: with so few blocks it cannot be told.
             None
         };
-        Promise { asked, measured: format!("{mean:+.2} MiB an hour (95 %: {low:+.2} to {high:+.2})"), kept }
+        Promise { asked, measured: format!("{mean:+.2} MiB an hour (95 %: {low:+.2} to {high:+.2})"), met }
     }
 
     /// The report.
@@ -198,11 +192,11 @@ impl Run {
         if let Some(why) = &self.cut_short {
             text.push_str(&format!("**Ended after {:.0} of {} s: {why}.**\n\n", self.length_s, self.asked_s));
         }
-        text.push_str("| asked | measured | |\n|---|---|---|\n");
-        for Promise { asked, measured, kept } in self.promises() {
-            let verdict = kept.map_or("cannot be told", |kept| if kept { "kept" } else { "**missed**" });
-            text.push_str(&format!("| {asked} | {measured} | {verdict} |\n"));
-        }
+        text.push_str(&format!(
+            "{}
+",
+            table(&self.promises())
+        ));
         text.push_str(&self.detail());
         text
     }

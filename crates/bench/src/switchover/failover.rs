@@ -158,7 +158,7 @@ pub(crate) async fn run(mut args: FailoverBenchArgs) -> anyhow::Result<ExitCode>
         promises,
         deaths,
     };
-    let met = report.promises.iter().all(|promise| promise.met);
+    let met = promise::all_met(&report.promises);
     output::finish(&directory.create()?, "run.json", &report, &report.markdown(), met, args.writes.json)
 }
 

@@ -1,3 +1,5 @@
+//! Factors from made-up times: who is slow, who only looks slow, and that all of it is followed calmly.
+
 use super::*;
 use proptest::prelude::*;
 

@@ -24,11 +24,11 @@ pub const LEASE: Duration = Duration::from_secs(10);
 pub(super) struct Locks {
     who: Credentials,
     deadline: Duration,
-    open: BTreeMap<ServerName, Line>,
+    open: BTreeMap<ServerName, LockConnection>,
 }
 
 #[derive(Debug)]
-struct Line {
+struct LockConnection {
     connection: Connection,
     held: bool,
 }
@@ -126,11 +126,11 @@ async fn open(
     reach: &Address,
     who: &Credentials,
     deadline: Duration,
-) -> Result<Line, Error> {
-    Ok(Line { connection: Connection::open(name, reach, who, deadline, LEASE).await?, held: false })
+) -> Result<LockConnection, Error> {
+    Ok(LockConnection { connection: Connection::open(name, reach, who, deadline, LEASE).await?, held: false })
 }
 
-impl Line {
+impl LockConnection {
     async fn look(&mut self, deadline: Duration) -> Result<Recorded, Error> {
         let ours = format!("SELECT COALESCE(IS_USED_LOCK('{LOCK}') = CONNECTION_ID(), 0)");
         self.held = self.connection.scalar(&ours, deadline).await?.as_deref() == Some("1");

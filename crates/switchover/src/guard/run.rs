@@ -1,6 +1,6 @@
 //! The thin loop of a guard: looks, decides, acts, and says what it did and why.
 
-use super::decide::{Caution, Decision, Health, LockCount, Seen, decide};
+use super::decide::{Caution, Decision, Health, LockCount, Observation, decide};
 use super::lock::{Locks, Round};
 use super::record;
 use super::status::GuardStatus;
@@ -162,14 +162,14 @@ impl Guard {
         pause
     }
 
-    fn see(&self, snapshot: &Snapshot, found: &Round) -> Seen {
+    fn see(&self, snapshot: &Snapshot, found: &Round) -> Observation {
         let (pause, last) = record::newest(&found.recorded);
         let primary = self.status.primary.clone();
         let health = match &primary {
             None => Health::Well,
             Some(name) => self.health(snapshot, name),
         };
-        Seen { primary, health, lock: found.lock, pause, last }
+        Observation { primary, health, lock: found.lock, pause, last }
     }
 
     fn health(&self, snapshot: &Snapshot, primary: &ServerName) -> Health {

@@ -1,3 +1,6 @@
+//! Whole experiments on a rig that answers from a formula: what is measured again, given up, put back, and
+//! gone on with after an end in the middle.
+
 use super::*;
 use crate::store::tests::{EXAMPLE, begun};
 use crate::store::{self, History};

@@ -1,3 +1,5 @@
+//! Specs that are read, and those that are refused with a reason.
+
 use super::*;
 
 pub(crate) fn factor(knob: &str, levels: usize) -> Factor {

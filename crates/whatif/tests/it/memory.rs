@@ -52,20 +52,13 @@ async fn the_pool_is_resized_measured_and_put_back() {
         let target = Target::single(address.clone(), account);
         tables::prepare(&target, &options, 2, 1, |_| {}).unwrap();
         let plan = Plan {
-            workload: Arc::new(workload("oltp_point_select", &options).unwrap()),
-            target,
-            clients: 4,
-            idle: 0,
             read_only: true,
-            threads: 1,
-            busy: false,
-            data_path: config::DataPath::Auto,
-            arrivals: Arrivals::poisson(1.0),
-            warm_up: Duration::ZERO,
-            time: Duration::from_millis(300),
-            grace: Duration::from_secs(2),
-            seed: 1,
-            objective: None,
+            ..Plan::new(
+                Arc::new(workload("oltp_point_select", &options).unwrap()),
+                target,
+                4,
+                Duration::from_millis(300),
+            )
         };
         let who = admin.clone();
         let connect: knob::session::Connect = Box::new(move |address: &str| {

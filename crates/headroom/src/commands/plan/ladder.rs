@@ -6,8 +6,7 @@ use crate::commands::knob::credentials_as;
 use crate::commands::load::{TargetArgs, WorkloadArgs};
 use crate::environment::Environment;
 use clap::Args;
-use config::DataPath;
-use load::{Arrivals, Plan};
+use load::Plan;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -97,22 +96,11 @@ pub(crate) async fn run(args: LadderArgs, environment: &Environment) -> anyhow::
 
 impl LadderArgs {
     fn plan(&self, environment: &Environment) -> anyhow::Result<Plan> {
-        let cores = std::thread::available_parallelism().map_or(1, usize::from);
-        Ok(Plan {
-            workload: Arc::new(self.workload.named()?.workload()),
-            target: self.target.resolve(environment)?,
-            clients: self.connections,
-            idle: 0,
-            read_only: false,
-            threads: Plan::usual_threads(self.connections, cores),
-            busy: false,
-            data_path: DataPath::Auto,
-            arrivals: Arrivals::poisson(1.0),
-            warm_up: Duration::ZERO,
-            time: self.step,
-            grace: Duration::from_secs(2),
-            seed: 1,
-            objective: None,
-        })
+        Ok(Plan::new(
+            Arc::new(self.workload.named()?.workload()),
+            self.target.resolve(environment)?,
+            self.connections,
+            self.step,
+        ))
     }
 }

@@ -11,7 +11,7 @@ use std::process::ExitCode;
 use term::{exit, terminal};
 use whatif::ledger::{Entry, Kind, Observed, now};
 use whatif::load_answer::{LoadAnswer, LoadQuestion, answer};
-use whatif::seen::{self, Seen};
+use whatif::load_point::{self, LoadPoint};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -85,7 +85,7 @@ pub(super) fn finish(
     json: bool,
     environment: &Environment,
 ) -> anyhow::Result<ExitCode> {
-    let observed = |one: &Seen| {
+    let observed = |one: &LoadPoint| {
         let figures = [("mean_ms", Some(one.mean_ms)), ("p99_ms", one.p99_ms)];
         let cores = Some(answer.cores);
         let of = move |(what, value): (&str, Option<f64>), at: f64| {
@@ -118,7 +118,7 @@ impl GrowthArgs {
         subject: String,
         workload: String,
         cores: u32,
-        seen: &[Seen],
+        seen: &[LoadPoint],
     ) -> anyhow::Result<LoadQuestion> {
         let positive =
             self.growth.iter().chain(&self.current).chain(&self.objective_ms).all(|one| *one > 0.0);
@@ -142,18 +142,18 @@ impl GrowthArgs {
 
 impl LoadArgs {
     /// Whose load, of what, and what was seen.
-    fn seen(&self, environment: &Environment) -> anyhow::Result<(String, String, Vec<Seen>)> {
+    fn seen(&self, environment: &Environment) -> anyhow::Result<(String, String, Vec<LoadPoint>)> {
         let read = |path: &PathBuf| {
             std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))
         };
         if let Some(path) = &self.trials {
             let wrong = |why: String| anyhow!("{}: {why}", path.display());
-            let (heading, seen) = seen::of_trials(&read(path)?).map_err(wrong)?;
+            let (heading, seen) = load_point::of_trials(&read(path)?).map_err(wrong)?;
             return Ok((heading.target, heading.workload, seen));
         }
         if let Some(path) = &self.history {
             let wrong = |why: String| anyhow!("{}: {why}", path.display());
-            let seen = seen::of_agent(&read(path)?, self.server.as_deref()).map_err(wrong)?;
+            let seen = load_point::of_agent(&read(path)?, self.server.as_deref()).map_err(wrong)?;
             return Ok((
                 self.server.clone().unwrap_or_else(|| "the server".to_owned()),
                 "statements".to_owned(),
@@ -166,7 +166,7 @@ impl LoadArgs {
         let newest = runs.first().context("the history has no run; headroom load run makes one")?;
         let (target, workload) = (newest.target.clone(), newest.outcome.workload.clone());
         let same = runs.iter().filter(|run| run.target == target && run.outcome.workload == workload);
-        let seen = same.filter_map(|run| Seen::of_run(&run.outcome, None)).collect();
+        let seen = same.filter_map(|run| LoadPoint::of_run(&run.outcome, None)).collect();
         Ok((target, workload, seen))
     }
 }

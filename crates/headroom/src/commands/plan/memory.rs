@@ -7,7 +7,6 @@ use crate::commands::load::{TargetArgs, WorkloadArgs};
 use crate::environment::Environment;
 use anyhow::Context;
 use clap::Args;
-use config::DataPath;
 use knob::apply::Manner;
 use knob::journal::{self, Author};
 use knob::{Host, Session, value};
@@ -155,23 +154,15 @@ impl MemoryArgs {
     }
 
     fn plan(&self, environment: &Environment) -> anyhow::Result<Plan> {
-        let cores = std::thread::available_parallelism().map_or(1, usize::from);
         Ok(Plan {
-            workload: Arc::new(self.workload.named()?.workload()),
-            target: self.target.resolve(environment)?,
-            clients: self.clients,
-            idle: 0,
             // Mirrored or generated reads: whatever changes data has no place here.
             read_only: true,
-            threads: Plan::usual_threads(self.clients, cores),
-            busy: false,
-            data_path: DataPath::Auto,
-            arrivals: Arrivals::poisson(1.0),
-            warm_up: Duration::ZERO,
-            time: self.window,
-            grace: Duration::from_secs(2),
-            seed: 1,
-            objective: None,
+            ..Plan::new(
+                Arc::new(self.workload.named()?.workload()),
+                self.target.resolve(environment)?,
+                self.clients,
+                self.window,
+            )
         })
     }
 }

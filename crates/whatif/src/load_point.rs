@@ -4,7 +4,7 @@
 use load::Outcome;
 use load::arrivals::Arrivals;
 use load::measure::{Heading, Trial};
-use plan::queue::{Known, Response};
+use plan::queue::{QueueInputs, Response};
 use plan::scalability::Throughput;
 use serde::{Deserialize, Serialize};
 
@@ -13,7 +13,7 @@ const SHAPE: usize = 100;
 
 /// A server under one load.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Seen {
+pub struct LoadPoint {
     /// Transactions done a second.
     pub per_s: f64,
     /// Their mean response time, ms.
@@ -31,7 +31,7 @@ pub struct Seen {
     pub shape: Vec<f64>,
 }
 
-impl Seen {
+impl LoadPoint {
     /// A run; `None` where its figures must not be used.
     pub fn of_run(outcome: &Outcome, busy: Option<f64>) -> Option<Self> {
         let (per_s, mean_ms) = (outcome.totals.per_second, outcome.response.mean_ms);
@@ -66,7 +66,7 @@ impl Seen {
 
 /// For the law: closed loops only. In an open one what waits counts as at work, and a server that has cores
 /// to spare looks as if it were near its limit.
-pub(crate) fn throughputs(seen: &[Seen]) -> Vec<Throughput> {
+pub(crate) fn throughputs(seen: &[LoadPoint]) -> Vec<Throughput> {
     seen.iter()
         .filter(|one| one.closed)
         .map(|one| Throughput { at_work: one.at_work, per_s: one.per_s })
@@ -75,7 +75,7 @@ pub(crate) fn throughputs(seen: &[Seen]) -> Vec<Throughput> {
 
 /// For the queue: open loops only. In a closed one the rate depends on the response time, and the queue that
 /// the model has never forms.
-pub(crate) fn responses(seen: &[Seen]) -> Vec<Response> {
+pub(crate) fn responses(seen: &[LoadPoint]) -> Vec<Response> {
     let open = seen.iter().filter(|one| !one.closed);
     open.map(|one| Response { per_s: one.per_s, mean_s: one.mean_ms / 1e3, busy: one.busy }).collect()
 }
@@ -84,7 +84,7 @@ pub(crate) fn responses(seen: &[Seen]) -> Vec<Response> {
 /// gives each transaction a thread, and the kernel shares cores among threads: a queue of shared processors
 /// waits as M/M/1 does whatever the lengths (variability 1), one in order of arrival by (1 + Cs^2) / 2.
 /// Either may hold, so the middle is taken, and half the difference, at least 0.3, as its standard deviation.
-pub(crate) fn known(seen: &[Seen], cores: u32) -> Known {
+pub(crate) fn queue_inputs(seen: &[LoadPoint], cores: u32) -> QueueInputs {
     let open = seen.iter().filter(|one| !one.closed && !one.shape.is_empty());
     let calm = open.min_by(|a, b| a.per_s.total_cmp(&b.per_s));
     let shape = calm.map(|one| one.shape.clone()).unwrap_or_default();
@@ -95,7 +95,7 @@ pub(crate) fn known(seen: &[Seen], cores: u32) -> Known {
         let in_order = f64::midpoint(1.0, (variance / (mean * mean)).min(4.0));
         (f64::midpoint(1.0, in_order), (0.5 * (in_order - 1.0).abs()).max(0.3))
     });
-    Known { cores, variability, shape }
+    QueueInputs { cores, variability, shape }
 }
 
 /// Reads a file of trials of `headroom measure --trials`: its first line says of what they are. Trials that
@@ -103,7 +103,7 @@ pub(crate) fn known(seen: &[Seen], cores: u32) -> Known {
 ///
 /// # Errors
 /// In words, with the line.
-pub fn of_trials(text: &str) -> Result<(Heading, Vec<Seen>), String> {
+pub fn of_trials(text: &str) -> Result<(Heading, Vec<LoadPoint>), String> {
     let mut lines = text.lines().enumerate();
     let wrong = |at: usize, error: serde_json::Error| format!("line {}: {error}", at + 1);
     let (_, first) = lines.next().ok_or("it is empty")?;
@@ -112,7 +112,7 @@ pub fn of_trials(text: &str) -> Result<(Heading, Vec<Seen>), String> {
     for (at, line) in lines {
         let trial: Trial = serde_json::from_str(line).map_err(|error| wrong(at, error))?;
         if trial.mean_ms > 0.0 && trial.loss() <= 0.01 {
-            seen.extend(Seen::of_history(trial.rate, trial.mean_ms, Some(trial.p99_ms), None));
+            seen.extend(LoadPoint::of_history(trial.rate, trial.mean_ms, Some(trial.p99_ms), None));
         }
     }
     Ok((heading, seen))
@@ -122,7 +122,7 @@ pub fn of_trials(text: &str) -> Result<(Heading, Vec<Seen>), String> {
 ///
 /// # Errors
 /// In words: what is wrong with it.
-pub fn of_agent(json: &str, server: Option<&str>) -> Result<Vec<Seen>, String> {
+pub fn of_agent(json: &str, server: Option<&str>) -> Result<Vec<LoadPoint>, String> {
     let view: History =
         serde_json::from_str(json).map_err(|error| format!("no history of an agent: {error}"))?;
     let named = |subject: &&Subject| {
@@ -145,7 +145,7 @@ pub fn of_agent(json: &str, server: Option<&str>) -> Result<Vec<Seen>, String> {
     let (p99, busy) = (course(Some(subject), "p99_ms"), course(host, "cpu"));
     let at = |values: &[Option<f64>], cell: usize| values.get(cell).copied().flatten();
     let cells = (0..rates.len()).filter_map(|cell| {
-        Seen::of_history(at(&rates, cell)?, at(&means, cell)?, at(&p99, cell), at(&busy, cell))
+        LoadPoint::of_history(at(&rates, cell)?, at(&means, cell)?, at(&p99, cell), at(&busy, cell))
     });
     Ok(cells.collect())
 }
@@ -201,9 +201,9 @@ mod tests {
 
     #[test]
     fn equal_lengths_are_taken_to_wait_less_than_random_ones() {
-        let at = |shape: Vec<f64>| Seen { per_s: 10.0, mean_ms: 1.0, shape, ..Seen::default() };
-        let (mean, sd) = known(&[at(vec![1.0; 10])], 1).variability.unwrap();
+        let at = |shape: Vec<f64>| LoadPoint { per_s: 10.0, mean_ms: 1.0, shape, ..LoadPoint::default() };
+        let (mean, sd) = queue_inputs(&[at(vec![1.0; 10])], 1).variability.unwrap();
         assert!((mean - 0.75).abs() < 1e-9 && sd >= 0.25, "{mean} {sd}");
-        assert_eq!(known(&[at(Vec::new())], 1).variability, None);
+        assert_eq!(queue_inputs(&[at(Vec::new())], 1).variability, None);
     }
 }
