@@ -103,8 +103,10 @@ needs_of_mysql() {
     fi
 }
 
-# Any Chromium will do. Ubuntu has it as a snap only, by another name.
+# What looks at pages: of the manual, and of the web. Any Chromium will do; Ubuntu has it as a snap only, by
+# another name.
 needs_of_browser() {
+    need groff groff-base
     for name in chromium chromium-browser google-chrome google-chrome-stable; do
         if command -v $name >/dev/null 2>&1; then return; fi
     done

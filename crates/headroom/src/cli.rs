@@ -1,7 +1,7 @@
 //! The command line: what can be asked for, with the help texts. What the flags mean is in the module of each
 //! command.
 
-use crate::{commands, help_text};
+use crate::commands;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 const EXIT_CODES: &str = "\
@@ -23,12 +23,17 @@ pub(crate) struct Cli {
     pub(crate) command: Command,
 }
 
+/// Every command and option: what help texts, man pages and completions are made of.
+pub(crate) fn table() -> clap::Command {
+    manual::fit(Cli::command())
+}
+
 /// Reads the command line.
 ///
 /// # Errors
 /// It is not understood, or it asks for help; the error's text is what to print.
 pub(crate) fn parse() -> Result<Cli, clap::Error> {
-    let mut command = help_text::fit(Cli::command());
+    let mut command = table();
     // What proves our figures is a program of its own, and not shipped.
     if std::env::args_os().nth(1).is_some_and(|first| first == "bench") {
         let words =
@@ -95,6 +100,10 @@ pub(crate) enum Command {
     /// Show the product's main job on real servers of this machine.
     #[cfg(feature = "lab")]
     Demo(crate::commands::demo::DemoArgs),
+    /// Show or write the man pages.
+    Man(commands::man::ManArgs),
+    /// Print completions for a shell.
+    Completions(commands::completions::CompletionsArgs),
 }
 
 #[cfg(test)]
@@ -104,5 +113,10 @@ mod tests {
     #[test]
     fn the_table_of_flags_is_sound() {
         Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn no_epilogue_is_ragged_in_eighty_columns() {
+        assert_eq!(manual::ragged(&table()), Vec::<String>::new());
     }
 }

@@ -1,6 +1,7 @@
 //! One file a command: its flags, and what it does with the crates below.
 
 pub(crate) mod agent;
+pub(crate) mod completions;
 #[cfg(feature = "lab")]
 pub(crate) mod demo;
 pub(crate) mod drain;
@@ -11,6 +12,7 @@ pub(crate) mod knob;
 #[cfg(feature = "lab")]
 pub(crate) mod lab;
 pub(crate) mod load;
+pub(crate) mod man;
 pub(crate) mod measure;
 pub(crate) mod plan;
 pub(crate) mod probe;

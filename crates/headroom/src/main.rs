@@ -7,7 +7,6 @@ mod core_dump;
 mod credentials;
 mod engine;
 mod environment;
-mod help_text;
 mod key;
 mod listen;
 mod log;
@@ -48,6 +47,8 @@ async fn run() -> ExitCode {
     };
     let environment = environment::Environment::read();
     let outcome = match cli.command {
+        cli::Command::Man(args) => commands::man::run(&args),
+        cli::Command::Completions(args) => commands::completions::run(&args),
         cli::Command::Route(args) => commands::route::run(args, &environment).await,
         cli::Command::Fleet(args) => commands::fleet::run(args, &environment).await,
         cli::Command::Status(args) => commands::status::run(args, &environment).await,

@@ -16,14 +16,20 @@ pub fn mysqld() -> PathBuf {
 
 /// Whether this is root. If not, says that the test of this thread was not made, and of what (`why`:
 /// "zero-hop needs root").
-///
-/// The line goes straight to the descriptor: what a test that passes prints is not shown otherwise.
 pub fn root_or_not_tested(why: &str) -> bool {
     let root = rustix::process::geteuid().is_root();
     if !root {
-        let thread = std::thread::current();
-        let test = thread.name().unwrap_or("a test");
-        std::io::stderr().write_all(format!("NOT TESTED: {test}: {why}\n").as_bytes()).unwrap();
+        not_tested(why);
     }
     root
+}
+
+/// Says that the test of this thread was not made, or not all of it, and why; the closing count has it among
+/// the skipped.
+///
+/// The line goes straight to the descriptor: what a test that passes prints is not shown otherwise.
+pub fn not_tested(why: &str) {
+    let thread = std::thread::current();
+    let test = thread.name().unwrap_or("a test");
+    std::io::stderr().write_all(format!("NOT TESTED: {test}: {why}\n").as_bytes()).unwrap();
 }

@@ -12,7 +12,7 @@ fn help(path: &[String]) -> String {
 }
 
 /// The names of its list of commands.
-fn subcommands(help: &str) -> Vec<String> {
+pub(crate) fn subcommands(help: &str) -> Vec<String> {
     help.lines()
         .skip_while(|line| *line != "Commands:")
         .skip(1)

@@ -23,6 +23,7 @@ mod help;
 mod knob;
 mod load;
 mod managed;
+mod manual;
 mod mysql;
 mod names;
 mod objectives;

@@ -12,13 +12,25 @@ use clap::Command;
 const COLUMNS: usize = 80;
 
 /// The command with its epilogue and those of its subcommands as above.
-pub(crate) fn fit(command: Command) -> Command {
+pub fn fit(command: Command) -> Command {
     let epilogue = command.get_after_help().map(|text| fitted(&text.to_string()));
     let command = command.mut_subcommands(fit);
     match epilogue {
         Some(epilogue) => command.after_help(epilogue),
         None => command,
     }
+}
+
+/// Lines of epilogues that a terminal would show ragged although [`fit`] was there, each after its command:
+/// an example that is too long, or a paragraph in two lines. None, if the epilogues are right.
+pub fn ragged(command: &Command) -> Vec<String> {
+    let epilogue = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+    let lines: Vec<&str> = epilogue.lines().collect();
+    // What is further in is wrapped by clap, with its indentation.
+    let long = lines.iter().filter(|line| line.chars().count() > COLUMNS && is_example(line)).copied();
+    let split = lines.windows(2).filter(|pair| goes_on(pair[0], pair[1])).map(|pair| pair[1]);
+    let own = long.chain(split).map(|line| format!("{}: {line}", command.get_name()));
+    own.chain(command.get_subcommands().flat_map(ragged)).collect()
 }
 
 fn fitted(text: &str) -> String {
@@ -104,28 +116,15 @@ fn parts(line: &str) -> Vec<&str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cli::Cli;
-    use clap::CommandFactory;
-
-    fn every(command: &Command, look: &mut impl FnMut(&Command)) {
-        look(command);
-        command.get_subcommands().for_each(|command| every(command, look));
-    }
 
     #[test]
-    fn no_epilogue_is_ragged_in_eighty_columns() {
-        every(&fit(Cli::command()), &mut |command| {
-            let Some(epilogue) = command.get_after_help().map(ToString::to_string) else { return };
-            let lines: Vec<&str> = epilogue.lines().collect();
-            for line in &lines {
-                // What is further in is wrapped by clap, with its indentation.
-                let fits = line.chars().count() <= COLUMNS || !is_example(line);
-                assert!(fits, "{}: {line}", command.get_name());
-            }
-            for pair in lines.windows(2) {
-                assert!(!goes_on(pair[0], pair[1]), "{}: {pair:?}", command.get_name());
-            }
-        });
+    fn what_is_ragged_is_named_after_its_command_and_none_is_when_it_was_fitted() {
+        let long = format!("Examples:\n  headroom load --server {} --json", "x".repeat(70));
+        let load = Command::new("load").after_help(long + "\n\nOne\nparagraph.");
+        let program = Command::new("headroom").subcommand(load);
+        let found = ragged(&program);
+        assert!(found.len() == 2 && found.iter().all(|line| line.starts_with("load: ")), "{found:?}");
+        assert_eq!(ragged(&fit(program)), Vec::<String>::new());
     }
 
     #[test]
