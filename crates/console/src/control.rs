@@ -8,7 +8,7 @@
 //!
 //! | file | is for |
 //! |---|---|
-//! | `take-over-ADDRESS-NAMESPACE.sock` | a new process, which is given the listening sockets  |
+//! | `take-over-ADDRESS-NAMESPACE.sock` | a new process, which is given the listening sockets ([`take_over`]) |
 //! | `command-ADDRESS-NAMESPACE.sock` | `headroom drain`, `undrain` and `record` ([`server`]) |
 //!
 //! ADDRESS is the admin address, else the first listener's; NAMESPACE the number of the network namespace,
@@ -20,6 +20,7 @@
 
 mod directory;
 pub mod server;
+pub mod take_over;
 
 pub use directory::Directory;
 

@@ -9,15 +9,11 @@ mod engine;
 mod environment;
 mod key;
 mod listen;
-mod log;
-mod log_filter;
-mod no_room;
-mod notify;
 mod option_files;
 mod recorder;
 mod router_view;
 mod source;
-mod upgrade;
+mod systemd;
 mod version;
 
 use std::process::ExitCode;

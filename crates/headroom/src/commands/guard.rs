@@ -2,9 +2,8 @@
 
 use crate::commands::switchover::{OperatorArgs, host};
 use crate::environment::Environment;
-use crate::log::{self, LogFormat};
-use crate::notify::notify;
 use crate::source::SourceArgs;
+use crate::systemd::notify;
 use crate::{credentials, source};
 use anyhow::Context;
 use clap::{Args, Subcommand};
@@ -22,6 +21,7 @@ use switchover::guard::decide::Caution;
 use switchover::guard::status::{self, GuardOverview};
 use switchover::guard::{Guard, GuardOptions, GuardStatus};
 use switchover::perform::Deadlines;
+use term::log::{self, LogFormat};
 use term::{exit, interrupted, terminal};
 use tokio::net::TcpListener;
 use tokio::sync::watch;

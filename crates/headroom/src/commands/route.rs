@@ -6,15 +6,14 @@ mod watchdog;
 
 use crate::engine::Engine;
 use crate::environment::{self, Environment};
-use crate::log::LogFormat;
-use crate::notify::notify;
 use crate::source::{self, ListenerArgs, SourceArgs, SourceError, Sourced};
-use crate::upgrade::{self, Taken};
-use crate::{core_dump, credentials, log};
+use crate::systemd::{self, notify};
+use crate::{core_dump, credentials};
 use anyhow::Context;
 use clap::Args;
 use config::Config;
 use console::admin;
+use console::control::take_over::{self, Taken};
 use console::control::{self, Directory};
 use console::fleet_view;
 use fleet::{Address, duration_text};
@@ -28,6 +27,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use term::log::{self, LogFormat};
 use term::{Paint, exit, terminal};
 use tokio::net::TcpListener;
 use tokio::sync::Notify;
@@ -86,7 +86,7 @@ pub(crate) struct RouteArgs {
     pub(crate) log_format: LogFormat,
     /// What is logged: error, warn, info, debug, or per part (router=debug) [default: $HEADROOM_LOG, else
     /// info].
-    #[arg(long, value_name = "FILTER", value_parser = crate::log_filter::right)]
+    #[arg(long, value_name = "FILTER", value_parser = term::log_filter::right)]
     pub(crate) log: Option<String>,
 }
 
@@ -106,7 +106,7 @@ pub(crate) async fn run(args: RouteArgs, environment: &Environment) -> anyhow::R
     let address = control::address(&sourced.config);
     let directory = environment.control_directory();
     let taken = match &directory {
-        Ok(directory) if args.take_over => upgrade::take_over(directory, &address)?,
+        Ok(directory) if args.take_over => take_over::take_over(directory, &address)?,
         Err(error) if args.take_over => anyhow::bail!("--take-over: {error:#}"),
         _ => None,
     };
@@ -188,7 +188,7 @@ fn faults_from_stdin(process: Arc<Process>) {
 fn inherited(taken: Option<Taken>, environment: &Environment) -> anyhow::Result<(Sockets, Option<Taken>)> {
     let (fds, before) = match (taken, environment.listen_fds) {
         (Some(mut taken), _) => (std::mem::take(&mut taken.sockets), Some(taken)),
-        (None, Some(count)) => (upgrade::from_systemd(count)?, None),
+        (None, Some(count)) => (systemd::listening_sockets(count)?, None),
         (None, None) => (Vec::new(), None),
     };
     Ok((Sockets::new(fds).context("an inherited descriptor is no listening socket")?, before))
@@ -225,7 +225,7 @@ fn control_sockets(
     process.serve_commands(directory.clone(), address.to_owned())?;
     let (giving, leaving, telling) = (process.clone(), process.clone(), told.clone());
     let tell = move || telling.notify_one();
-    upgrade::offer(
+    take_over::offer(
         directory.clone(),
         address.to_owned(),
         move || giving.listening(),

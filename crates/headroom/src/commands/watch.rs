@@ -4,7 +4,6 @@ mod args;
 
 use crate::commands::probe::known_ceilings;
 use crate::environment::Environment;
-use crate::no_room::{Lines, is_no_room};
 use crate::{credentials, source};
 use ::agent::compare::{self, PastStretch};
 use ::agent::{Agents, EVERY, FollowedAgents, Monitor, MonitorOptions, Views, hosts, text};
@@ -17,6 +16,7 @@ use console::watch_view::WatchView;
 use std::io::{ErrorKind, IsTerminal};
 use std::process::ExitCode;
 use std::sync::Arc;
+use term::no_room::{Lines, is_no_room};
 use term::{Paint, exit, interrupted, pager, terminal};
 
 use args::AgentsArgs;

@@ -2,7 +2,7 @@
 //! that it does.
 
 use crate::environment::Environment;
-use crate::notify::notify;
+use crate::systemd::notify;
 use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::MissedTickBehavior;

@@ -1,8 +1,13 @@
-//! Tells systemd that we are ready or stopping, where it asked for that (`Type=notify`). One datagram;
-//! nothing depends on it.
+//! systemd: tells it that we are ready or stopping, where it asked for that (`Type=notify`; one datagram,
+//! nothing depends on it), and takes the listening sockets that it opened for us.
 
+use anyhow::Context;
+use std::os::fd::OwnedFd;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
+
+/// systemd's first descriptor.
+const LISTEN_FDS_START: i32 = 3;
 
 /// Sends a state such as `READY=1` to the socket that `NOTIFY_SOCKET` names.
 pub(crate) fn notify(socket: Option<&str>, state: &str) {
@@ -15,6 +20,19 @@ pub(crate) fn notify(socket: Option<&str>, state: &str) {
     if let Err(error) = sent {
         tracing::warn!(%error, socket, "could not tell systemd {state}");
     }
+}
+
+/// The sockets that systemd opened for us (`LISTEN_FDS`), duplicated: `count` descriptors from the third on.
+/// They stay open there whatever becomes of us.
+pub(crate) fn listening_sockets(count: u32) -> anyhow::Result<Vec<OwnedFd>> {
+    let last = LISTEN_FDS_START + i32::try_from(count)?;
+    (LISTEN_FDS_START..last)
+        .map(|number| {
+            zerohop::duplicate(number).with_context(|| {
+                format!("descriptor {number}, which LISTEN_FDS promises, cannot be duplicated")
+            })
+        })
+        .collect()
 }
 
 #[cfg(test)]

@@ -23,7 +23,7 @@ const NOBODY_READS: &str = "they came faster than they were taken";
 
 /// How log lines look.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum LogFormat {
+pub enum LogFormat {
     /// For people.
     Text,
     /// One JSON object a line.
@@ -32,7 +32,7 @@ pub(crate) enum LogFormat {
 
 /// Writes what is queued before it goes, as far as somebody takes it.
 #[must_use]
-pub(crate) struct Flush(SyncSender<Item>);
+pub struct Flush(SyncSender<Item>);
 
 enum Item {
     Line(Vec<u8>),
@@ -55,7 +55,7 @@ impl Drop for Flush {
 ///
 /// # Errors
 /// The filter cannot be understood, or there is no thread.
-pub(crate) fn start(format: LogFormat, filter: Option<&str>) -> anyhow::Result<Flush> {
+pub fn start(format: LogFormat, filter: Option<&str>) -> anyhow::Result<Flush> {
     let filter = filter.unwrap_or("info");
     crate::log_filter::right(filter).map_err(|why| anyhow::anyhow!("HEADROOM_LOG: {why}"))?;
     let filter = EnvFilter::try_new(filter).map_err(|error| {

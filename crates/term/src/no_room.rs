@@ -13,7 +13,7 @@ use tokio::signal::unix::{SignalKind, signal};
 type Words = fn(u64, &str) -> String;
 
 /// The lines that one place gets.
-pub(crate) struct Lines {
+pub struct Lines {
     words: Words,
     missing: Mutex<Missing>,
 }
@@ -27,14 +27,14 @@ struct Missing {
 }
 
 /// Whether an error says that there is no room, now: freed, it can be written again.
-pub(crate) fn is_no_room(error: &io::Error) -> bool {
+pub fn is_no_room(error: &io::Error) -> bool {
     matches!(error.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded | ErrorKind::FileTooLarge)
 }
 
 impl Lines {
     /// For a place where `words` tells what is missing. From now on a file at its size limit is an error of
     /// the write, not the end of the process.
-    pub(crate) fn new(words: Words) -> Self {
+    pub fn new(words: Words) -> Self {
         // The handler stays when the stream is dropped.
         let _ = signal(SignalKind::from_raw(Signal::XFSZ.as_raw()));
         Self::told_by(words)
@@ -45,7 +45,7 @@ impl Lines {
     }
 
     /// This many lines did not come as far as here.
-    pub(crate) fn miss(&self, lines: u64, why: &str) {
+    pub fn miss(&self, lines: u64, why: &str) {
         if lines > 0 {
             let mut missing = self.missing.lock().unwrap_or_else(PoisonError::into_inner);
             missing.lines += lines;
@@ -57,7 +57,7 @@ impl Lines {
     ///
     /// # Errors
     /// They could not be written, and count as missing.
-    pub(crate) fn write(&self, out: &mut impl Write, lines: &[u8]) -> io::Result<()> {
+    pub fn write(&self, out: &mut impl Write, lines: &[u8]) -> io::Result<()> {
         let mut missing = self.missing.lock().unwrap_or_else(PoisonError::into_inner);
         let written = missing.tell(out, self.words).and_then(|()| missing.put(out, lines));
         if let Err(error) = &written {

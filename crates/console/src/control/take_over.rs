@@ -1,7 +1,7 @@
-//! Upgrade: a new process takes the listening sockets over from the running one, so that no connect is
+//! Take over: a new process takes the listening sockets over from the running one, so that no connect is
 //! refused.
 //!
-//! The running process waits at a control socket ([`console::control`]), which only its own user reaches. A
+//! The running process waits at a control socket ([`super`]), which only its own user reaches. A
 //! new one, started with `--take-over`, connects there:
 //!
 //! | new process | running process |
@@ -14,11 +14,9 @@
 //!
 //! Both have the same sockets, so a client that comes in between waits in a queue that one of them empties. A
 //! new process that dies before it is ready changes nothing.
-//!
-//! Sockets can also come from systemd (`LISTEN_FDS`): then they stay open whatever becomes of us.
 
+use super::{ControlListener, Directory, Purpose, Unavailable, check_peer, reach};
 use anyhow::Context;
-use console::control::{ControlListener, Directory, Purpose, Unavailable, check_peer, reach};
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
     SendFlags, recvmsg, sendmsg,
@@ -37,21 +35,19 @@ const START: Duration = Duration::from_secs(120);
 const NAME: Duration = Duration::from_secs(10);
 /// The kernel passes at most 253 descriptors in one message.
 const MOST: usize = 250;
-/// systemd's first descriptor.
-const LISTEN_FDS_START: i32 = 3;
 
 const TAKE: u8 = b'T';
 const READY: u8 = b'R';
 const GONE: u8 = b'G';
 
 /// The sockets of the process before us, which still serves them.
-pub(crate) struct Taken {
-    pub(crate) sockets: Vec<OwnedFd>,
+pub struct Taken {
+    pub sockets: Vec<OwnedFd>,
     before: UnixStream,
 }
 
 /// Asks the running process that is known by this address for its sockets; `None` when there is none.
-pub(crate) fn take_over(directory: &Directory, address: &str) -> anyhow::Result<Option<Taken>> {
+pub fn take_over(directory: &Directory, address: &str) -> anyhow::Result<Option<Taken>> {
     let asked = reach(directory, Purpose::TakeOver, address);
     let Some(mut before) = asked.context("cannot ask the running process for its sockets")? else {
         return Ok(None);
@@ -64,7 +60,7 @@ pub(crate) fn take_over(directory: &Directory, address: &str) -> anyhow::Result<
 
 impl Taken {
     /// We serve: the process before us accepts nobody any more once this returns.
-    pub(crate) fn ready(mut self) -> anyhow::Result<()> {
+    pub fn ready(mut self) -> anyhow::Result<()> {
         self.before.write_all(&[READY])?;
         let mut word = [0];
         self.before.read_exact(&mut word).context("the process before us did not say that it has gone")?;
@@ -75,7 +71,7 @@ impl Taken {
 
 /// Waits, on a thread of its own, for a process that takes over. `sockets` gives what is to be handed over,
 /// `leave` stops accepting; then `told` is called, once.
-pub(crate) fn offer(
+pub fn offer(
     directory: Directory,
     address: String,
     sockets: impl Fn() -> Vec<OwnedFd> + Send + 'static,
@@ -173,18 +169,6 @@ fn receive(from: &UnixStream) -> anyhow::Result<Vec<OwnedFd>> {
     let announced = usize::from(count[0]);
     anyhow::ensure!(sockets.len() == announced, "{} of {announced} sockets arrived", sockets.len());
     Ok(sockets)
-}
-
-/// The sockets that systemd opened for us: `count` descriptors from the third on, once more.
-pub(crate) fn from_systemd(count: u32) -> anyhow::Result<Vec<OwnedFd>> {
-    let last = LISTEN_FDS_START + i32::try_from(count)?;
-    (LISTEN_FDS_START..last)
-        .map(|number| {
-            zerohop::duplicate(number).with_context(|| {
-                format!("descriptor {number}, which LISTEN_FDS promises, cannot be duplicated")
-            })
-        })
-        .collect()
 }
 
 #[cfg(test)]
