@@ -13,7 +13,7 @@ help: ## this list
 	  || sed -n 's/^\([a-z-]*\):.*## /  make \1   /p' $(MAKEFILE_LIST)
 
 install: ## what all targets need, from the distribution's packages (sudo when not root)
-	@scripts/install.sh build servers bench drivers mysql browser
+	@scripts/install.sh build servers bench drivers mysql browser monitoring
 
 build: ## the binary: target/release/headroom
 	@scripts/install.sh build
@@ -25,7 +25,7 @@ demo: ## the whole thing on real servers of this machine, about two minutes, the
 	target/release/headroom demo
 
 test: ## lint, every test, real drivers, MariaDB and MySQL; ends with "N passed, N failed, N skipped"
-	@scripts/install.sh build servers bench drivers mysql browser
+	@scripts/install.sh build servers bench drivers mysql browser monitoring
 	@scripts/test.sh lint tests drivers mysql
 
 test-mysql: ## only the tests on a real mysqld (brought to target/mysql)
@@ -33,7 +33,7 @@ test-mysql: ## only the tests on a real mysqld (brought to target/mysql)
 	@scripts/test.sh mysql
 
 test-mariadb: ## every test again on the unstable suite's MariaDB (brought to target/mariadb-new)
-	@scripts/install.sh build servers bench mysql browser
+	@scripts/install.sh build servers bench mysql browser monitoring
 	@scripts/mysql-root.sh mariadb
 	PATH="$(CURDIR)/target/mariadb-new:$$PATH" scripts/test.sh tests
 

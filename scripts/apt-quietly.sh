@@ -4,7 +4,7 @@
 set -eu
 export DEBIAN_FRONTEND=noninteractive
 policy=/usr/sbin/policy-rc.d
-services="mariadb haproxy prometheus-node-exporter prometheus-mysqld-exporter"
+services="mariadb haproxy prometheus prometheus-node-exporter prometheus-mysqld-exporter"
 
 main() {
     already=" $(installed_services) "

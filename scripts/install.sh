@@ -2,7 +2,7 @@
 # Installs what a group of targets needs and this machine lacks, from the distribution's packages; says
 # nothing when nothing is missing. One line is printed for each package that was put in.
 #
-#   scripts/install.sh build servers bench exporters drivers mysql browser deny chroot
+#   scripts/install.sh build servers bench exporters drivers mysql browser monitoring deny chroot
 #
 # Looks for commands, not for packages: a MariaDB or a Go of your own is as good as the distribution's.
 # The distribution's services (mariadb, haproxy, the exporters) are neither started nor enabled: only their
@@ -24,11 +24,12 @@ main() {
             drivers) needs_of_drivers ;;
             mysql) needs_of_mysql ;;
             browser) needs_of_browser ;;
+            monitoring) needs_of_monitoring ;;
             rustup) need rustup rustup ;;
             deny) needs_of_build ;;
             chroot) need debootstrap debootstrap ;;
             *)
-                say "no group is called '$group': build, servers, bench, exporters, drivers, mysql, browser, deny, chroot"
+                say "no group is called '$group': build, servers, bench, exporters, drivers, mysql, browser, monitoring, deny, chroot"
                 exit 64
                 ;;
         esac
@@ -101,6 +102,12 @@ needs_of_mysql() {
     if grep -q '^ID=debian' /etc/os-release; then
         [ -e /usr/share/keyrings/debian-archive-keyring.gpg ] || want debian-archive-keyring
     fi
+}
+
+# Tests the rules, and reads what we say of ourselves.
+needs_of_monitoring() {
+    need promtool prometheus
+    need prometheus prometheus
 }
 
 # What looks at pages: of the manual, and of the web. Any Chromium will do; Ubuntu has it as a snap only, by

@@ -13,6 +13,7 @@ use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use console::admin::{answers_to, refuse_name};
+use console::exposition::{OPEN_METRICS, negotiated};
 use console::http::{BoundedListener, Cache, Limits, cached};
 use std::net::SocketAddr;
 use tokio::net::TcpListener;
@@ -61,6 +62,7 @@ fn routes(monitor: &Monitor, loopback: bool) -> Router {
     Router::new()
         .route("/metrics", get(openmetrics))
         .layer(middleware::from_fn_with_state(Cache::new(|| Cache::AGE), cached))
+        .layer(middleware::from_fn(negotiated))
         .route("/healthz", get(|| async { "ok\n" }))
         .with_state(monitor.views())
         .merge(page::routes(monitor.views(), monitor.history()))
@@ -85,10 +87,7 @@ pub(crate) async fn this_machine(State(loopback): State<bool>, request: Request,
 async fn openmetrics(State(views): State<Views>) -> Response {
     let view = views.borrow().clone();
     match metrics::text(&view) {
-        Ok(text) => {
-            let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
-            ([(header::CONTENT_TYPE, kind)], text).into_response()
-        }
+        Ok(text) => ([(header::CONTENT_TYPE, OPEN_METRICS)], text).into_response(),
         Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()).into_response(),
     }
 }

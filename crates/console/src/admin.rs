@@ -11,6 +11,7 @@ mod guard;
 pub use guard::{answers_to, refuse_name};
 
 use crate::PendingReport;
+use crate::exposition::{OPEN_METRICS, negotiated};
 use crate::http::{BoundedListener, Cache, Limits, cached};
 use crate::insight_view::{self, Question};
 use crate::page::{self, STATUS};
@@ -72,7 +73,8 @@ fn routes(live: Arc<dyn Live>) -> Router {
         .route("/status.json", get(|State(live): State<Arc<dyn Live>>| async move { Json(live.status()) }))
         .route("/insight.json", get(insight_json))
         .route("/metrics", get(openmetrics))
-        .layer(middleware::from_fn_with_state(cache, cached));
+        .layer(middleware::from_fn_with_state(cache, cached))
+        .layer(middleware::from_fn(negotiated));
     page::routes(STATUS)
         .route("/healthz", get(health))
         .merge(answers)
@@ -94,10 +96,7 @@ async fn health(State(live): State<Arc<dyn Live>>) -> Response {
 async fn openmetrics(State(live): State<Arc<dyn Live>>) -> Response {
     let measured = live.report(Since::Start).await.map(|report| insight_metrics::text(&report));
     match status_metrics::text(&live.status(), measured.as_deref().unwrap_or_default()) {
-        Ok(text) => {
-            ([(header::CONTENT_TYPE, "application/openmetrics-text; version=1.0.0; charset=utf-8")], text)
-                .into_response()
-        }
+        Ok(text) => ([(header::CONTENT_TYPE, OPEN_METRICS)], text).into_response(),
         Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, format!("{error}\n")).into_response(),
     }
 }

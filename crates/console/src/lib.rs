@@ -19,6 +19,7 @@ pub mod admin_client;
 pub mod comparison_view;
 pub mod control;
 pub mod drain;
+pub mod exposition;
 pub mod fleet_view;
 pub mod history_view;
 pub mod http;

@@ -2,6 +2,7 @@
 //! `/healthz`, `/metrics` and `/status.json`. Who runs fills the texts in.
 
 use crate::admin::{answers_to, refuse_name};
+use crate::exposition::{OPEN_METRICS, negotiated};
 use crate::http::{BoundedListener, Limits};
 use axum::Router;
 use axum::extract::{Request, State};
@@ -47,6 +48,7 @@ pub async fn serve(listener: TcpListener, latest: Latest) -> std::io::Result<()>
         .route("/status.json", get(json))
         .with_state(latest)
         .fallback(|| async { (StatusCode::NOT_FOUND, "there are /healthz, /metrics and /status.json\n") })
+        .layer(middleware::from_fn(negotiated))
         .layer(middleware::from_fn(this_machine));
     axum::serve(BoundedListener::new(listener, Limits::ADMIN), routes).await
 }
@@ -60,8 +62,7 @@ async fn this_machine(request: Request, next: Next) -> Response {
 }
 
 async fn metrics(State(latest): State<Latest>) -> Response {
-    let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
-    ([(header::CONTENT_TYPE, kind)], latest.borrow().metrics.clone()).into_response()
+    ([(header::CONTENT_TYPE, OPEN_METRICS)], latest.borrow().metrics.clone()).into_response()
 }
 
 async fn json(State(latest): State<Latest>) -> Response {

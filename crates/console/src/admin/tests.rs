@@ -114,9 +114,15 @@ async fn asked_in_a_loop_it_looks_at_the_router_once_in_the_time_that_is_configu
 }
 
 #[tokio::test]
-async fn metrics_are_openmetrics_and_agree_with_the_status() {
-    let (address, _, stop) = start().await;
-    let answer = get_from(address, "/metrics").await;
+async fn metrics_are_openmetrics_for_who_names_it_and_agree_with_the_status() {
+    let (address, live, stop) = start().await;
+    live.cache(std::time::Duration::from_secs(3600));
+    let older = get_from(address, "/metrics").await;
+    assert!(older.contains("text/plain; version=0.0.4"), "{older}");
+    assert!(older.contains("# TYPE headroom_picks_total counter\n") && !older.contains("# EOF"), "{older}");
+    let accept = "accept: application/openmetrics-text; version=1.0.0\r\n";
+    let request = format!("GET /metrics HTTP/1.1\r\nhost: {address}\r\n{accept}connection: close\r\n\r\n");
+    let answer = raw(address, &request).await;
     assert!(answer.contains("application/openmetrics-text"), "{answer}");
     let body = answer.split_once("\r\n\r\n").unwrap().1;
     assert!(body.ends_with("# EOF\n"));

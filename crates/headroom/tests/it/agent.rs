@@ -70,7 +70,8 @@ fn only_whoever_brings_the_token_over_tls_reads_it_and_no_secret_is_shown() {
     assert!(right.starts_with("HTTP/1.1 200"), "{right}");
     let view: Value = serde_json::from_str(right.split_once("\r\n\r\n").unwrap().1).unwrap();
     assert_eq!(view["version"], env!("CARGO_PKG_VERSION"));
-    let metrics = ask("/metrics", &bearer(TOKEN));
+    let open = format!("{}Accept: application/openmetrics-text\r\n", bearer(TOKEN));
+    let metrics = ask("/metrics", &open);
     assert!(metrics.ends_with("# EOF\n"), "{metrics}");
     drop(dawdles);
 

@@ -24,6 +24,7 @@ mod knob;
 mod load;
 mod managed;
 mod manual;
+mod monitoring;
 mod mysql;
 mod names;
 mod objectives;

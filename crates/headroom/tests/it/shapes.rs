@@ -3,8 +3,9 @@
 //! the one in `snapshots/` that was reviewed. After a change: `INSTA_UPDATE=always cargo test -p headroom
 //! --test it shapes::`, read the difference, and list what changed in CHANGELOG.md.
 
-mod filled;
+pub(crate) mod filled;
 
+use crate::monitoring::registry::{self, Metric};
 use console::history_view::{self, HistoryView, JumpView, KeptView, SpanView, Subject, SubjectView};
 use console::insight_view::{FiguresView, InsightView, Question, RequestView, RowView};
 use console::status_view::StatusView;
@@ -49,25 +50,11 @@ fn collect(path: &str, value: &Value, keys: &mut BTreeMap<String, BTreeSet<&'sta
 
 /// Name, type and labels of each family, from an exposition.
 fn families(exposition: &str) -> String {
-    let mut labels: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
-    let mut families = BTreeMap::new();
-    for line in exposition.lines() {
-        if let Some((name, kind)) = line.strip_prefix("# TYPE ").and_then(|rest| rest.split_once(' ')) {
-            families.insert(name, kind);
-        } else if !line.starts_with('#') {
-            let sample = line.split(['{', ' ']).next().unwrap();
-            let of = families.keys().filter(|name| sample.starts_with(**name)).max_by_key(|name| name.len());
-            let inside =
-                line.split_once('{').and_then(|(_, rest)| rest.rsplit_once('}')).map(|(inside, _)| inside);
-            let names = inside.unwrap_or_default().split("\",").filter_map(|pair| pair.split_once('='));
-            labels.entry(of.unwrap()).or_default().extend(names.map(|(name, _)| name));
-        }
-    }
-    let line = |(name, kind): (&str, &str)| {
-        let labels: Vec<&str> = labels.get(name).into_iter().flatten().copied().collect();
-        format!("{name} {kind} {{{}}}\n", labels.join(","))
+    let line = |(name, metric): (&String, &Metric)| {
+        let labels: Vec<&str> = metric.labels.iter().map(String::as_str).collect();
+        format!("{name} {} {{{}}}\n", metric.kind, labels.join(","))
     };
-    families.into_iter().map(line).collect()
+    registry::families(exposition).iter().map(line).collect()
 }
 
 fn watch() -> WatchView {

@@ -8,7 +8,7 @@ use serde::de::{
 };
 
 /// One with everything filled.
-pub(super) fn filled<T: DeserializeOwned>() -> T {
+pub(crate) fn filled<T: DeserializeOwned>() -> T {
     T::deserialize(Filler).unwrap_or_else(|error| panic!("{}: {error}", std::any::type_name::<T>()))
 }
 
