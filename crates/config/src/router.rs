@@ -28,6 +28,9 @@ pub struct RouterConfig {
     pub connect_deadline: Duration,
     /// New writer connections wait this long for a primary.
     pub hold_deadline: Duration,
+    /// Where the highest epoch of switchovers is remembered over restarts; `None`: it is learned from the
+    /// servers.
+    pub epoch_file: Option<PathBuf>,
     /// A client has this long from the server's greeting to the end of its login.
     pub login_deadline: Duration,
     /// A peer that owes an acknowledgement and has given none for this long is dead; its session ends.
@@ -109,6 +112,7 @@ impl Default for RouterConfig {
             attempt_deadline: Duration::from_millis(500),
             connect_deadline: Duration::from_secs(5),
             hold_deadline: Duration::from_secs(10),
+            epoch_file: None,
             login_deadline: Duration::from_secs(10),
             peer_deadline: Duration::from_secs(30),
             reads_on_primary: true,
@@ -184,6 +188,7 @@ pub(super) fn read(document: &mut Section<'_>) -> (RouterConfig, OwnZone, Range<
         attempt_deadline: attempt_deadline.unwrap_or(default.attempt_deadline.min(connect_deadline)),
         connect_deadline,
         hold_deadline: section.duration("hold_deadline", Duration::ZERO).unwrap_or(default.hold_deadline),
+        epoch_file: section.path("epoch_file"),
         login_deadline: section.duration("login_deadline", MOMENT).unwrap_or(default.login_deadline),
         peer_deadline: section
             .duration("peer_deadline", Duration::from_secs(1))

@@ -1,7 +1,10 @@
 //! From a snapshot to what people see: the plain values of [`FleetView`], and the table of `headroom fleet`.
 
-use crate::status_view::{DemandView, FleetView, ServerView, ZoneView};
-use fleet::{KnownZone, Replication, Role, Server, Snapshot, State, Thread, WriterStatus, ZoneSource, long};
+use crate::status_view::{DemandView, EpochView, FleetView, IgnoredClaimView, ServerView, ZoneView};
+use fleet::{
+    EpochSource, EpochStatus, KnownZone, Replication, Role, Server, Snapshot, State, Thread, WriterStatus,
+    ZoneSource, long,
+};
 use std::time::{Duration, Instant};
 use term::{Paint, Table};
 
@@ -29,6 +32,7 @@ pub fn view(snapshot: &Snapshot, now: Instant) -> FleetView {
         own_zone: snapshot.own_zone.as_ref().map(zone_view),
         writer,
         writer_unknown_because,
+        epoch: epoch_view(&snapshot.epoch),
         demand: DemandView {
             source: snapshot.demand.basis(),
             idle: snapshot.demand.idle,
@@ -39,6 +43,48 @@ pub fn view(snapshot: &Snapshot, now: Instant) -> FleetView {
         servers,
         remarks: snapshot.remarks.clone(),
     }
+}
+
+fn epoch_view(epoch: &EpochStatus) -> EpochView {
+    let ignored = epoch.ignored.iter().map(|ignored| IgnoredClaimView {
+        server: ignored.server.to_string(),
+        epoch: ignored.epoch,
+        claim: ignored.claim.word().to_owned(),
+    });
+    EpochView {
+        highest: epoch.highest,
+        source: match &epoch.source {
+            EpochSource::Nothing => "no switchover is known".to_owned(),
+            EpochSource::Remembered => "remembered from before the restart".to_owned(),
+            EpochSource::Server { server } => format!("recorded on {server}"),
+        },
+        survives_restart: epoch.survives_restart,
+        trouble: epoch.trouble.clone(),
+        unknown: epoch.unknown.iter().map(|(server, why)| (server.to_string(), why.clone())).collect(),
+        ignored: ignored.collect(),
+        ignored_total: epoch.ignored_total,
+    }
+}
+
+/// What should be known of epochs, a line each; nothing where none is known and nothing is wrong.
+pub fn epoch_remarks(epoch: &EpochView) -> Vec<String> {
+    let mut remarks: Vec<String> = epoch.trouble.clone().into_iter().collect();
+    for ignored in &epoch.ignored {
+        let what = match ignored.claim.as_str() {
+            "writes" => "takes writes",
+            "announces" => "announces a switchover",
+            _ => "was promoted, and its epoch is not recorded yet",
+        };
+        remarks.push(format!(
+            "{} {what}; ignored: it is of epoch {}, and epoch {} was seen ({})",
+            ignored.server, ignored.epoch, epoch.highest, epoch.source
+        ));
+    }
+    // Before the first switchover nothing depends on it.
+    if epoch.highest > 0 {
+        remarks.extend(epoch.unknown.iter().map(|(server, why)| format!("{server}: epoch unknown: {why}")));
+    }
+    remarks
 }
 
 /// The fleet as a table, with what should be known of it below.
@@ -99,6 +145,12 @@ fn rest(fleet: &FleetView, paint: Paint) -> String {
         } else {
             format!("Reads from zone {} (by {}{rate}).\n", shares.join(", "), fleet.demand.source)
         });
+    }
+    if fleet.epoch.highest > 0 {
+        text.push_str(&format!("Epoch {} ({}).\n", fleet.epoch.highest, fleet.epoch.source));
+    }
+    for remark in epoch_remarks(&fleet.epoch) {
+        text.push_str(&format!("{} {remark}\n", paint.yellow("!")));
     }
     // That there is no writer, and why, stands above.
     let said = fleet.writer_unknown_because.as_deref().map(|why| format!("no writer: {why}"));

@@ -31,6 +31,7 @@ pub fn status() -> StatusView {
         own_zone: Some(zone("us-east-1a")),
         writer: Some("db1".into()),
         writer_unknown_because: None,
+        epoch: crate::status_view::EpochView::default(),
         demand: DemandView {
             source: "statement counters by client host".into(),
             reads_per_second: 18_420.0,

@@ -101,6 +101,20 @@ fn process(status: &StatusView, sheet: &mut Sheet) {
     let most = status.most_sessions.map(|most| (Vec::new(), most as f64));
     let help = "Sessions of all listeners that the limit of file descriptors leaves room for";
     sheet.gauge("most_sessions", help, most);
+    let epoch = &status.fleet.epoch;
+    let help = "The highest epoch of a finished switchover or failover that was seen; 0 before the first";
+    sheet.single("epoch", help, epoch.highest as f64);
+    let help = "Servers that answer and do not say their epoch";
+    sheet.single("epoch_unknown_servers", help, epoch.unknown.len() as f64);
+    let ignored = epoch.ignored.iter().map(|ignored| {
+        (vec![("server", ignored.server.clone()), ("claim", ignored.claim.clone())], ignored.epoch as f64)
+    });
+    let help = "The epoch of a server whose claim to take writes, or whose announcement, is ignored now";
+    sheet.gauge("ignored_claim_epoch", help, ignored);
+    let ignored = Counter::<u64>::default();
+    ignored.inc_by(epoch.ignored_total);
+    let help = "Claims of former primaries that were ignored";
+    sheet.registry.register("ignored_claims", help, ignored);
     sheet.single("remarks", "Remarks for the operator on the status page", status.fleet.remarks.len() as f64);
 }
 

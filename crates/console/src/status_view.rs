@@ -167,12 +167,46 @@ pub struct FleetView {
     pub writer: Option<String>,
     /// Why none can be named.
     pub writer_unknown_because: Option<String>,
+    /// How far switchovers and failovers have come.
+    pub epoch: EpochView,
     /// Reads born per zone.
     pub demand: DemandView,
     /// Every server, primary first, then by zone and name.
     pub servers: Vec<ServerView>,
     /// What the operator should know.
     pub remarks: Vec<String>,
+}
+
+/// Epochs of switchovers and failovers, as this process knows them.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct EpochView {
+    /// The highest that was ever seen; 0 before the first.
+    pub highest: u64,
+    /// Where, in words.
+    pub source: String,
+    /// Whether it is known after a restart without asking the servers.
+    pub survives_restart: bool,
+    /// Why it could not be remembered.
+    pub trouble: Option<String>,
+    /// Servers that do not say theirs, each with the reason.
+    pub unknown: Vec<(String, String)>,
+    /// What is ignored now.
+    pub ignored: Vec<IgnoredClaimView>,
+    /// What was ignored since the start.
+    pub ignored_total: u64,
+}
+
+/// A server's word that does not count.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct IgnoredClaimView {
+    /// Who claims.
+    pub server: String,
+    /// Its own epoch.
+    pub epoch: u64,
+    /// `writes`, `announces` or `unrecorded`.
+    pub claim: String,
 }
 
 /// A zone and how it is known.

@@ -12,7 +12,7 @@
 //! | [`ready`] | a router's control connection | the primary | this router has seen *prepare* |
 //! | [`holding`] | a router's control connection | the primary | this router holds, and has no writer session left |
 //! | [`seat`] | a router's control connection | every server | one router asks this server |
-//! | [`OPERATION`] | the switchover | every server | one operation at a time |
+//! | [`OPERATION`] | the switchover or failover | every server | one operation at a time; its candidate waits for its epoch |
 
 use serde::Serialize;
 

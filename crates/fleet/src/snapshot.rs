@@ -1,7 +1,7 @@
 //! A snapshot: the whole fleet as it was last seen. `observe` publishes one after each round of questions;
 //! `router` decides on it. Immutable, shared behind an `Arc`.
 
-use crate::{Demand, KnownZone, Server, ServerName};
+use crate::{Demand, EpochStatus, KnownZone, Server, ServerName};
 use serde::Serialize;
 use std::time::Instant;
 
@@ -20,6 +20,8 @@ pub struct Snapshot {
     pub servers: Vec<Server>,
     /// Who takes writes.
     pub writer: WriterStatus,
+    /// How far switchovers and failovers have come.
+    pub epoch: EpochStatus,
     /// Our own zone, if known.
     pub own_zone: Option<KnownZone>,
     /// Reads born per zone.
@@ -54,6 +56,7 @@ impl Snapshot {
             settled: false,
             servers: Vec::new(),
             writer: WriterStatus::Unknown { why: "no server has been asked yet".to_owned() },
+            epoch: EpochStatus::default(),
             own_zone: None,
             demand: Demand::unknown(),
             remarks: Vec::new(),

@@ -43,7 +43,7 @@ impl Engine {
         identity: Identity,
         sockets: &mut Sockets,
     ) -> anyhow::Result<Self> {
-        let watcher = Watcher::start(config.fleet.clone());
+        let watcher = Watcher::start_remembering(config.fleet.clone(), config.router.epoch_file.clone());
         let snapshots = watcher.snapshots();
         let suspicion = watcher.suspicion();
         let suspect = move |server: &ServerName, why: &str| suspicion.suspect(server, why);

@@ -113,10 +113,13 @@ fn grants(flavour: Flavour, account: Account) -> &'static [&'static str] {
         (Account::Headroom, Flavour::MariaDb) => &[
             "BINLOG MONITOR, SLAVE MONITOR, REPLICATION MASTER ADMIN, PROCESS ON *.*",
             "SELECT ON performance_schema.*",
+            "SELECT ON headroom.*",
         ],
-        (Account::Headroom, Flavour::MySql) => {
-            &["REPLICATION CLIENT, REPLICATION SLAVE, PROCESS ON *.*", "SELECT ON performance_schema.*"]
-        }
+        (Account::Headroom, Flavour::MySql) => &[
+            "REPLICATION CLIENT, REPLICATION SLAVE, PROCESS ON *.*",
+            "SELECT ON performance_schema.*",
+            "SELECT ON headroom.*",
+        ],
     }
 }
 

@@ -22,6 +22,10 @@ pub(crate) struct Answer {
     pub(crate) switches: Switches,
     /// Whether a switchover away from it is announced.
     pub(crate) announced: fleet::Announcement,
+    /// Whether a switchover or failover holds its lock there.
+    pub(crate) operation: bool,
+    /// The newest finished operation that it knows of.
+    pub(crate) epoch: crate::epoch::ServerEpoch,
     /// What its own binary log holds.
     pub(crate) written: Option<Position>,
     /// What it has applied of its source, where that is not told by file and offset.
@@ -193,6 +197,16 @@ pub(crate) fn announced(rows: &Rows) -> fleet::Announcement {
         Some(row) if row.is_on(&["prepare"]) => fleet::Announcement::Prepare,
         _ => fleet::Announcement::Nothing,
     }
+}
+
+/// Reads from the vitals row whether a switchover or failover holds its lock there.
+pub(crate) fn operation(rows: &Rows) -> bool {
+    rows.first().is_some_and(|row| row.is_on(&["operation"]))
+}
+
+/// Reads the newest finished operation: no row where there was none.
+pub(crate) fn epoch(rows: &Rows) -> crate::epoch::ServerEpoch {
+    crate::epoch::ServerEpoch::Known(rows.first().and_then(|row| row.parse(&["epoch"])).unwrap_or(0))
 }
 
 /// Reads the switches of the vitals row.

@@ -80,6 +80,7 @@ impl Dialect {
             "SELECT @@global.read_only AS read_only, @@global.innodb_read_only AS innodb_read_only, \
              @@global.gtid_binlog_pos AS gtid_binlog_pos, @@global.gtid_slave_pos AS gtid_slave_pos, \
              @@global.gtid_current_pos AS gtid_current_pos, \
+             IS_USED_LOCK('headroom.switchover') IS NOT NULL AS operation, \
              IS_USED_LOCK('headroom.switchover.prepare') IS NOT NULL AS prepare, \
              IS_USED_LOCK('headroom.switchover.hold') IS NOT NULL AS hold, CONNECTION_ID() AS connection_id"
         } else if self.aurora {
@@ -87,6 +88,7 @@ impl Dialect {
         } else {
             "SELECT @@global.read_only AS read_only, @@global.super_read_only AS super_read_only, \
              @@global.innodb_read_only AS innodb_read_only, @@global.gtid_executed AS gtid_executed, \
+             IS_USED_LOCK('headroom.switchover') IS NOT NULL AS operation, \
              IS_USED_LOCK('headroom.switchover.prepare') IS NOT NULL AS prepare, \
              IS_USED_LOCK('headroom.switchover.hold') IS NOT NULL AS hold, CONNECTION_ID() AS connection_id"
         }
@@ -157,7 +159,8 @@ mod tests {
     fn the_locks_looked_at_are_those_of_a_switchover() {
         for version in ["8.4.2", "10.11.6-MariaDB"] {
             let asked = dialect(version).vitals();
-            for lock in [fleet::announcement::PREPARE, fleet::announcement::HOLD] {
+            use fleet::announcement::{HOLD, OPERATION, PREPARE};
+            for lock in [PREPARE, HOLD, OPERATION] {
                 assert!(asked.contains(&format!("IS_USED_LOCK('{lock}')")), "{version} {lock}");
             }
         }

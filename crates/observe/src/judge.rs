@@ -15,6 +15,8 @@
 //! 5. A lone candidate does not take over from a silent primary that replicas still point to while none
 //!    points to it.
 //!
+//! 6. A server whose epoch is over (`epoch.rs`) is no candidate, whatever the others say.
+//!
 //! Worked example: db1 (writable, silent), db2 and db3 replicate from db1 and their receivers run: db1 stays
 //! the writer (4). Their receivers lose it: the writer is unknown. db2 becomes writable and stops
 //! replicating: it is the only candidate, but db3 still points to db1 (5): unknown. db3 is pointed to db2:
@@ -130,6 +132,9 @@ fn role(members: &[Member], graph: &Graph, at: usize, facts: &Facts, chosen: Opt
     }
     if facts.channels_unknown.is_some() && !facts.switches.writable() && facts.listed_by.is_some() {
         return Role::Replica;
+    }
+    if facts.refused.is_some() {
+        return Role::Stray;
     }
     let follows = graph.followers(members, at) > 0;
     if facts.channels_denied && !follows {

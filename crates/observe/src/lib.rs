@@ -9,6 +9,7 @@
 //!   version understands; `answer` reads what came back.
 //! * `survey` finds the fleet; `judge` says who is who; `lag`, `zone` and `demand` estimate. These are
 //!   functions of values, without clock or socket.
+//! * `epoch` says whose word on who takes writes is out of date, over restarts too.
 //! * `pace` says how often, so that a server pays the same for one router and for a thousand.
 //! * `visit` asks one server what is due; `watch` is the thin loop around all of them.
 
@@ -17,6 +18,7 @@ mod ask;
 mod demand;
 mod dialect;
 mod discovery_scope;
+mod epoch;
 mod judge;
 mod lag;
 mod login;

@@ -15,6 +15,7 @@ use crate::answer::{self, Answer, Channels, Identity};
 use crate::ask::{AskError, ControlConnection, Recognized};
 use crate::dialect::{self, Dialect, Together};
 use crate::discovery_scope::DiscoveryScope;
+use crate::epoch::{self, ServerEpoch};
 use crate::pace::{Budget, Pace};
 use crate::privilege::{Missing, Purpose};
 use crate::switchover::{Acknowledgement, SwitchoverState};
@@ -58,6 +59,8 @@ pub(crate) struct Poller {
     counted_at: Option<Instant>,
     /// It has no user locks, or refuses them: the others cannot be counted.
     without_seats: bool,
+    /// Its newest finished operation, and when it was last asked.
+    epoch: Option<(ServerEpoch, Instant)>,
     /// How long the vitals took when last asked alone.
     question_time: Option<Duration>,
     /// The connection is new, and who answers is taken for the one that answered before until it says so.
@@ -108,6 +111,7 @@ impl Poller {
             seat: None,
             counted_at: None,
             without_seats: false,
+            epoch: None,
             question_time: None,
             unsure: false,
         }
@@ -182,6 +186,7 @@ impl Poller {
         if !self.unsure {
             let rare = self.introduction.take().map(|introduction| introduction.rare);
             self.introduction = Some(self.introduce(&mut connection, rare).await?);
+            self.epoch = None;
             self.pings.clear();
         }
         (self.seat, self.counted_at) = (None, None);
@@ -268,6 +273,14 @@ impl Poller {
         self.announced.saw(announced, Instant::now());
         let connection_id = vitals.first().and_then(|row| row.parse(&["connection_id"]));
         self.answered.answer(connection, announced, connection_id, &self.announced, deadline).await?;
+        let (switches, operation) = (answer::switches(&vitals), answer::operation(&vitals));
+        let (epoch, asked_for_epoch) =
+            self.newest_epoch(connection, dialect, switches.writable(), operation).await?;
+        self.epoch = Some((epoch.clone(), asked_for_epoch));
+        let introduction = self
+            .introduction
+            .as_mut()
+            .ok_or_else(|| AskError::Broken { why: "not introduced".to_owned() })?;
         let (mut written, applied) = answer::positions(&vitals, introduction.identity.gtid, channels.list());
         if written.is_none() && !introduction.identity.gtid && !dialect.aurora {
             written = optional(
@@ -299,8 +312,10 @@ impl Poller {
         Ok(Answer {
             product: introduction.product.clone(),
             identity: introduction.identity.clone(),
-            switches: answer::switches(&vitals),
+            switches,
             announced,
+            operation,
+            epoch,
             written,
             applied,
             channels,
@@ -320,6 +335,50 @@ impl Poller {
             remarks,
             asking: self.pace.asking(&self.budget),
         })
+    }
+
+    /// Its newest finished operation: asked for where it may matter now, else from time to time. Only a lost
+    /// connection is an error.
+    async fn newest_epoch(
+        &self,
+        connection: &mut ControlConnection,
+        dialect: Dialect,
+        writable: bool,
+        operation: bool,
+    ) -> Result<(ServerEpoch, Instant), AskError> {
+        let now = Instant::now();
+        if operation && writable {
+            self.announced.saw_operation(now);
+        }
+        let age = self.epoch.as_ref().map(|(_, at)| now.saturating_duration_since(*at));
+        let own = self.epoch.as_ref().and_then(|(epoch, _)| epoch.known());
+        let is_behind = own.is_some_and(|own| own < self.announced.highest());
+        let matters = own.is_some() && (operation || is_behind || self.announced.is_near(now));
+        let least = match own {
+            Some(_) => self.pace.seldom(&self.budget),
+            None => AFTER_REFUSAL.max(self.pace.seldom(&self.budget)),
+        };
+        if let Some(last) = &self.epoch
+            && !epoch::is_due(age, writable, matters && writable, least)
+        {
+            return Ok(last.clone());
+        }
+        // The cloud moves the writer of a cluster, not we.
+        if dialect.aurora {
+            return Ok((ServerEpoch::Known(0), now));
+        }
+        match connection.ask(epoch::EPOCH, self.deadline).await {
+            Ok(rows) => Ok((answer::epoch(&rows), now)),
+            // No table yet, or no database: nothing was ever moved.
+            Err(AskError::Answered { code: 1146 | 1049, .. }) => Ok((ServerEpoch::Known(0), now)),
+            Err(error) if error.is_fatal() => Err(error),
+            Err(error) if error.is_denied() => {
+                let account = self.introduction.as_ref().map(|i| i.identity.account.as_str());
+                let grant = Missing::new(Purpose::Epoch, dialect, account.unwrap_or_default());
+                Ok((ServerEpoch::Unknown { why: grant.words() }, now))
+            }
+            Err(error) => Ok((ServerEpoch::Unknown { why: error.to_string() }, now)),
+        }
     }
 
     /// The seats to count now, if it is time.

@@ -15,6 +15,8 @@ pub(crate) enum Purpose {
     Counters,
     /// `mysql.rds_topology`.
     RdsTopology,
+    /// `headroom.switchover`.
+    Epoch,
 }
 
 /// One missing privilege on one server.
@@ -40,6 +42,7 @@ impl Missing {
             }
             Purpose::Sessions => "the sessions of other accounts are not seen",
             Purpose::Counters => "reads by client host are not counted",
+            Purpose::Epoch => "whether it is a former primary cannot be told by its epoch",
             Purpose::RdsTopology => "the other instances of its cluster are not known from it",
         };
         format!("{unknown}; to mend it: {};", self.grant)
@@ -57,6 +60,7 @@ fn privilege(purpose: Purpose, dialect: Dialect) -> &'static str {
         Purpose::Sessions if mariadb => "PROCESS ON *.*",
         Purpose::Sessions | Purpose::Counters => "SELECT ON performance_schema.*",
         Purpose::RdsTopology => "SELECT ON mysql.rds_topology",
+        Purpose::Epoch => "SELECT ON headroom.*",
     }
 }
 

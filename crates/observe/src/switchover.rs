@@ -27,6 +27,8 @@ pub(crate) struct SwitchoverState {
     often_until_ms: AtomicU64,
     /// The same while a primary is looked for.
     looking_until_ms: AtomicU64,
+    /// The highest epoch that any server has shown.
+    highest: AtomicU64,
     /// Set by the router: writes are held, and no writer session is left on the server that announces.
     drained: OnceLock<Arc<AtomicBool>>,
 }
@@ -37,6 +39,7 @@ impl SwitchoverState {
             base: now,
             often_until_ms: AtomicU64::new(0),
             looking_until_ms: AtomicU64::new(0),
+            highest: AtomicU64::new(0),
             drained: OnceLock::new(),
         })
     }
@@ -50,6 +53,25 @@ impl SwitchoverState {
         if announced != Announcement::Nothing {
             self.often_until_ms.fetch_max(self.ms(now + LINGER), Relaxed);
         }
+    }
+
+    /// An operation holds its lock on a server that takes writes: its end is near.
+    pub(crate) fn saw_operation(&self, now: Instant) {
+        self.often_until_ms.fetch_max(self.ms(now + LINGER), Relaxed);
+    }
+
+    /// Whether all servers are asked often now.
+    pub(crate) fn is_near(&self, now: Instant) -> bool {
+        self.ms(now) < self.often_until_ms.load(Relaxed)
+    }
+
+    /// The highest epoch that any server has shown; it never goes back.
+    pub(crate) fn raise(&self, epoch: u64) {
+        self.highest.fetch_max(epoch, Relaxed);
+    }
+
+    pub(crate) fn highest(&self) -> u64 {
+        self.highest.load(Relaxed)
     }
 
     /// No primary is known, or the one we know is under suspicion: a new one is looked for.

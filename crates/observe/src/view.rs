@@ -2,12 +2,16 @@
 
 pub(crate) mod zones;
 
-use crate::answer::{Channels, Managed};
+use crate::answer::{Channels, Managed, Runs};
 use crate::demand::Estimator;
+use crate::epoch::{self, Fence, Memory, ServerClaim, ServerEpoch};
 use crate::judge::{self, Facts, Judgement, Member};
 use crate::lag::{self, Track, Window};
 use crate::survey::{Entry, ServerId, Survey};
-use fleet::{Demand, KnownZone, Lag, LagSource, Role, Server, ServerName, Snapshot, State, WriterStatus};
+use fleet::{
+    Claim, Demand, IgnoredClaim, KnownZone, Lag, LagSource, Role, Server, ServerName, Snapshot, State,
+    WriterStatus,
+};
 use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
 use std::time::Instant;
@@ -27,28 +31,39 @@ pub(crate) struct View {
     pub(crate) resolved: HashMap<String, Vec<IpAddr>>,
     /// The last lag known of each server, and when.
     last_lags: HashMap<ServerId, (Lag, Instant)>,
+    /// Which claims to take writes are out of date.
+    pub(crate) fence: Fence,
+    /// Whether that is kept over a restart.
+    pub(crate) memory: Memory,
 }
 
 impl View {
-    /// One that counts its rounds on from `round`.
-    pub(crate) fn after(round: u64) -> Self {
-        Self { round, ..Self::default() }
+    /// One that counts its rounds on, and forgets no epoch.
+    pub(crate) fn after(other: &Self) -> Self {
+        let (fence, memory) = (other.fence.clone(), other.memory.clone());
+        Self { round: other.round, fence, memory, ..Self::default() }
     }
 
-    /// The number of the last snapshot.
-    pub(crate) fn round(&self) -> u64 {
-        self.round
+    /// One that begins with what was remembered of epochs.
+    pub(crate) fn with(fence: Fence, memory: Memory) -> Self {
+        Self { fence, memory, ..Self::default() }
     }
 
     /// Puts together what is known now.
     pub(crate) fn snapshot(&mut self, survey: &Survey, now: Instant) -> Snapshot {
         self.round += 1;
         let shown: Vec<&Entry> = survey.entries.values().filter(|e| e.is_shown()).collect();
-        let seen = seen(survey, &shown);
+        let refused = self.refused_claims(&shown, now);
+        let seen = seen(survey, &shown, &refused, self.fence.highest());
         let (mut judged, mut writer) = judge::judge(&seen);
         self.hold_back_until_all_were_asked(survey, &mut judged, &mut writer);
         if let Some(primary) = shown.iter().zip(&judged).find(|(_, j)| j.role == Role::Primary) {
             self.reference = Some(primary.0.id);
+            if let (Some(answer), true) = (&primary.0.answer, self.settled)
+                && let Some(epoch) = answer.epoch.known()
+            {
+                self.fence.acted(&answer.identity.key, epoch);
+            }
         }
         let zones = self.placement.zones(survey, &shown, now);
         let own_zone = self.placement.own(survey, &shown, &zones);
@@ -62,13 +77,54 @@ impl View {
                 last_lag: self.last_lags.get(&entry.id).copied(),
                 ..server(survey, entry, judged, zone, lag)
             })
+            .zip(&refused)
+            .map(|(server, refused)| match refused {
+                // What a former primary announces concerns nobody.
+                Some(Claim::Writes | Claim::Announces) => {
+                    Server { announced: fleet::Announcement::Nothing, ..server }
+                }
+                _ => server,
+            })
             .collect();
         let (demand, mut remarks) = self.demand(survey, &servers, own_zone.as_ref(), now);
         remarks.extend(self.remarks(survey, &shown, &servers, &writer));
         remarks.sort();
         remarks.dedup();
         let (round, settled) = (self.round, self.settled);
-        Snapshot { at: now, round, settled, servers, writer, own_zone, demand, remarks }
+        let epoch = self.fence.status(unknown_epochs(&shown), &self.memory);
+        Snapshot { at: now, round, settled, servers, writer, epoch, own_zone, demand, remarks }
+    }
+
+    /// What of each shown server's word on who takes writes does not count, in order.
+    fn refused_claims(&mut self, shown: &[&Entry], now: Instant) -> Vec<Option<Claim>> {
+        for entry in shown.iter().filter(|entry| entry.is_fresh()) {
+            if let Some(epoch) = entry.answer.as_ref().and_then(|answer| answer.epoch.known()) {
+                self.fence.saw(&entry.name, epoch);
+            }
+        }
+        let refused: Vec<Option<Claim>> = shown
+            .iter()
+            .map(|entry| {
+                // What a silent one said last is judged with the rest: those that follow it may know better.
+                let answer = entry.answer.as_ref().filter(|_| entry.is_fresh())?;
+                let channels = answer.channels.list();
+                let follows = channels.iter().any(|c| c.receiver != Runs::No || c.applier != Runs::No);
+                let claim = ServerClaim {
+                    key: &answer.identity.key,
+                    epoch: answer.epoch.known(),
+                    takes_writes: answer.switches.writable() && !follows,
+                    announces: answer.announced != fleet::Announcement::Nothing,
+                    operation: answer.operation,
+                };
+                self.fence.refuses(claim, now)
+            })
+            .collect();
+        let ignored = shown.iter().zip(&refused).filter_map(|(entry, claim)| {
+            let epoch = entry.answer.as_ref()?.epoch.known()?;
+            Some(IgnoredClaim { server: entry.name.clone(), epoch, claim: (*claim)? })
+        });
+        self.fence.ignores(ignored.collect());
+        refused
     }
 
     /// At the start, the first that answers may be a former primary that still takes writes. So nobody is
@@ -192,12 +248,13 @@ impl View {
 }
 
 /// What the judge needs to know.
-fn seen(survey: &Survey, shown: &[&Entry]) -> Vec<Member> {
+fn seen(survey: &Survey, shown: &[&Entry], refused: &[Option<Claim>], highest: u64) -> Vec<Member> {
     let place: HashMap<ServerId, usize> = shown.iter().enumerate().map(|(at, e)| (e.id, at)).collect();
     let writer = aurora_writer(shown);
     shown
         .iter()
-        .map(|entry| {
+        .zip(refused)
+        .map(|(entry, refused)| {
             let facts = entry.answer.as_ref().map(|answer| {
                 let channels = answer.channels.list().to_vec();
                 let sources =
@@ -217,6 +274,9 @@ fn seen(survey: &Survey, shown: &[&Entry]) -> Vec<Member> {
                         Some(Managed::Aurora { own, .. }) => Some(writer.as_ref() == Some(own)),
                         _ => None,
                     },
+                    refused: refused
+                        .filter(|claim| *claim != Claim::Announces)
+                        .map(|claim| epoch::because(claim, answer.epoch.known().unwrap_or(0), highest)),
                 }
             });
             let trouble = match &entry.state {
@@ -226,6 +286,15 @@ fn seen(survey: &Survey, shown: &[&Entry]) -> Vec<Member> {
             Member { name: entry.name.clone(), fresh: entry.is_fresh(), trouble, facts }
         })
         .collect()
+}
+
+/// Servers that answer and do not say their epoch.
+fn unknown_epochs(shown: &[&Entry]) -> Vec<(ServerName, String)> {
+    let why = |entry: &&Entry| match &entry.answer.as_ref()?.epoch {
+        ServerEpoch::Unknown { why } => Some((entry.name.clone(), why.clone())),
+        ServerEpoch::Known(_) => None,
+    };
+    shown.iter().copied().filter(|entry| entry.is_fresh()).filter_map(|entry| why(&entry)).collect()
 }
 
 /// A position for people: sets of transactions can be long.

@@ -21,6 +21,7 @@ use config::{AskingBudget, FleetConfig};
 use fleet::{ServerName, Snapshot};
 use publisher::Publisher;
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
@@ -48,18 +49,23 @@ pub struct Suspicion {
 impl Watcher {
     /// Starts on the current tokio runtime. Credentials are already complete in `config.credentials`.
     pub fn start(config: FleetConfig) -> Self {
-        Self::start_with(config, crate::zone::metadata::EC2)
+        Self::start_with(config, None, crate::zone::metadata::EC2)
+    }
+
+    /// The same, with epochs remembered in a file: a restart forgets none.
+    pub fn start_remembering(config: FleetConfig, epoch_file: Option<PathBuf>) -> Self {
+        Self::start_with(config, epoch_file, crate::zone::metadata::EC2)
     }
 
     /// The same, with the address of the metadata service given.
-    pub(crate) fn start_with(config: FleetConfig, metadata: SocketAddr) -> Self {
+    fn start_with(config: FleetConfig, epoch_file: Option<PathBuf>, metadata: SocketAddr) -> Self {
         let (commands, inbox) = mpsc::unbounded_channel();
         let (tasks, stop) = (TaskTracker::new(), CancellationToken::new());
         let announced = SwitchoverState::new(Instant::now());
         let (tell, ended, seen) = (commands.clone(), stop.clone(), announced.clone());
         let (who, deadline) = (config.credentials.clone(), config.deadline);
         let (publisher, snapshots, rounds) =
-            Publisher::new(config, metadata, tell, tasks.clone(), ended, seen);
+            Publisher::new(config, epoch_file, metadata, tell, tasks.clone(), ended, seen);
         tasks.spawn(keep(publisher, inbox, stop.clone()));
         let logins = LoginProbe::new(who, deadline, snapshots.clone());
         Self { snapshots, rounds, commands, tasks, stop, logins, announced }

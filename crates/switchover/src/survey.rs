@@ -61,7 +61,12 @@ impl Survey {
         let primary =
             snapshot.server(&primary).ok_or_else(|| refused("the primary left the fleet".to_owned()))?;
         let primary_facts = facts::read(&primary.name, &primary.reach, who, deadline).await?;
-        let epoch = epoch(&primary.name, &primary.reach, who, deadline).await?;
+        let mut highest = epoch(&primary.name, &primary.reach, who, deadline).await?;
+        // A primary that was promoted by hand may lack the last one: no epoch is given twice.
+        for server in snapshot.servers.iter().filter(|server| server.name != primary.name) {
+            highest = highest.max(epoch(&server.name, &server.reach, who, deadline).await.unwrap_or(0));
+        }
+        let epoch = highest;
         Ok(Self { primary: primary_facts, candidate: candidate_facts, others, silent, epoch })
     }
 

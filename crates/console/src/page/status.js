@@ -190,6 +190,10 @@ function notices(status) {
   if (r) list.push(["bad", "Recording", (r.one_in > 1 ? "what one session in " + r.one_in + " sends" : "what all clients send") + " is recorded, literals included: " + count(r.commands) + " commands so far" + (r.lost ? ", " + count(r.lost) + " events lost" : "") + "; ends by itself in " + age(r.left_s)]);
   status.troubles.forEach((text) => list.push(["bad", "Router", text]));
   status.fallbacks.forEach((f) => list.push(["warn", "Fallback", f.text]));
+  const e = status.epoch;
+  if (e && e.trouble) list.push(["warn", "Epoch", e.trouble]);
+  if (e) e.ignored.forEach((i) => list.push(["bad", "Ignored", i.server + (i.claim === "announces" ? " announces a switchover" : i.claim === "unrecorded" ? " was promoted, and its epoch is not recorded yet" : " takes writes") + "; it is of epoch " + i.epoch + ", and epoch " + e.highest + " was seen (" + e.source + ")"]));
+  if (e && e.highest > 0) e.unknown.forEach(([server, why]) => list.push(["warn", "Epoch unknown", server + ": " + why]));
   status.remarks.forEach((text) => list.push(["warn", "Remark", text]));
   return list;
 }
@@ -212,7 +216,7 @@ function render(status) {
   show("listeners", listenerTable(status));
   show("events", eventList(status));
   const p = status.process;
-  show("footer", h("span", {}, "Headroom " + p.version + ", up " + age(p.uptime_s) + (p.stopping ? ", stopping: no new clients, sessions end" : "")), h("span", {}, status.data_path ? "bytes move with " + status.data_path : ""), h("span", {}, p.config ? "configuration " + p.config : "configured by flags"),
+  show("footer", h("span", {}, "Headroom " + p.version + ", up " + age(p.uptime_s) + (p.stopping ? ", stopping: no new clients, sessions end" : "")), h("span", {}, status.data_path ? "bytes move with " + status.data_path : ""), h("span", {}, status.epoch && status.epoch.highest ? "epoch " + status.epoch.highest + ", " + status.epoch.source : ""), h("span", {}, p.config ? "configuration " + p.config : "configured by flags"),
     h("span", {}, "asked " + Math.max(0, Math.round(status.age_ms)) + " ms ago, round " + status.round), h("a", { href: "/status.json" }, "JSON"), h("a", { href: "/metrics" }, "metrics"));
 }
 

@@ -14,6 +14,7 @@ mod clock;
 mod demo;
 mod descriptors;
 mod drivers;
+mod epochs;
 mod events;
 mod failover;
 mod fleet_page;

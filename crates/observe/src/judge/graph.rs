@@ -49,6 +49,7 @@ impl Graph {
     fn could_write(&self, members: &[Member], at: usize) -> bool {
         members[at].facts.as_ref().is_some_and(|facts| {
             facts.switches.writable()
+                && facts.refused.is_none()
                 && facts.managed_writer != Some(false)
                 && (!facts.channels_denied || self.followers(members, at) > 0)
                 && (self.is_top(at) || self.is_promoted(members, at))

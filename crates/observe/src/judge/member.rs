@@ -32,4 +32,6 @@ pub(crate) struct Facts {
     pub(crate) listed_by: Option<ServerName>,
     /// In a cluster that manages its own replication: whether the cluster names it as the writer.
     pub(crate) managed_writer: Option<bool>,
+    /// Why its word that it takes writes does not count: its epoch is over.
+    pub(crate) refused: Option<String>,
 }

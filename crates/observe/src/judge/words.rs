@@ -17,6 +17,7 @@ pub(super) fn because(
 ) -> String {
     let switch = facts.switches.words();
     let text = match role {
+        Role::Stray if let Some(refused) = &facts.refused => refused.clone(),
         Role::Primary if !members[at].fresh => {
             format!(
                 "was writable when it last answered, and {} still receives from it",
@@ -125,6 +126,7 @@ pub(super) fn nobody(members: &[Member], graph: &Graph, silent: &[usize]) -> Str
         .filter_map(|&at| {
             let facts = members[at].facts.as_ref()?;
             match facts.channels.first() {
+                _ if let Some(refused) = &facts.refused => Some(format!("{} {refused}", members[at].name)),
                 None if facts.channels_denied && facts.switches.writable() => Some(format!(
                     "{} takes writes, but {}",
                     members[at].name,

@@ -39,6 +39,8 @@ fn answer(key: &str, now: Instant) -> Answer {
         },
         switches: Switches::default(),
         announced: fleet::Announcement::Nothing,
+        operation: false,
+        epoch: crate::epoch::ServerEpoch::Known(0),
         written: None,
         applied: None,
         channels: Channels::Known(Vec::new()),

@@ -19,6 +19,10 @@ pub(super) enum Command {
     },
     Reconfigure(Box<FleetConfig>),
     OwnZone(Result<Zone, MetadataError>),
+    /// What is known of epochs was written to its file, or why not.
+    Remembered {
+        trouble: Option<String>,
+    },
     Resolved {
         host: String,
         addresses: Vec<IpAddr>,

@@ -3,6 +3,8 @@
 
 use super::command::Command;
 use super::poll_task::{PollTask, PollTerms};
+use crate::epoch::file::{self, Remembered};
+use crate::epoch::{Fence, Memory};
 use crate::survey::{ServerId, Survey};
 use crate::switchover::SwitchoverState;
 use crate::view::View;
@@ -12,6 +14,7 @@ use config::{FleetConfig, OwnZone};
 use fleet::Snapshot;
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::{mpsc, watch};
@@ -43,11 +46,18 @@ pub(super) struct Publisher {
     stop: CancellationToken,
     announced: Arc<SwitchoverState>,
     without_primary_since: Option<Instant>,
+    /// Where epochs are remembered over restarts.
+    epoch_file: Option<PathBuf>,
+    /// What stands there, as far as we know.
+    remembered: Remembered,
+    /// It is being written.
+    remembering: bool,
 }
 
 impl Publisher {
     pub(super) fn new(
         config: FleetConfig,
+        epoch_file: Option<PathBuf>,
         metadata: SocketAddr,
         commands: mpsc::UnboundedSender<Command>,
         tasks: TaskTracker,
@@ -55,7 +65,10 @@ impl Publisher {
         announced: Arc<SwitchoverState>,
     ) -> (Self, watch::Receiver<Arc<Snapshot>>, watch::Receiver<u64>) {
         let now = Instant::now();
-        let (survey, view) = (Survey::new(config, now), View::default());
+        let (fence, memory) = recall(epoch_file.as_deref());
+        let remembered = fence.memory();
+        announced.raise(fence.highest());
+        let (survey, view) = (Survey::new(config, now), View::with(fence, memory));
         let (snapshots, receiver) = watch::channel(Arc::new(Snapshot::empty(now)));
         let (rounds, rounds_receiver) = watch::channel(0);
         let polls = HashMap::new();
@@ -72,6 +85,9 @@ impl Publisher {
             stop,
             announced,
             without_primary_since: None,
+            epoch_file,
+            remembered,
+            remembering: false,
         };
         (publisher, receiver, rounds_receiver)
     }
@@ -80,7 +96,7 @@ impl Publisher {
     pub(super) fn anew(&self) -> Self {
         Self {
             survey: Survey::new(self.survey.config.clone(), Instant::now()),
-            view: View::after(self.view.round()),
+            view: View::after(&self.view),
             polls: HashMap::new(),
             metadata: self.metadata,
             metadata_asked: false,
@@ -91,6 +107,9 @@ impl Publisher {
             stop: self.stop.clone(),
             announced: self.announced.clone(),
             without_primary_since: None,
+            epoch_file: self.epoch_file.clone(),
+            remembered: self.remembered.clone(),
+            remembering: self.remembering,
         }
     }
 
@@ -148,6 +167,10 @@ impl Publisher {
             }
             Command::Reconfigure(config) => self.survey.reconfigure(*config, Instant::now()),
             Command::OwnZone(outcome) => self.view.placement.metadata = Some(outcome),
+            Command::Remembered { trouble } => {
+                self.remembering = false;
+                self.view.memory = Memory { is_kept: trouble.is_none(), trouble };
+            }
             Command::Resolved { host, addresses } => drop(self.view.resolved.insert(host, addresses)),
             #[cfg(test)]
             Command::Panic => panic!("a fault made on purpose"),
@@ -208,8 +231,29 @@ impl Publisher {
             self.look_for_a_primary();
         }
         self.snapshots.send_replace(Arc::new(snapshot));
+        self.announced.raise(self.view.fence.highest());
+        self.remember();
         let rounds = self.survey.entries.values().map(|entry| entry.looks).min().unwrap_or(0);
         self.rounds.send_replace(rounds);
+    }
+
+    /// Writes down what is new of epochs. A disk that hangs delays nobody.
+    fn remember(&mut self) {
+        let Some(path) = self.epoch_file.clone().filter(|_| !self.remembering) else { return };
+        let new = self.view.fence.memory();
+        if new == self.remembered {
+            return;
+        }
+        (self.remembered, self.remembering) = (new.clone(), true);
+        let tell = self.commands.clone();
+        self.tasks.spawn_blocking(move || {
+            let trouble = file::write(&path, &new).err().map(|error| {
+                let why = format!("the epoch file {} cannot be written: {error}", path.display());
+                tracing::error!("{why}");
+                why
+            });
+            let _ = tell.send(Command::Remembered { trouble });
+        });
     }
 
     fn count_clients(&mut self, id: ServerId) {
@@ -255,5 +299,18 @@ impl Publisher {
         self.tasks.spawn(async move {
             let _ = tell.send(Command::OwnZone(metadata::own_zone(at, METADATA_DEADLINE).await));
         });
+    }
+}
+
+/// What was remembered of epochs. A file that cannot be read is reported; the servers are asked instead.
+fn recall(path: Option<&Path>) -> (Fence, Memory) {
+    let Some(path) = path else { return (Fence::default(), Memory::default()) };
+    match file::read(path) {
+        Ok(remembered) => (Fence::from_memory(remembered), Memory { is_kept: true, trouble: None }),
+        Err(error) => {
+            let why = format!("the epoch file {} cannot be read: {error}", path.display());
+            tracing::error!("{why}");
+            (Fence::default(), Memory { is_kept: false, trouble: Some(why) })
+        }
     }
 }

@@ -8,6 +8,7 @@ use crate::connection::{Connection, quoted};
 use crate::dialect::Source;
 use crate::facts;
 use crate::step::{Event, Step};
+use crate::survey;
 use fleet::announcement::{HOLD, OPERATION, PREPARE};
 use std::time::{Duration, Instant};
 
@@ -72,9 +73,23 @@ async fn lock(plan: &Plan, servers: &mut Servers<'_>) -> Result<(), Error> {
         }
     }
     match plan.kind {
-        Kind::Switchover => Ok(()),
+        Kind::Switchover => epoch_is_free(plan, servers).await,
         Kind::Failover { .. } => takeover::is_still_needed(plan, servers).await,
     }
+}
+
+/// Another operation may have ended since this one was planned. Looked at with the locks held, so that it
+/// stays true.
+async fn epoch_is_free(plan: &Plan, servers: &mut Servers<'_>) -> Result<(), Error> {
+    for member in [&plan.primary, &plan.candidate].into_iter().chain(&plan.others) {
+        let deadline = servers.deadline();
+        let recorded = survey::epoch_of(servers.of(member).await?, deadline).await?;
+        if recorded >= plan.epoch {
+            let why = format!("has epoch {recorded} recorded, this one is {}: begin again", plan.epoch);
+            return Err(Error::Refused { server: member.server(), why });
+        }
+    }
+    Ok(())
 }
 
 /// The epochs' table, replicated like any other: whoever finds the fleet later knows what was meant.
