@@ -21,14 +21,14 @@ use term::{interrupted, terminal};
 use tokio::io::AsyncReadExt;
 use tokio::process::Child;
 
-/// A demo takes less than two minutes; one that takes longer hangs.
+/// A demo takes about two minutes; one that takes longer hangs.
 const DEADLINE: Duration = Duration::from_secs(300);
 /// It takes its lab down in less than this.
 const FAREWELL: Duration = Duration::from_secs(20);
 /// Parts of the demo's report that hold figures; the rest describes what was done.
-const PARTS: [&str; 2] = ["phases", "faults"];
+const PARTS: [&str; 3] = ["phases", "faults", "moves"];
 /// What elements of a list are called by, in order of preference.
-const NAMES: [&str; 5] = ["id", "name", "route", "kind", "server"];
+const NAMES: [&str; 6] = ["id", "name", "route", "kind", "server", "to"];
 /// Longer lists are courses in time, not figures.
 const LONGEST_LIST: usize = 16;
 

@@ -1,12 +1,14 @@
 //! From what was counted to figures, and from figures to "asked and measured". Pure: nothing here measures.
 
 mod fault;
+mod moved;
 mod observations;
 mod phase;
 mod series;
 mod verdict;
 
 pub(crate) use fault::{FaultFigures, FaultKind, Lapse};
+pub(crate) use moved::{MoveFigures, SwitchoverOutcome, Window, steps_in_words};
 pub(crate) use observations::{FailedRequest, Observations, Probe};
 pub(crate) use phase::{EndpointFigures, Fleet, PhaseFigures, Round};
 pub(crate) use series::{Mark, TimeSeries};
@@ -31,6 +33,8 @@ pub(crate) struct Report {
     pub(crate) faults: Vec<FaultFigures>,
     /// Reads per second of each server during (e).
     pub(crate) series: Option<TimeSeries>,
+    /// The moves of (f), in order.
+    pub(crate) moves: Vec<MoveFigures>,
     /// What was asked and what was measured.
     pub(crate) verdicts: Vec<Verdict>,
 }

@@ -30,6 +30,7 @@ pub(crate) fn page(report: &Report) -> String {
         section("Load of each replica", text::LOAD, &grid(&load::panels(&report.phases))),
         section("Reads that cross zones", text::CROSSING, &crossing::panel(&report.phases)),
         series_section(report),
+        moves_section(report),
         section("All figures", text::TABLES, &tables::all(report)),
         how(report),
     ] {
@@ -71,7 +72,7 @@ fn header(report: &Report) -> String {
     )
 }
 
-/// The four figures that a hurried reader takes away.
+/// The few figures that a hurried reader takes away.
 fn cards(report: &Report) -> String {
     let mut cards = String::new();
     let mut card = |figure: String, what: String| {
@@ -105,6 +106,11 @@ fn cards(report: &Report) -> String {
             killed.failed_on_it
         );
         card(killed.failed_other.to_string(), what);
+    }
+    if let Some(longest) = report.moves.iter().map(|m| m.longest_ms).reduce(f64::max) {
+        let failed: u64 = report.moves.iter().map(|m| m.failed).sum();
+        let what = format!("the longest a write waited while the primary moved, with {failed} errors");
+        card(format!("{:.2} s", longest / 1e3), what);
     }
     format!("<section class=\"cards\">\n{cards}</section>\n")
 }
@@ -141,6 +147,13 @@ fn series_section(report: &Report) -> String {
         }
         None => String::new(),
     }
+}
+
+fn moves_section(report: &Report) -> String {
+    if report.moves.is_empty() {
+        return String::new();
+    }
+    section("The primary moves while the application writes", text::MOVES, &tables::moves(&report.moves))
 }
 
 fn how(report: &Report) -> String {
@@ -193,9 +206,16 @@ mod tests {
     #[test]
     fn the_page_is_complete_and_takes_nothing_from_elsewhere() {
         let page = page(&report());
-        for part in
-            ["<svg", "Asked and measured", "prefers-color-scheme", "A reader fails", "(d1)", "b1 killed"]
-        {
+        for part in [
+            "<svg",
+            "Asked and measured",
+            "prefers-color-scheme",
+            "A reader fails",
+            "(d1)",
+            "b1 killed",
+            "The primary moves",
+            "a1 → a2",
+        ] {
             assert!(page.contains(part), "{part}");
         }
         for foreign in ["<script", "src=", "@import", "url(", "<link"] {

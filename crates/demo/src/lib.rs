@@ -1,4 +1,4 @@
-//! The demo: the published experiment on real servers of this machine, start to finish, in under two minutes.
+//! The demo: the published experiment on real servers of this machine, start to finish, in about two minutes.
 //! What it shows and how each number is obtained: docs/guide/demo.md.
 //!
 //! It uses `fleet`, `lab`, `zerohop`, `probe`, `plan`, `chart`, `console` and `term`, and starts `headroom
@@ -13,6 +13,7 @@ mod figures;
 mod fixture;
 mod html;
 mod keep;
+mod moves;
 mod phases;
 mod progress;
 mod routers;
@@ -47,7 +48,7 @@ pub struct Options {
     pub round_trip: Duration,
     /// Requests per second of GET /timeline that each zone takes when demand is even; the others follow.
     pub rate: f64,
-    /// Only these parts: c (with a and b), d, e.
+    /// Only these parts: c (with a and b), d, e, f.
     pub parts: Vec<char>,
     /// All sessions go through the routers.
     pub relay: bool,
@@ -88,7 +89,7 @@ async fn shown(options: &Options) -> anyhow::Result<ExitCode> {
     let scenario = options.scenario();
     let base = options.dir.clone().unwrap_or_else(std::env::temp_dir);
     let began = Instant::now();
-    let progress = Progress::new(u64::from(scenario.slices()) + 7);
+    let progress = Progress::new(u64::from(scenario.slices()) + 9);
     let machine = Machine::look(&[], Duration::from_millis(200)).await?;
     progress.step("starting a primary and four replicas in three zones");
     let fixture = Fixture::set(&scenario, &base).await?;
@@ -125,8 +126,12 @@ async fn measure(
         Some(faults) => faults::run(fixture, scenario, faults, progress).await.map(|(f, c)| (f, Some(c)))?,
         None => (Vec::new(), None),
     };
+    let moves = match &scenario.moves {
+        Some(how) => moves::run(fixture, scenario, how, progress).await?,
+        None => Vec::new(),
+    };
     let about = about(scenario, fixture, machine);
-    Ok(Report { about, verdicts: verdicts(&phases, &faults), phases, faults, series })
+    Ok(Report { about, verdicts: verdicts(&phases, &faults, &moves), phases, faults, series, moves })
 }
 
 fn about(scenario: &Scenario, fixture: &Fixture, machine: &Machine) -> About {

@@ -1,8 +1,8 @@
 //! A made-up report, for the tests of what shows one.
 
 use crate::figures::{
-    About, EndpointFigures, FaultFigures, FaultKind, FlowFigures, Mark, PhaseFigures, Point, Report,
-    ServerFigures, TimeSeries, verdicts,
+    About, EndpointFigures, FaultFigures, FaultKind, FlowFigures, Mark, MoveFigures, PhaseFigures, Point,
+    Report, ServerFigures, TimeSeries, verdicts,
 };
 use crate::scenario::{Scenario, servers, zone_of};
 use lab::app::Endpoint;
@@ -47,7 +47,27 @@ pub(crate) fn report() -> Report {
         })
         .collect();
     let faults = vec![fault(FaultKind::Killed, 3.0, 7.4), fault(FaultKind::Blackholed, 24.0, 28.0)];
-    Report { about: about(), verdicts: verdicts(&phases, &faults), phases, faults, series: Some(series()) }
+    let moves = vec![moved("a1", "a2", 214.0), moved("a2", "a1", 187.0)];
+    let verdicts = verdicts(&phases, &faults, &moves);
+    Report { about: about(), verdicts, phases, faults, series: Some(series()), moves }
+}
+
+fn moved(from: &str, to: &str, longest_ms: f64) -> MoveFigures {
+    let steps = [("prepare", 1502.0), ("hold", 64.0), ("drain", 2.0), ("freeze", 9.0), ("promote", 1.0)];
+    MoveFigures {
+        from: from.to_owned(),
+        to: to.to_owned(),
+        done: true,
+        held_ms: Some(longest_ms - 30.0),
+        routers: 3,
+        took_s: 3.6,
+        steps: steps.map(|(step, ms)| (step.to_owned(), ms)).into(),
+        writing_requests: 212,
+        longest_ms,
+        longest_before_ms: 31.0,
+        failed: 0,
+        remarks: Vec::new(),
+    }
 }
 
 fn about() -> About {

@@ -11,8 +11,9 @@
 //! | no reader in c | a2, a3, b1 | (d) first backup, round robin, headroom; demand even |
 //! | uneven | a2, a3, b1 | (d) the same; demand 90/10/0 |
 //! | faults | a2, a3, b1, c1 | (e) headroom, while b1 is killed and later silenced |
+//! | a move | a2, a3, b1, c1 | (f) headroom, while the primary is moved to a2 and back under write load |
 //!
-//! The primary a1 takes the writes in all of them.
+//! The primary a1 takes the writes in all of them, but for a part of (f).
 
 use lab::app::{DataSize, Rates};
 use serde::Serialize;
@@ -46,6 +47,8 @@ pub(crate) struct Scenario {
     pub(crate) between_zones: Duration,
     /// How the faults of (e) run; `None` leaves (e) out.
     pub(crate) faults: Option<FaultSchedule>,
+    /// How the primary is moved in (f); `None` leaves (f) out.
+    pub(crate) moves: Option<MoveSchedule>,
     /// From which arrivals and keys are drawn.
     pub(crate) seed: u64,
     /// All sessions go through the routers, also where the kernel would let them bypass the routers.
@@ -106,8 +109,21 @@ pub(crate) struct FaultSchedule {
     pub(crate) probe_every: Duration,
 }
 
+/// How the primary is moved in (f).
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct MoveSchedule {
+    /// The replica that becomes the primary for a while.
+    pub(crate) to: &'static str,
+    /// Requests with writes, relative to the other phases.
+    pub(crate) writes: f64,
+    /// Traffic before each move, for comparison.
+    pub(crate) calm: Duration,
+    /// Traffic after each move that still counts as during it.
+    pub(crate) afterwards: Duration,
+}
+
 impl Scenario {
-    /// The demo of under two minutes; `rounds` is how often the slices of (a), (b), (c) alternate.
+    /// The demo of about two minutes; `rounds` is how often the slices of (a), (b), (c) alternate.
     pub(crate) fn new(rounds: u32, seed: u64) -> Self {
         let even = [1.0 / 3.0; 3];
         let uneven = [0.9, 0.1, 0.0];
@@ -148,16 +164,23 @@ impl Scenario {
                 back_share: 0.8,
                 probe_every: Duration::from_millis(100),
             }),
+            moves: Some(MoveSchedule {
+                to: "a2",
+                writes: 3.0,
+                calm: Duration::from_secs(2),
+                afterwards: Duration::from_secs(1),
+            }),
             seed,
             relay: false,
         }
     }
 
-    /// Leaves out what is in none of these parts: `c` (with a and b), `d`, `e`.
+    /// Leaves out what is in none of these parts: `c` (with a and b), `d`, `e`, `f`.
     pub(crate) fn keep_parts(&mut self, parts: &[char]) {
         let part = |group: &Group| if group.phases.iter().any(|p| p.id == "c") { 'c' } else { 'd' };
         self.groups.retain(|group| parts.contains(&part(group)));
         self.faults = self.faults.filter(|_| parts.contains(&'e'));
+        self.moves = self.moves.filter(|_| parts.contains(&'f'));
     }
 
     /// Slices of traffic in all groups.

@@ -1,6 +1,6 @@
 //! The figures for a terminal: one table over all phases, then asked and measured.
 
-use crate::figures::{FaultFigures, PhaseFigures, Report};
+use crate::figures::{FaultFigures, MoveFigures, PhaseFigures, Report, steps_in_words};
 use std::fmt::Write;
 use term::{Paint, Table};
 
@@ -19,6 +19,10 @@ pub(crate) fn text(report: &Report, paint: Paint) -> String {
             paint.bold("(e) A reader fails and comes back"),
             faults(&report.faults).text()
         );
+    }
+    if !report.moves.is_empty() {
+        let title = "(f) The primary is moved while the application writes";
+        let _ = writeln!(text, "{}\n{}", paint.bold(title), moves(&report.moves).text());
     }
     let _ = writeln!(text, "{}", paint.bold("Asked and measured"));
     for verdict in &report.verdicts {
@@ -141,11 +145,38 @@ fn faults(faults: &[FaultFigures]) -> Table {
     table
 }
 
+fn moves(moves: &[MoveFigures]) -> Table {
+    let mut table = Table::new(&[
+        "move",
+        ">requests with writes",
+        ">longest wait",
+        ">before",
+        ">errors",
+        ">writes held",
+        ">routers",
+        "steps, ms",
+    ]);
+    for one in moves {
+        table.row(vec![
+            format!("{} -> {}{}", one.from, one.to, if one.done { "" } else { " (not done)" }),
+            one.writing_requests.to_string(),
+            format!("{:.0} ms", one.longest_ms),
+            format!("{:.0} ms", one.longest_before_ms),
+            one.failed.to_string(),
+            one.held_ms.map_or("-".to_owned(), |ms| format!("{ms:.0} ms")),
+            one.routers.to_string(),
+            steps_in_words(one),
+        ]);
+    }
+    table
+}
+
 fn failures(report: &Report) -> Vec<String> {
     let of_phases =
         report.phases.iter().flat_map(|p| p.failures.iter().map(|f| format!("  ({}) {f}", p.phase.id)));
     let of_faults = report.faults.iter().flat_map(|f| f.failures.iter().map(|said| format!("  (e) {said}")));
-    let all: Vec<String> = of_phases.chain(of_faults).collect();
+    let of_moves = report.moves.iter().flat_map(|m| m.remarks.iter().map(|said| format!("  (f) {said}")));
+    let all: Vec<String> = of_phases.chain(of_faults).chain(of_moves).collect();
     if all.is_empty() { all } else { std::iter::once("\nWhat failed:".to_owned()).chain(all).collect() }
 }
 
@@ -163,10 +194,10 @@ mod tests {
     fn a_missed_promise_is_not_hidden() {
         let mut report = report();
         let all_met = text(&report, Paint::off());
-        assert!(all_met.contains("12 of 12 met") && !all_met.contains("MISSED"), "{all_met}");
+        assert!(all_met.contains("14 of 14 met") && !all_met.contains("MISSED"), "{all_met}");
         report.verdicts[0].met = false;
         let missed = text(&report, Paint::off());
-        assert!(missed.contains("11 of 12 met") && missed.contains("MISSED (c) wins back"), "{missed}");
+        assert!(missed.contains("13 of 14 met") && missed.contains("MISSED (c) wins back"), "{missed}");
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Asked and measured: what Headroom promises for each phase, what this run found, and how.
 
 use super::phase::least_cross_zone;
-use super::{EndpointFigures, FaultFigures, FaultKind, PhaseFigures};
+use super::{EndpointFigures, FaultFigures, FaultKind, MoveFigures, PhaseFigures, moved};
 use lab::app::Endpoint;
 use plan::quantile::median;
 use serde::Serialize;
@@ -25,7 +25,7 @@ const BACK_S: f64 = 30.0;
 /// One line of "asked and measured".
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(crate) struct Verdict {
-    /// Phase: `c`, `d`, `e`.
+    /// Phase: `c`, `d`, `e`, `f`.
     pub(crate) part: char,
     /// What is promised.
     pub(crate) asked: String,
@@ -38,7 +38,11 @@ pub(crate) struct Verdict {
 }
 
 /// All verdicts that these figures allow; a phase that was not run has none.
-pub(crate) fn verdicts(phases: &[PhaseFigures], faults: &[FaultFigures]) -> Vec<Verdict> {
+pub(crate) fn verdicts(
+    phases: &[PhaseFigures],
+    faults: &[FaultFigures],
+    moves: &[MoveFigures],
+) -> Vec<Verdict> {
     let phase = |id: &str| phases.iter().find(|p| p.phase.id == id);
     let mut all = Vec::new();
     if let (Some(a), Some(b), Some(c)) = (phase("a"), phase("b"), phase("c")) {
@@ -50,6 +54,7 @@ pub(crate) fn verdicts(phases: &[PhaseFigures], faults: &[FaultFigures]) -> Vec<
     all.extend(phase("d6").map(|p| busiest(p, BUSIEST_UNEVEN, "with demand 90/10/0")));
     all.extend(phase("d6").map(|p| least_crossing(p, BUSIEST_UNEVEN, "with demand 90/10/0")));
     all.extend(faults.iter().flat_map(fault));
+    all.extend(moved::verdicts(moves));
     all
 }
 

@@ -1,7 +1,7 @@
 //! All figures as tables.
 
 use super::name;
-use crate::figures::{FaultFigures, PhaseFigures, Report};
+use crate::figures::{FaultFigures, MoveFigures, PhaseFigures, Report, steps_in_words};
 use chart::escape;
 use std::fmt::Write;
 
@@ -120,6 +120,48 @@ fn faults(faults: &[FaultFigures]) -> String {
     )
 }
 
+/// The moves of (f).
+pub(super) fn moves(moves: &[MoveFigures]) -> String {
+    let mut rows = String::new();
+    for one in moves {
+        let undone = if one.done { "" } else { " (not done)" };
+        // Writing to a String cannot fail.
+        let _ = writeln!(
+            rows,
+            "<tr><td>{} → {}{undone}</td>{}<td class=\"small\">{}</td></tr>",
+            escape(&one.from),
+            escape(&one.to),
+            numbers(&[
+                format!("{:.0} ms", one.longest_ms),
+                format!("{:.0} ms", one.longest_before_ms),
+                one.failed.to_string(),
+                one.writing_requests.to_string(),
+                one.held_ms.map_or("-".to_owned(), |ms| format!("{ms:.0} ms")),
+                one.routers.to_string(),
+            ]),
+            escape(&steps_in_words(one))
+        );
+        for said in &one.remarks {
+            let _ = writeln!(rows, "<tr><td colspan=\"8\" class=\"small\">{}</td></tr>", escape(said));
+        }
+    }
+    table(
+        "(f)",
+        &[
+            "move",
+            "longest wait",
+            "the same before",
+            "errors",
+            "requests with writes",
+            "writes held",
+            "routers that held",
+            "steps, ms",
+        ],
+        1,
+        &rows,
+    )
+}
+
 fn numbers(cells: &[String]) -> String {
     cells.iter().map(|cell| format!("<td class=\"n\">{}</td>", escape(cell))).collect()
 }
@@ -127,7 +169,7 @@ fn numbers(cells: &[String]) -> String {
 /// The first `texts` columns are set to the left.
 fn table(title: &str, headings: &[&str], texts: usize, rows: &str) -> String {
     let heading = |(n, h): (usize, &&str)| {
-        let class = if n < texts || *h == "from zone" { "" } else { " class=\"n\"" };
+        let class = if n < texts || ["from zone", "steps, ms"].contains(h) { "" } else { " class=\"n\"" };
         format!("<th{class}>{}</th>", escape(h))
     };
     let head: String = headings.iter().enumerate().map(heading).collect();

@@ -14,6 +14,10 @@ pub(super) const CROSSING: &str = "With less than the least, some replica would 
 pub(super) const SERIES: &str = "Steady traffic from every zone through the routers. The reader is killed with kill -9 and \
     started again; later its links swallow everything in both directions, and then deliver again.";
 
+pub(super) const MOVES: &str = "<code>headroom switchover</code> moves the primary to another server and back, under several times \
+    the writes of the other phases. The routers hold new writes for a moment; what was begun ends first. The longest wait \
+    is that of the slowest request with writes, from when it was due.";
+
 pub(super) const TABLES: &str = "";
 
 pub(super) const HOW: &str = "<p>The servers are real, with GTID replication. The routers are <code>headroom route</code>, one \

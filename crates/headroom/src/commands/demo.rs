@@ -20,7 +20,8 @@ Exit code 1 when something that was asked was not met: the table says what.";
 ///
 /// Starts a primary and four replicas in three zones with simulated distance, sends the traffic of a small
 /// API from every zone, and measures: reads in one zone, over zones round robin, over zones with headroom; a
-/// zone without a reader; a reader that is killed, silenced, and comes back. Nothing is left behind.
+/// zone without a reader; a reader that is killed, silenced, and comes back; the primary moved under write
+/// load. Nothing is left behind.
 #[derive(Args, Clone, Debug)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct DemoArgs {
@@ -42,8 +43,8 @@ pub(crate) struct DemoArgs {
     /// Requests per second of GET /timeline that each zone takes when demand is even; the others follow.
     #[arg(long, value_name = "NUMBER", default_value_t = 2.5)]
     rate: f64,
-    /// Only these parts: c (with a and b), d, e.
-    #[arg(long, value_name = "PARTS", value_delimiter = ',', default_values_t = ['c', 'd', 'e'], value_parser = part)]
+    /// Only these parts: c (with a and b), d, e, f.
+    #[arg(long, value_name = "PARTS", value_delimiter = ',', default_values_t = ['c', 'd', 'e', 'f'], value_parser = part)]
     only: Vec<char>,
     /// Send all sessions through the routers, also where the kernel would let them bypass these (zero-hop).
     #[arg(long)]
@@ -69,10 +70,10 @@ impl DemoArgs {
 /// A part of the demo, by its letter.
 fn part(text: &str) -> Result<char, String> {
     match text {
-        "c" | "d" | "e" => Ok(text.chars().next().unwrap_or_default()),
+        "c" | "d" | "e" | "f" => Ok(text.chars().next().unwrap_or_default()),
         // They are measured with (c), which is compared with them.
         "a" | "b" => Err(format!("'{text}' is measured with c; write c")),
-        _ => Err(format!("'{text}' is no part of the demo; there are c (with a and b), d, e")),
+        _ => Err(format!("'{text}' is no part of the demo; there are c (with a and b), d, e, f")),
     }
 }
 
