@@ -1,6 +1,7 @@
 //! `headroom-bench switchover`: the primary is moved again and again while clients write through two routers;
 //! what they were told is held against what the servers have, and what they waited is told for each move.
 
+mod by_hand;
 mod clients;
 pub(super) mod failover;
 mod fixture;
@@ -42,10 +43,16 @@ pub(crate) struct SwitchoverBenchArgs {
     /// Let sessions bypass the routers where the kernel allows it.
     #[arg(long)]
     zero_hop: bool,
+    /// Beside each move another one by hand, through HAProxy, in turn.
+    #[arg(long, conflicts_with = "zero_hop")]
+    by_hand: bool,
 }
 
 /// Measures, writes the run's directory, prints the tables; "no" when a promise was missed.
 pub(crate) async fn run(mut args: SwitchoverBenchArgs) -> anyhow::Result<ExitCode> {
+    if args.by_hand {
+        return by_hand::run(args).await;
+    }
     if args.writes.quick {
         args.moves = QUICK;
     }

@@ -44,6 +44,17 @@ impl Writers {
     /// `clients` writers, spread over `routers`, that together begin `rate` transactions a second. A
     /// transaction that takes longer than `patience` is given up: whether it happened is not known then.
     pub(super) fn start(routers: &[OptsBuilder], clients: u32, rate: f64, patience: Duration) -> Self {
+        Self::start_from(0, routers, clients, rate, patience)
+    }
+
+    /// The same; the clients are called by the numbers after `before`.
+    pub(super) fn start_from(
+        before: u32,
+        routers: &[OptsBuilder],
+        clients: u32,
+        rate: f64,
+        patience: Duration,
+    ) -> Self {
         let stop = Arc::new(AtomicBool::new(false));
         let pools: Vec<Pool> = routers
             .iter()
@@ -59,7 +70,7 @@ impl Writers {
         for client in 1..=clients {
             let pool = pools[client as usize % pools.len()].clone();
             let first = Instant::now() + every.mul_f64(f64::from(client) / f64::from(clients));
-            tasks.spawn(write(client, pool, first, every, patience, stop.clone()));
+            tasks.spawn(write(before + client, pool, first, every, patience, stop.clone()));
         }
         Self { tasks, stop }
     }

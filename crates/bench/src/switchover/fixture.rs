@@ -129,18 +129,20 @@ impl MoveFixture {
 
     /// Where clients write: one address a router.
     pub(super) fn writers(&self) -> Vec<OptsBuilder> {
-        let to = |at: &SocketAddrV4| {
-            OptsBuilder::default()
-                .ip_or_hostname(at.ip().to_string())
-                .tcp_port(at.port())
-                .user(Some(Account::App.user()))
-                .pass(Some(self.lab.password(Account::App).to_owned()))
-                .db_name(Some(DATABASE))
-                .prefer_socket(false)
-                .max_allowed_packet(Some(16 << 20))
-                .wait_timeout(Some(28_800))
-        };
-        self.writers.iter().map(to).collect()
+        self.writers.iter().map(|at| self.writer_at(*at)).collect()
+    }
+
+    /// How clients log in at an address.
+    pub(super) fn writer_at(&self, at: SocketAddrV4) -> OptsBuilder {
+        OptsBuilder::default()
+            .ip_or_hostname(at.ip().to_string())
+            .tcp_port(at.port())
+            .user(Some(Account::App.user()))
+            .pass(Some(self.lab.password(Account::App).to_owned()))
+            .db_name(Some(DATABASE))
+            .prefer_socket(false)
+            .max_allowed_packet(Some(16 << 20))
+            .wait_timeout(Some(28_800))
     }
 
     /// Round the servers, so that each is moved to from each of the others.
