@@ -37,7 +37,12 @@ pub(crate) async fn run(
     let mut figures = Vec::new();
     for (from, to) in [(PRIMARY, how.to), (how.to, PRIMARY)] {
         progress.step(&format!("(f) the primary moves from {from} to {to}"));
-        figures.push(one(fixture, &apps, how, from, to).await?);
+        let (moved, one) = one(fixture, &apps, how, from, to).await?;
+        figures.push(one);
+        // What was undone needs no way back.
+        if !moved {
+            break;
+        }
     }
     progress.say("(f) requests under way end");
     end(traffic).await;
@@ -52,7 +57,7 @@ async fn one(
     how: &MoveSchedule,
     from: &str,
     to: &str,
-) -> anyhow::Result<MoveFigures> {
+) -> anyhow::Result<(bool, MoveFigures)> {
     let (mut before, mut during) = (Window::default(), Window::default());
     // What came before belongs to no window.
     apps.take();
@@ -61,7 +66,7 @@ async fn one(
     let outcome = count(apps, &mut during, switchover(fixture, to)).await?;
     let took = began.elapsed().as_secs_f64();
     count(apps, &mut during, tokio::time::sleep(how.afterwards)).await;
-    Ok(MoveFigures::new(from, to, outcome, took, &before, during))
+    Ok((outcome.is_done(), MoveFigures::new(from, to, outcome, took, &before, during)))
 }
 
 /// Adds what applications count while something goes on.

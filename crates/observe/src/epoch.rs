@@ -6,9 +6,9 @@
 //!
 //! 1. A server of a lower epoch is no writer and announces nothing, even if it alone answers.
 //! 2. Between a promotion and its record (milliseconds) the new primary is of the same epoch as the former
-//!    one. While the operation holds its lock there, and writes of this epoch have not been routed to it
-//!    before, its claim waits for the record, at most [`UNRECORDED_FOR`]: an operation may have been frozen
-//!    between the two.
+//!    one. While the operation holds its lock there, and we have routed writes of this epoch to another
+//!    server, its claim waits for the record, at most [`UNRECORDED_FOR`]: an operation may have been frozen
+//!    between the two. Whoever never heard of the former primary cannot tell, and believes it.
 //! 3. A server whose epoch cannot be read (a missing privilege) is judged as if there were no epochs, and
 //!    the status says so. A promotion by hand has no epoch of its own, and is accepted.
 //!
@@ -116,9 +116,8 @@ impl Fence {
                 (false, false) => None,
             };
         }
-        let is_ours = self.writer.as_ref().is_some_and(|(of, key)| *of == epoch && key == claim.key);
-        // The primary of a planned move announces it, from shortly after the lock on.
-        if claim.takes_writes && claim.operation && !claim.announces && !is_ours {
+        let (of, writer) = self.writer.as_ref()?;
+        if *of == epoch && writer != claim.key && claim.takes_writes && claim.operation {
             let since = match &self.unrecorded {
                 Some((key, since)) if key == claim.key => *since,
                 _ => {

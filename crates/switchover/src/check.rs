@@ -546,7 +546,10 @@ fn warmth(s: &Situation<'_>) -> Outcome {
         rate(s.candidate)
     );
     if theirs * 2 < ours {
-        return warn(text, "send it reads first, or load the primary's buffer pool dump");
+        return warn(
+            text,
+            "send it reads first; --wait-warm waits until it misses about as few as the primary",
+        );
     }
     pass(text)
 }

@@ -3,6 +3,7 @@
 //!
 //! * [`step`]: the steps and what follows what, a pure state machine. Start here.
 //! * [`check`]: the table of checks before anything is touched, pure functions of [`facts`].
+//! * [`warmth`]: whether the candidate misses as few reads as the primary.
 //! * [`failover`]: a dead primary; who takes over, and what could be lost.
 //! * [`guard`]: fails over by itself, where that was switched on.
 //! * [`perform`]: the thin loop that does and undoes steps on the servers, and writes the [`journal`].
@@ -23,5 +24,6 @@ pub mod perform;
 pub mod step;
 pub mod survey;
 pub mod text;
+pub mod warmth;
 
 pub use error::{Error, JournalError};

@@ -80,6 +80,13 @@ pub(crate) struct Window {
     failures: Vec<String>,
 }
 
+impl SwitchoverOutcome {
+    /// Whether the primary was moved.
+    pub(crate) fn is_done(&self) -> bool {
+        self.state.is == "done"
+    }
+}
+
 impl Window {
     pub(crate) fn add(&mut self, counts: &AppCounts) {
         for (endpoint, tally) in &counts.endpoints {
@@ -115,7 +122,7 @@ impl MoveFigures {
         Self {
             from: from.to_owned(),
             to: to.to_owned(),
-            done: outcome.state.is == "done" && outcome.remarks.is_empty(),
+            done: outcome.is_done() && outcome.remarks.is_empty(),
             held_ms: outcome.writes_held_ms,
             routers: outcome.routers.holding,
             took_s,

@@ -18,6 +18,7 @@ use switchover::perform::{self, Deadlines, Logins, Outcome, Plan};
 use switchover::step::{self, State};
 use switchover::survey::Survey;
 use switchover::text;
+use switchover::warmth::{self, Waited, Warmth};
 use term::{Paint, exit, interrupted, terminal};
 
 const EXAMPLES: &str = "\
@@ -70,6 +71,18 @@ pub(crate) struct SwitchoverArgs {
     /// writable.
     #[arg(long)]
     undo: bool,
+    /// Before the checks, wait until the candidate reads from disk about as seldom as the primary; at most
+    /// this long, else nothing moves.
+    #[arg(
+        long,
+        value_name = "TIME",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "10m",
+        conflicts_with_all = ["resume", "undo"],
+        value_parser = fleet::parse_duration
+    )]
+    wait_warm: Option<Duration>,
     /// Do not ask before the primary is moved.
     #[arg(long, short)]
     yes: bool,
@@ -133,6 +146,11 @@ pub(crate) async fn run(args: SwitchoverArgs, environment: &Environment) -> anyh
     let admin = args.operator.admin(&config.fleet.credentials)?;
     let candidate = ServerName::new(args.candidate.as_deref().unwrap_or_default());
     let snapshot = observe::survey(&config.fleet).await;
+    if let Some(patience) = args.wait_warm
+        && !is_warm(&snapshot, &candidate, &admin, patience, args.json).await?
+    {
+        return Ok(exit::no());
+    }
     let survey =
         Survey::read(&snapshot, &candidate, &admin, config.fleet.deadline.max(Duration::from_secs(5)))
             .await?;
@@ -169,6 +187,43 @@ pub(crate) async fn run(args: SwitchoverArgs, environment: &Environment) -> anyh
     let mut journal = Journal::create(&directory, &plan)?;
     let logins = Logins { admin, replication: args.operator.replication()? };
     perform_until(&plan, &logins, &mut journal, State::START, args.drill, args.json, environment).await
+}
+
+/// Waits until the candidate is about as warm as the primary; `false` when it is not in time.
+async fn is_warm(
+    snapshot: &fleet::Snapshot,
+    candidate: &ServerName,
+    admin: &Credentials,
+    patience: Duration,
+    json: bool,
+) -> anyhow::Result<bool> {
+    let (Some(primary), Some(server)) = (snapshot.primary(), snapshot.server(candidate)) else {
+        // The survey says what is wrong, with the servers that there are.
+        return Ok(true);
+    };
+    let stop = Arc::new(AtomicBool::new(false));
+    let asked = stop.clone();
+    let listening = tokio::spawn(async move {
+        interrupted().await;
+        asked.store(true, Relaxed);
+    });
+    let servers = [(&primary.name, &primary.reach), (&server.name, &server.reach)];
+    let mut progress = |warmth: Warmth| terminal::complain(&warmth.text());
+    let deadline = Duration::from_secs(5);
+    let waited =
+        warmth::wait(servers, admin, deadline, patience, &|| stop.load(Relaxed), &mut progress).await;
+    listening.abort();
+    match waited? {
+        Waited::Warm { .. } => Ok(true),
+        waited @ Waited::NotWarm { last } => {
+            if json {
+                terminal::print_json(&waited)?;
+            }
+            let last = last.map_or_else(|| "nothing was seen".to_owned(), Warmth::text);
+            terminal::complain(&format!("{candidate} is not warm: {last}; nothing moves"));
+            Ok(false)
+        }
+    }
 }
 
 /// Does the steps and shows what came of them.

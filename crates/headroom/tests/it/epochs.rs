@@ -28,6 +28,11 @@ impl ZoneRoute {
         let epochs = remembers.then(|| format!("epoch_file = \"{}\"\n", epochs.display()));
         let more = format!("[router]\nhold_deadline = \"500ms\"\n{}", epochs.unwrap_or_default());
         let text = status.router_config(zone, &options).unwrap().replace("[router]\n", &more);
+        // All of them: from a replica of a frozen primary the other replicas cannot be found.
+        let reach = |server| format!("\"{}\"", lab.reach(zone, server).unwrap());
+        let seeds = format!("seeds = [{}]", ["a1", "a2", "b1"].map(reach).join(", "));
+        let rest = text.split_once(']').unwrap().1.split_once(']').unwrap().1;
+        let text = format!("[fleet]\n{seeds}{rest}");
         let (file, log) =
             (lab.dir().join(format!("route-{zone}.toml")), lab.dir().join(format!("route-{zone}.log")));
         std::fs::write(&file, text).unwrap();

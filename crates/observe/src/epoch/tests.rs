@@ -75,7 +75,8 @@ fn it_is_asked_for_when_it_may_matter() {
 /// What happens in the world, in any order. What cannot happen just then does nothing.
 #[derive(Clone, Debug)]
 enum Deed {
-    /// A planned move, or a failover where the primary does not answer, begins.
+    /// A planned move, or a failover where the primary does not answer, begins. Every router has heard of the
+    /// primary before.
     Begin {
         to: usize,
     },
@@ -168,7 +169,11 @@ impl World {
                 let replica = self.hosts[to].source == Some(from) && self.hosts[to].answers;
                 // It has what the primary has, its epoch included: the operation waits for that.
                 let caught_up = self.hosts[to].epoch == self.hosts[from].epoch;
-                if self.operation.is_none() && replica && caught_up && one_writer {
+                // A router that never heard of a primary cannot tell it from one that is just promoted.
+                let epoch = self.hosts[from].epoch;
+                let is_known = |router: &Router| router.writers.get(&epoch) == Some(&from);
+                let all_know = self.routers.iter().all(is_known);
+                if self.operation.is_none() && replica && caught_up && one_writer && all_know {
                     let planned = self.hosts[from].answers;
                     self.operation = Some(Operation { from, to, step: 0, planned });
                 }
@@ -330,6 +335,7 @@ fn a_former_primary_that_alone_answers_gets_nothing_although_it_takes_writes() {
     let mut world = World::new();
     let all = [true; 3];
     world.look(0, all);
+    world.look(1, all);
     for deed in [Deed::Freeze { server: 0 }, Deed::Begin { to: 1 }, Deed::Step, Deed::Step] {
         world.play(&deed);
     }
