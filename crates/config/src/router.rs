@@ -20,8 +20,11 @@ pub struct RouterConfig {
     pub slack: f64,
     /// A replica further behind than this is not eligible.
     pub max_lag: Duration,
-    /// A server that came back grows from a tenth of its capacity to all of it in this time.
+    /// A server that came back grows from a tenth of its capacity to all of it in this time, or later if its
+    /// buffer pool is cold.
     pub warm_up: Duration,
+    /// After this time it counts as warm, however cold its buffer pool is.
+    pub warm_up_limit: Duration,
     /// One server is given this long to greet before the next is tried.
     pub attempt_deadline: Duration,
     /// The client is told after this long.
@@ -73,6 +76,8 @@ pub struct Capacity {
     pub speed: bool,
     /// What a replica carries is the work of its sessions, not their number.
     pub work: bool,
+    /// A replica that warms up gets its share in step with what its buffer pool misses, not by the clock.
+    pub heat: bool,
 }
 
 /// How sessions are moved when a better server is there.
@@ -109,6 +114,7 @@ impl Default for RouterConfig {
             slack: 0.02,
             max_lag: Duration::from_secs(10),
             warm_up: Duration::from_secs(10),
+            warm_up_limit: Duration::from_secs(300),
             attempt_deadline: Duration::from_millis(500),
             connect_deadline: Duration::from_secs(5),
             hold_deadline: Duration::from_secs(10),
@@ -143,7 +149,7 @@ impl Default for Rebalance {
 
 impl Default for Capacity {
     fn default() -> Self {
-        Self { speed: true, work: false }
+        Self { speed: true, work: false, heat: true }
     }
 }
 
@@ -180,10 +186,14 @@ pub(super) fn read(document: &mut Section<'_>) -> (RouterConfig, OwnZone, Range<
     let short = Duration::from_millis(10);
     let attempt_deadline = section.duration("attempt_deadline", short);
     let connect_deadline = section.duration("connect_deadline", short).unwrap_or(default.connect_deadline);
+    let warm_up = section.duration("warm_up", Duration::ZERO).unwrap_or(default.warm_up);
+    let warm_up_limit = section.duration("warm_up_limit", Duration::ZERO);
     let router = RouterConfig {
         slack: section.number("slack", (0.0, 10.0)).unwrap_or(default.slack),
         max_lag: section.duration("max_lag", MOMENT).unwrap_or(default.max_lag),
-        warm_up: section.duration("warm_up", Duration::ZERO).unwrap_or(default.warm_up),
+        warm_up,
+        // A long warm-up alone must not contradict a default nobody wrote.
+        warm_up_limit: warm_up_limit.unwrap_or(default.warm_up_limit.max(warm_up)),
         // A short connect deadline alone must not contradict a default nobody wrote.
         attempt_deadline: attempt_deadline.unwrap_or(default.attempt_deadline.min(connect_deadline)),
         connect_deadline,
@@ -209,6 +219,15 @@ pub(super) fn read(document: &mut Section<'_>) -> (RouterConfig, OwnZone, Range<
         let wrong = format!("one attempt may take {attempt}, longer than the whole connect ({connect})");
         let right = format!("attempt_deadline must be at most connect_deadline = \"{connect}\"");
         section.complain("attempt_deadline", wrong, right);
+    }
+    if router.warm_up > router.warm_up_limit {
+        let [warm_up, limit] = [router.warm_up, router.warm_up_limit].map(fleet::duration_text);
+        let wrong = format!("a warm-up ends after {limit} at the latest, and takes {warm_up} at least");
+        section.complain(
+            "warm_up_limit",
+            wrong,
+            format!("warm_up_limit must be at least warm_up = \"{warm_up}\""),
+        );
     }
     let max_lag_at = section.place_of("max_lag");
     section.finish();
@@ -241,6 +260,7 @@ fn capacity(router: &mut Section<'_>) -> Capacity {
     let read = Capacity {
         speed: section.flag("speed").unwrap_or(default.speed),
         work: section.flag("work").unwrap_or(default.work),
+        heat: section.flag("heat").unwrap_or(default.heat),
     };
     section.finish();
     read

@@ -171,7 +171,11 @@ fn routing(status: &StatusView, sheet: &mut Sheet) {
     let help = "How fast a server is beside the others, 0.25 to 1: what its weight is multiplied by";
     let speed = routed.iter().filter_map(|(s, r)| Some((name(s), r.speed?)));
     sheet.gauge("server_speed_factor", help, speed);
-    let help = "Weight times speed times warmth of a server that may be picked for reads, else 0";
+    let help = "How warm a server is that came back or was restarted, 0.1 to 1: its buffer pool's misses beside the \
+                others', or the clock";
+    sheet.gauge("server_warmth_ratio", help, routed.iter().filter_map(|(s, r)| Some((name(s), r.warmth?))));
+    let help =
+        "What a server that may be picked for reads counts for: its weight by speed and warmth; else 0";
     sheet.gauge("server_capacity", help, routed.iter().map(|(s, r)| (name(s), r.reads.capacity)));
     let help = "Whether a server is being emptied by command";
     let draining = routed.iter().map(|(s, r)| (name(s), f64::from(u8::from(r.draining))));

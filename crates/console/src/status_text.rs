@@ -76,11 +76,10 @@ fn servers(status: &StatusView, paint: Paint) -> String {
 fn reads(server: &ServerView, paint: Paint) -> String {
     let Some(routing) = &server.routing else { return server.because.clone() };
     if routing.reads.eligible {
-        let warmth = routing.warmth.unwrap_or(1.0);
         return if let Some(slow) = &routing.slow {
             paint.yellow(slow)
-        } else if warmth < 0.999 {
-            format!("warming up, {}", percent(warmth))
+        } else if let Some(warming) = &routing.warming {
+            paint.yellow(warming)
         } else {
             paint.green("eligible")
         };

@@ -309,13 +309,14 @@ pub struct RoutingView {
     pub writes: EligibleView,
     /// For how many seconds it has or has not been eligible for reads.
     pub reads_for_s: Option<f64>,
-    /// How fast it is beside the others, 1/4 to 1: what its weight is multiplied by; 1 while that is not
-    /// known.
+    /// How fast it is beside the others, 1/4 to 1; 1 while that is not known.
     pub speed: Option<f64>,
     /// Why it counts for less because it is slow, in words.
     pub slow: Option<String>,
     /// How warm it is, above 0 to 1.
     pub warmth: Option<f64>,
+    /// Why it counts for less because it warms up, in words.
+    pub warming: Option<String>,
     /// For how many average sessions one of its reader sessions counts, by what they do; `null` while that is
     /// not known, which counts as one.
     pub work_per_session: Option<f64>,
@@ -360,7 +361,7 @@ pub struct RoutingView {
 pub struct EligibleView {
     /// It may.
     pub eligible: bool,
-    /// Weight times speed times warmth; 0 when it may not.
+    /// Its weight by speed and warmth; 0 when it may not.
     pub capacity: f64,
     /// Why not, in words.
     pub reason: Option<String>,

@@ -16,6 +16,7 @@ mod demand;
 mod duration;
 mod epoch;
 mod gtid;
+pub mod heat;
 mod lag;
 mod lasting;
 mod position;

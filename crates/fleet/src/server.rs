@@ -51,6 +51,9 @@ pub struct Server {
     pub announced: crate::Announcement,
     /// What it carries, as it says itself.
     pub load: Load,
+    /// What its buffer pool has counted; `None` while it does not say.
+    #[serde(skip)]
+    pub pool: Option<crate::heat::PoolCounters>,
     /// Since when it has been answering without a gap; warm-up counts from here. `None` while it does not
     /// answer, and for a server that already answered when we started (it is warm as far as we know).
     #[serde(skip)]
@@ -208,6 +211,7 @@ impl Server {
             proxy_protocol: false,
             announced: crate::Announcement::Nothing,
             load: Load::default(),
+            pool: None,
             back_since: None,
             answered_at: None,
             answer_holds_until: None,

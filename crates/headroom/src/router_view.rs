@@ -123,6 +123,7 @@ fn routing(server: &ServerStatus) -> RoutingView {
         speed: Some(server.capacity.speed),
         slow: server.slow.clone(),
         warmth: Some(server.capacity.warmth),
+        warming: server.warming.clone(),
         work_per_session: server.per_session,
         share: server.share,
         draining: server.draining_ms.is_some(),

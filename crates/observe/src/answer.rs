@@ -6,6 +6,7 @@ mod replication;
 
 use crate::privilege::Missing;
 use crate::rows::Rows;
+use fleet::heat::PoolCounters;
 use fleet::{Address, FilePosition, Flavour, Position, Version};
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
@@ -106,6 +107,8 @@ pub(crate) struct Counters {
     pub(crate) sessions: u32,
     pub(crate) running: u32,
     pub(crate) questions: u64,
+    /// Of the buffer pool; `None` where it has none.
+    pub(crate) pool: Option<PoolCounters>,
 }
 
 impl Switches {
@@ -249,16 +252,18 @@ pub(crate) fn file_position(rows: &Rows) -> Option<Position> {
 
 /// Reads the load counters.
 pub(crate) fn counters(rows: &Rows, at: Instant) -> Option<Counters> {
-    let value = |name: &str| {
+    let text = |name: &str| {
         rows.iter()
             .find(|row| row.text(&["variable_name"]).is_some_and(|n| n.eq_ignore_ascii_case(name)))
-            .and_then(|row| row.parse::<u64>(&["value"]))
+            .and_then(|row| row.text(&["value"]))
     };
+    let value = |name: &str| text(name)?.parse::<u64>().ok();
     Some(Counters {
         at,
         sessions: u32::try_from(value("Threads_connected")?).unwrap_or(u32::MAX),
         running: u32::try_from(value("Threads_running")?).unwrap_or(u32::MAX),
         questions: value("Questions")?,
+        pool: PoolCounters::read(at, text),
     })
 }
 

@@ -22,9 +22,10 @@ pub(crate) const VERSION: &str =
 /// Whether this is Aurora. No error elsewhere: no row.
 pub(crate) const AURORA_VERSION: &str = "SHOW GLOBAL VARIABLES LIKE 'aurora\\_version'";
 
-/// Sessions, running statements, statements so far. Adds up over all sessions: not for every round.
-pub(crate) const LOAD: &str =
-    "SHOW GLOBAL STATUS WHERE Variable_name IN ('Threads_connected', 'Threads_running', 'Questions')";
+/// Sessions, running statements, statements so far, and how warm it is ([`fleet::heat`]). Adds up over all
+/// sessions: not for every round.
+pub(crate) const LOAD: &str = "SHOW GLOBAL STATUS WHERE Variable_name IN ('Threads_connected', 'Threads_running', 'Questions', \
+     'Innodb_buffer_pool_reads', 'Innodb_buffer_pool_read_requests', 'Innodb_buffer_pool_load_status', 'Uptime')";
 
 /// Aurora's own topology. Readers see it late, so the writer's copy counts most.
 pub(crate) const AURORA_TOPOLOGY: &str = "SELECT SERVER_ID AS server_id, SESSION_ID AS session_id, CPU AS cpu, \
@@ -153,6 +154,13 @@ mod tests {
 
     fn dialect(version: &str) -> Dialect {
         Dialect { version: version.parse().unwrap(), aurora: false }
+    }
+
+    #[test]
+    fn the_counters_of_a_buffer_pool_are_asked_together_with_the_load() {
+        for variable in fleet::heat::VARIABLES {
+            assert!(LOAD.contains(&format!("'{variable}'")), "{variable}");
+        }
     }
 
     #[test]

@@ -419,6 +419,7 @@ fn server(
         proxy_protocol: said.proxy_protocol,
         announced: answer.filter(|_| entry.is_fresh()).map_or(fleet::Announcement::Nothing, |a| a.announced),
         load: entry.load(),
+        pool: answer.filter(|_| entry.is_fresh()).and_then(|a| a.load?.pool),
         back_since: entry.back_since,
         answered_at: entry.answered_at,
         answer_holds_until: entry.answered_at.map(|at| at + entry.answer_holds(&survey.config)),

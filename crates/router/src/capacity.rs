@@ -1,12 +1,13 @@
 //! Capacity: what a server can carry, relative to the others.
 //!
 //! ```text
-//! capacity = weight x speed x warmth
+//! capacity = weight x min(speed, warmth)
 //! ```
 //!
 //! The weight is the operator's, the speed is measured ([`crate::speed`]), the warmth is how far the server
-//! has come since it was cold. This is the only place where they are multiplied: pick, flow table, placement
-//! and rebalancer all read the product from the view.
+//! has come since it was cold ([`crate::heat`]). The lower of the two counts and not their product: the
+//! statements of a cold server are slow because it is cold. This is the only place where they are put
+//! together: pick, flow table, placement and rebalancer all read the result from the view.
 
 use serde::Serialize;
 
@@ -22,8 +23,8 @@ pub struct Capacity {
 }
 
 impl Capacity {
-    /// The product, above 0 for a weight above 0.
+    /// What it counts for, above 0 for a weight above 0.
     pub fn value(&self) -> f64 {
-        self.weight * self.speed * self.warmth
+        self.weight * self.speed.min(self.warmth)
     }
 }

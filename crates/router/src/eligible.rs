@@ -1,24 +1,21 @@
 //! Eligible: whether a server may be picked for reads or writes now, and if not, why, in words.
 //!
-//! How much it counts for then, [`crate::capacity`] says. Warmth: a server that came back starts at a tenth
-//! and grows to all of it over the warm-up time, so that cold caches are filled before they matter.
+//! How much it counts for then, [`crate::capacity`] says.
 
 use crate::capacity::Capacity;
+use crate::heat::Heat;
 use crate::suspect::Suspect;
 use config::RouterConfig;
 use fleet::{Announcement, Lag, Newcomer, Replication, Role, Server, State, Thread, WriterStatus};
 use std::fmt;
 use std::time::{Duration, Instant};
 
-/// The share of its weight that a server starts with when it comes back.
-const COLD: f64 = 0.1;
-
 /// Whether a server may be picked.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Verdict {
     /// It may.
     Eligible {
-        /// Weight times speed times warmth, above 0.
+        /// Its weight by speed and warmth, above 0.
         capacity: f64,
     },
     /// It may not.
@@ -146,6 +143,8 @@ impl Reason {
 pub struct Own<'a> {
     /// How fast it is beside the others.
     pub speed: f64,
+    /// How warm it is.
+    pub heat: Heat,
     /// It is being emptied by command.
     pub draining: bool,
     /// It failed one of our sessions since it last answered.
@@ -154,13 +153,13 @@ pub struct Own<'a> {
 
 impl Default for Own<'_> {
     fn default() -> Self {
-        Self { speed: 1.0, draining: false, suspect: None }
+        Self { speed: 1.0, heat: Heat::default(), draining: false, suspect: None }
     }
 }
 
 /// What `server` counts for when it is eligible for reads.
 pub fn capacity(server: &Server, own: Own<'_>, config: &RouterConfig, now: Instant) -> Capacity {
-    let warmth = warm_up(server, config.warm_up, now);
+    let warmth = own.heat.warmth(server.back_since, config, now);
     Capacity { weight: server.weight.value(), speed: own.speed, warmth }
 }
 
@@ -254,17 +253,6 @@ fn unfit_replica(server: &Server, lag: Option<Lag>, limit: Duration) -> Option<R
         Some(lag) if lag.at_most() > limit => Some(Reason::Behind { lag, limit }),
         Some(_) => None,
         None => Some(Reason::LagUnknown),
-    }
-}
-
-/// From [`COLD`] to 1 over `warm_up` since the server came back; 1 for one that never left.
-fn warm_up(server: &Server, warm_up: Duration, now: Instant) -> f64 {
-    match server.back_since {
-        Some(since) if !warm_up.is_zero() => {
-            let part = now.saturating_duration_since(since).as_secs_f64() / warm_up.as_secs_f64();
-            COLD + (1.0 - COLD) * part.min(1.0)
-        }
-        _ => 1.0,
     }
 }
 

@@ -56,6 +56,7 @@ pub mod flow;
 pub mod gray;
 mod health;
 mod heartbeat;
+pub mod heat;
 mod hold;
 mod identity;
 mod listener;

@@ -3,6 +3,7 @@
 
 use crate::event::{self, History, Picture};
 use crate::health::Health;
+use crate::heat::{Heats, Reader};
 use crate::names::Names;
 use crate::pending_move::PendingMove;
 use crate::record::Recorder;
@@ -78,6 +79,7 @@ struct Inputs {
     drains: HashMap<ServerName, Drain>,
     suspects: Suspects,
     speeds: Speeds,
+    heats: Heats,
     works: Works,
     counters: HashMap<ServerName, Arc<ServerCounters>>,
 }
@@ -110,6 +112,7 @@ impl SharedState {
             drains: HashMap::new(),
             suspects: Suspects::default(),
             speeds: Speeds::default(),
+            heats: Heats::default(),
             works: Works::default(),
             counters: HashMap::new(),
         };
@@ -224,16 +227,20 @@ impl SharedState {
         was
     }
 
-    /// Compares the servers' times, and what their sessions did. What changed is in force with the next
-    /// routing state, and logged.
+    /// Compares the servers' times, what their sessions did, and how warm they are. What changed is in force
+    /// with the next routing state, and logged.
     pub(crate) fn compare(&self, fresh: &[Times], elapsed: Duration, now: Instant) {
-        let changes = {
+        let (changes, warm) = {
             let mut inputs = self.inputs();
             inputs.compare_work(fresh, elapsed);
             let peers: Vec<Peer> = inputs.snapshot.servers.iter().filter_map(peer).collect();
             let switches = inputs.config.capacity;
-            inputs.speeds.update(fresh, &peers, switches, elapsed, now)
+            let readers: Vec<Reader> = inputs.snapshot.servers.iter().filter_map(Reader::of).collect();
+            let config = inputs.config.clone();
+            let warm = inputs.heats.update(&readers, &config, now);
+            (inputs.speeds.update(fresh, &peers, switches, elapsed, now), warm)
         };
+        warm.iter().for_each(|ended| tracing::info!(server = %ended.server, "{ended}"));
         for Change { server, before, now: speed } in changes {
             match speed.reason(now) {
                 Some(reason) => tracing::info!(%server, before, factor = speed.factor, "{server} {reason}"),
@@ -293,6 +300,7 @@ impl Inputs {
             draining: self.drains.keys().cloned().collect::<HashSet<_>>(),
             suspects: self.suspects.clone(),
             speeds: self.snapshot.servers.iter().map(|s| (s.name.clone(), self.speeds.of(&s.name))).collect(),
+            heats: self.snapshot.servers.iter().map(|s| (s.name.clone(), self.heats.of(&s.name))).collect(),
         };
         let view = View::new(self.snapshot.clone(), self.config.clone(), &own, now);
         let snapshot = &self.snapshot;

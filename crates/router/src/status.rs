@@ -92,6 +92,8 @@ pub struct ServerStatus {
     pub capacity: crate::capacity::Capacity,
     /// Why it counts for less than its weight because it is slow, in words; `None` when it does not.
     pub slow: Option<String>,
+    /// Why it counts for less than its weight because it warms up, in words; `None` when it is warm.
+    pub warming: Option<String>,
     /// For how many average sessions one of its reader sessions counts, by what they do; `None` while that is
     /// not known, which counts as one.
     pub per_session: Option<f64>,
@@ -131,7 +133,7 @@ pub struct ServerStatus {
 pub struct Eligibility {
     /// It may.
     pub eligible: bool,
-    /// Weight times speed times warmth; 0 when it may not.
+    /// Its weight by speed and warmth; 0 when it may not.
     pub capacity: f64,
     /// Why not, in words.
     pub reason: Option<String>,
@@ -315,6 +317,7 @@ fn server(
         writes: eligibility(&candidate.writes),
         capacity: candidate.capacity,
         slow: candidate.speed.reason(Instant::now()),
+        warming: candidate.heat.reason(candidate.capacity.warmth, Instant::now()),
         per_session: routing.per_session[at],
         share,
         draining_ms: draining.map(|d| d.as_millis() as u64),

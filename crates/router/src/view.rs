@@ -7,6 +7,7 @@ use crate::apportion::{apportion, phase_within};
 use crate::capacity::Capacity;
 use crate::eligible::{self, Own, Reason, Verdict};
 use crate::flow::{Flow, ZoneLoad};
+use crate::heat::Heat;
 use crate::speed::Speed;
 use crate::suspect::Suspects;
 use config::RouterConfig;
@@ -49,6 +50,8 @@ pub struct Candidate {
     pub capacity: Capacity,
     /// How its speed is known.
     pub speed: Speed,
+    /// How its warmth is known.
+    pub heat: Heat,
     /// May it serve reads?
     pub reads: Verdict,
     /// May it serve writes?
@@ -92,6 +95,8 @@ pub struct OwnState {
     pub suspects: Suspects,
     /// How fast they are beside each other; those not named have all of their weight.
     pub speeds: HashMap<ServerName, Speed>,
+    /// How warm they are; those not named go by the clock.
+    pub heats: HashMap<ServerName, Heat>,
 }
 
 impl View {
@@ -104,8 +109,10 @@ impl View {
             .iter()
             .map(|server| {
                 let speed = own.speeds.get(&server.name).copied().unwrap_or_default();
+                let heat = own.heats.get(&server.name).copied().unwrap_or_default();
                 let own = Own {
                     speed: speed.factor,
+                    heat,
                     draining: own.draining.contains(&server.name),
                     suspect: own.suspects.of(&server.name),
                 };
@@ -117,6 +124,7 @@ impl View {
                     zone: server.zone_name().cloned(),
                     capacity: eligible::capacity(server, own, &config, now),
                     speed,
+                    heat,
                     reads: eligible::for_reads(server, own, &config, now),
                     writes: eligible::for_writes(server, own, &snapshot.writer),
                     last_resort: eligible::in_the_last_resort(server, own, &config, &snapshot.writer),
@@ -391,6 +399,27 @@ pub(crate) mod tests {
         assert!((view.flow.carried()[0] - 0.2).abs() < 1e-9, "{:?}", view.flow);
         assert!((view.flow.crossing() - 0.14).abs() < 1e-9, "0.34 of the reads, room for 0.2");
         assert_eq!(view.flow.rows[1][1], 1.0, "the others keep theirs");
+    }
+
+    #[test]
+    fn a_new_replica_alone_in_its_zone_gets_a_part_of_its_reads_while_it_is_cold() {
+        let thirds = [("a", 0.34), ("b", 0.33), ("c", 0.33)];
+        let mut s = snapshot("a", &[("a", 1.0), ("b", 1.0), ("c", 1.0)], &thirds);
+        let back = Instant::now();
+        s.servers[1].back_since = Some(back);
+        let at = |share: f64, second: u64| {
+            let heat = Heat { since: Some(back), share: Some(share), ..Heat::default() };
+            let own = OwnState { heats: [(ServerName::new("r0"), heat)].into(), ..OwnState::default() };
+            let config = RouterConfig { slack: 0.0, ..RouterConfig::default() };
+            View::new(Arc::new(s.clone()), Arc::new(config), &own, back + Duration::from_secs(second))
+        };
+        let cold = at(0.2, 20);
+        assert_eq!(cold.candidates[1].reads.capacity(), 0.2);
+        let row = cold.row(Some(&Zone::new("a")));
+        assert!((cold.flow.carried()[0] - 0.2 / 2.2).abs() < 1e-9, "its part of all reads: {:?}", cold.flow);
+        assert!(row[0] > 0.0 && row[1] > 0.0 && row[2] > 0.0, "the rest goes elsewhere: {row:?}");
+        assert_eq!(cold.flow.rows[1][1], 1.0, "the others keep theirs");
+        assert!(at(0.7, 20).row(Some(&Zone::new("a")))[0] > row[0]);
     }
 
     #[test]

@@ -41,8 +41,7 @@ function condition(server) {
   if (server.role === "primary") return ["good", routing && routing.reads.eligible ? "takes writes, and reads as the last resort" : "takes writes"];
   if (routing && routing.reads.eligible) {
     if (routing.slow) return ["warn", routing.slow];
-    const warming = routing.warmth < 0.999;
-    return ["good", warming ? "warming up: " + percent(routing.warmth) + " of its share" : "eligible for reads"];
+    return ["good", routing.warming || "eligible for reads"];
   }
   if (routing) return [server.role === "stray" ? "bad" : "warn", routing.reads.reason || server.because];
   return [server.role === "replica" ? "good" : "warn", server.because];

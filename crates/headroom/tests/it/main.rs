@@ -43,5 +43,6 @@ mod support;
 mod trial;
 mod upgrade;
 mod waiting;
+mod warm;
 mod watch_page;
 mod zero_hop;

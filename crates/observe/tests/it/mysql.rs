@@ -27,6 +27,8 @@ async fn a_mysql_fleet_is_found_judged_and_followed() {
     let in_time =
         |s: &fleet::Server| s.lag.is_some_and(|l| l.at_least.is_zero() && l.source == LagSource::GtidSamples);
     watching.until_server("c1", "is in time", in_time).await;
+    let counts = |s: &fleet::Server| s.pool.is_some_and(|pool| pool.requests > 0);
+    watching.until_server("b1", "counts its page reads", counts).await;
 
     scene.lab.fault("b1", Fault::StopApplier).await.unwrap();
     scene.run("a1", "UPDATE app.beat SET n = n + 1").await;

@@ -10,12 +10,16 @@ async fn killed_frozen_and_returned_servers_are_seen_and_delay_nobody() {
     let mut watching = scene.watch(&["a1"]);
     let before = watching.until_sound("a1").await;
     assert!(before.servers.iter().all(|s| s.back_since.is_none()), "warm: they were there before us");
+    let counts = |s: &fleet::Server| s.pool.is_some_and(|pool| pool.requests > 0);
+    let old = watching.until_server("b1", "counts its page reads", counts).await.pool.unwrap();
 
     scene.lab.fault("b1", Fault::Kill).await.unwrap();
     let dead = watching.until_server("b1", "is dead", |s| matches!(s.state, State::Failing { .. })).await;
     assert_eq!(dead.role, Role::Replica, "its role is remembered");
     scene.lab.heal("b1").await.unwrap();
     watching.until_server("b1", "is back and warms up", |s| s.back_since.is_some()).await;
+    let anew = |s: &fleet::Server| s.pool.is_some_and(|pool| pool.restarted_since(&old));
+    watching.until_server("b1", "counts anew", anew).await;
     watching.until_sound("a1").await;
 
     scene.lab.fault("c1", Fault::Freeze).await.unwrap();

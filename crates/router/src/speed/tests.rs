@@ -4,7 +4,7 @@ use super::*;
 use proptest::prelude::*;
 
 const SECOND: Duration = Duration::from_secs(1);
-const ON: Switches = Switches { speed: true, work: true };
+const ON: Switches = Switches { speed: true, work: true, heat: true };
 
 fn peers(n: usize) -> Vec<Peer> {
     let peer = |i| Peer { name: ServerName::new(&format!("r{i}")), round_trip: None, question: None };
@@ -119,7 +119,7 @@ fn switched_off_every_server_counts_for_its_weight_at_once() {
     let fresh = digest(1, 50.0, &[Some(5.0), Some(1.0)]);
     let (mut speeds, now) = (Speeds::default(), Instant::now());
     (0..60).for_each(|_| drop(speeds.update(&fresh, &peers(2), ON, SECOND, now)));
-    let off = Switches { speed: false, work: true };
+    let off = Switches { speed: false, ..ON };
     let changes = speeds.update(&fresh, &peers(2), off, SECOND, now);
     assert_eq!((changes.len(), changes[0].now.factor, speeds.of(&changes[0].server).factor), (1, 1.0, 1.0));
 }

@@ -9,11 +9,13 @@
 
 #![allow(clippy::print_stdout, reason = "the figures are what a reader wants to see")]
 
+mod buffer_pool;
 mod member;
 mod world;
 
+use buffer_pool::BufferPool;
 use fleet::Zone;
-use world::World;
+use world::{World, p99_ms};
 
 /// Ticks of the simulation a second.
 const PER_SECOND: u64 = 10;
@@ -211,5 +213,104 @@ fn what_slows_all_readers_moves_nobody_and_neither_does_noise() {
         });
         assert_eq!(slow.count(), 0);
         assert!(world.figures(60).moves_per_minute <= 16.0, "no more than without");
+    }
+}
+
+/// A warm-up of one of three.
+struct WarmUp {
+    /// The tier's p99 in its first ninety seconds, over that before.
+    during: f64,
+    /// The same in the worst second.
+    worst: f64,
+    /// Seconds until the server carries its share for good.
+    share_after: usize,
+}
+
+/// A reader is away for ten seconds and comes back with an empty buffer pool.
+fn restart_cold(seed: u64, heat: bool) -> WarmUp {
+    let mut world = one_zone(seed);
+    world.pools = (0..3).map(|_| BufferPool::warm()).collect();
+    if !heat {
+        world.routers.iter_mut().for_each(|router| router.ignore_heat());
+    }
+    world.run(60);
+    let before = p99_ms(&world.answers());
+    world.kill(0);
+    world.run(10);
+    world.revive(0);
+    let (mut answers, mut worst, mut shares, mut back): (Vec<_>, f64, Vec<f64>, f64) =
+        (Vec::new(), 0.0, Vec::new(), 0.0);
+    for second in 0..200 {
+        world.run(1);
+        worst = worst.max(p99_ms(&world.answers()) / before);
+        if second < 90 {
+            answers.extend(world.answers());
+        }
+        shares.push(world.share(0) * 3.0);
+        let highest = shares.iter().fold(0.0, |a: f64, b| a.max(*b));
+        back = back.max(highest - world.share(0) * 3.0);
+    }
+    let (during, share_after) = (p99_ms(&answers) / before, within(&shares, 0.85..1.15));
+    println!(
+        "restarted cold, {}, seed {seed}: p99 {during:.2} x before, {worst:.2} in the worst second; its share after {share_after} s, largest step back {back:.2}",
+        if heat { "by heat" } else { "by the clock" }
+    );
+    assert!(world.pools[0].held() > 0.95, "it is warm in the end");
+    if heat {
+        assert!(back <= 0.3, "it does not swing: {shares:.2?}");
+    }
+    WarmUp { during, worst, share_after }
+}
+
+#[test]
+fn a_cold_reader_warms_up_by_its_heat_and_the_tail_of_the_tier_stays() {
+    let (heat, clock) = (restart_cold(1, true), restart_cold(1, false));
+    assert!(heat.during <= 1.5 && heat.worst <= 3.0, "by heat the tail stays");
+    assert!(clock.during > 3.0 * heat.during, "by the clock it does not");
+    assert!(heat.share_after < 200, "before the limit it has its share");
+}
+
+#[test]
+fn readers_that_are_all_cold_get_even_shares() {
+    let mut world = one_zone(1);
+    world.pools = (0..3).map(|_| BufferPool::warm()).collect();
+    world.run(60);
+    (0..3).for_each(|server| world.kill(server));
+    world.run(5);
+    (0..3).for_each(|server| world.revive(server));
+    world.run(60);
+    let shares: Vec<f64> = (0..3).map(|server| world.share(server) * 3.0).collect();
+    assert!(shares.iter().all(|share| (0.8..1.2).contains(share)), "{shares:.2?}");
+}
+
+#[test]
+fn sessions_that_send_a_digest_a_hundred_times_dearer_are_spread_and_make_nobody_slow() {
+    for seed in 1..=3 {
+        let mut world = one_zone(seed);
+        world.churn = false;
+        // Far from full: what makes a reader slow is not that it waits in line.
+        world.full = world.full.map(|full| full * 5.0);
+        world.routers.iter_mut().for_each(|router| router.count_work());
+        world.run(60);
+        // On one reader, a session of each router begins to send it, and does seven times the work of before.
+        for router in &mut world.routers {
+            let on_it = router.sessions.iter_mut().filter(|session| session.server == 0).take(1);
+            on_it.for_each(|session| {
+                (session.client.rate, session.client.dear) = (session.client.rate / 15.0, true);
+            });
+        }
+        world.run(1);
+        let before = world.share(0) * 3.0;
+        world.run(120);
+        let slow = world.routers.iter().filter(|router| {
+            (0..3).any(|i| router.speeds.of(&fleet::ServerName::new(&format!("r{i}"))).factor < 1.0)
+        });
+        let (slow, busiest) = (slow.count(), world.figures(20).busiest);
+        println!(
+            "a dear digest on one reader, seed {seed}: {before:.2} of the mean at first, busiest {busiest:.2} after two minutes"
+        );
+        assert!(before > 1.4, "it is too much work for one: {before}");
+        assert_eq!(slow, 0, "no reader counts as slow");
+        assert!(busiest <= 1.2, "{busiest}");
     }
 }

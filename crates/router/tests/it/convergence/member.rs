@@ -5,10 +5,12 @@ use config::RouterConfig;
 use fleet::{KnownZone, ListenerRole, Snapshot, Zone, ZoneSource};
 use rand::Rng;
 use rand::rngs::StdRng;
+use router::heat::{Heats, Reader};
 use router::pick::{PickRequest, pick};
 use router::placement::{Held, PACED_AFTER, TRIM_AFTER, Urgency, decide};
 use router::speed::{Peer, Speeds, Times};
 use router::view::{OwnState, View};
+use router::work::{Done, Works};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -16,9 +18,28 @@ use std::time::{Duration, Instant};
 /// Mean life of a session, when clients churn.
 const LIFE_SECONDS: f64 = 120.0;
 
+/// A statement of the dear digest takes this many times as long as the others.
+pub(super) const DEAR: f64 = 100.0;
+
+/// What a session sends, wherever it is.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Client {
+    /// Statements a second.
+    pub(super) rate: f64,
+    /// They are of the dear digest.
+    pub(super) dear: bool,
+}
+
 pub(super) struct Session {
     pub(super) server: usize,
-    pub(super) rate: f64,
+    pub(super) client: Client,
+}
+
+impl Client {
+    /// What it costs its server, in statements of the cheap digest a second.
+    pub(super) fn work(self) -> f64 {
+        if self.dear { self.rate * DEAR } else { self.rate }
+    }
 }
 
 pub(super) struct Router {
@@ -27,10 +48,13 @@ pub(super) struct Router {
     /// Offset of its snapshots.
     pub(super) offset: u64,
     pub(super) sessions: Vec<Session>,
-    /// Sessions that return at a tick, with their rate.
-    pub(super) returning: Vec<(u64, f64)>,
+    /// Sessions that return at a tick.
+    pub(super) returning: Vec<(u64, Client)>,
     pub(super) view: Option<View>,
     pub(super) speeds: Speeds,
+    pub(super) heats: Heats,
+    works: Works,
+    config: Arc<RouterConfig>,
     tokens: f64,
     recent: VecDeque<(u64, u32)>,
     /// Since when sessions should leave each server.
@@ -39,7 +63,7 @@ pub(super) struct Router {
 
 impl Router {
     /// Without sessions; those in `returning` come at their tick.
-    pub(super) fn new(zone: Zone, phase: f64, offset: u64, returning: Vec<(u64, f64)>) -> Self {
+    pub(super) fn new(zone: Zone, phase: f64, offset: u64, returning: Vec<(u64, Client)>) -> Self {
         Self {
             zone,
             phase,
@@ -48,6 +72,9 @@ impl Router {
             returning,
             view: None,
             speeds: Speeds::default(),
+            heats: Heats::default(),
+            works: Works::default(),
+            config: Arc::default(),
             tokens: 0.0,
             recent: VecDeque::new(),
             since: BTreeMap::new(),
@@ -58,52 +85,91 @@ impl Router {
         let own = KnownZone { zone: self.zone.clone(), by: ZoneSource::Rule };
         let snapshot = Arc::new(Snapshot { own_zone: Some(own), ..snapshot.clone() });
         let speeds = snapshot.servers.iter().map(|s| (s.name.clone(), self.speeds.of(&s.name))).collect();
-        let own = OwnState { speeds, ..OwnState::default() };
-        self.view = Some(View::new(snapshot, Arc::default(), &own, now));
+        let heats = snapshot.servers.iter().map(|s| (s.name.clone(), self.heats.of(&s.name))).collect();
+        let own = OwnState { speeds, heats, ..OwnState::default() };
+        self.view = Some(View::new(snapshot, self.config.clone(), &own, now));
+    }
+
+    /// Sessions count for what they do.
+    pub(super) fn count_work(&mut self) {
+        let mut config = RouterConfig::default();
+        config.capacity.work = true;
+        self.config = Arc::new(config);
+    }
+
+    /// It goes by the clock alone.
+    pub(super) fn ignore_heat(&mut self) {
+        let mut config = RouterConfig::default();
+        config.capacity.heat = false;
+        self.config = Arc::new(config);
     }
 
     /// One second's statements of its sessions, which took these times on average, ms.
     pub(super) fn compare(&mut self, appetite: f64, times_ms: &[f64], now: Instant, rng: &mut StdRng) {
         let view = self.view.as_ref().expect("heard once");
-        let mut count = vec![0.0; times_ms.len()];
-        self.sessions.iter().for_each(|s| count[s.server] += s.rate * appetite);
-        let times = |(at, ms): (usize, &f64)| {
-            // The mean of that number of exponential times, roughly.
-            let noise = 1.0 + rng.random_range(-1.7..1.7) / count[at].max(1.0).sqrt();
-            let log_sum = count[at] * (ms * noise.max(0.1) * 1e6).ln();
-            let server = view.candidates[at].name.clone();
-            Times { server, digest: 1, count: count[at], of_all: count[at], log_sum }
-        };
-        let fresh: Vec<Times> = times_ms.iter().enumerate().map(times).collect();
+        let mut fresh: Vec<Times> = Vec::new();
+        for dear in [false, true] {
+            let mut count = vec![0.0; times_ms.len()];
+            for session in self.sessions.iter().filter(|session| session.client.dear == dear) {
+                count[session.server] += session.client.rate * appetite;
+            }
+            let times = |(at, ms): (usize, &f64)| {
+                // The mean of that number of exponential times, roughly.
+                let noise = 1.0 + rng.random_range(-1.7..1.7) / count[at].max(1.0).sqrt();
+                let ms = if dear { ms * DEAR } else { *ms };
+                let log_sum = count[at] * (ms * noise.max(0.1) * 1e6).ln();
+                let server = view.candidates[at].name.clone();
+                Times { server, digest: 1 + u32::from(dear), count: count[at], of_all: count[at], log_sum }
+            };
+            fresh.extend(times_ms.iter().enumerate().map(times).filter(|times| times.count > 0.0));
+        }
         let peer =
             |c: &router::view::Candidate| Peer { name: c.name.clone(), round_trip: None, question: None };
         let peers: Vec<Peer> = view.candidates.iter().map(peer).collect();
-        let switches = RouterConfig::default().capacity;
-        self.speeds.update(&fresh, &peers, switches, Duration::from_secs(1), now);
+        self.speeds.update(&fresh, &peers, self.config.capacity, Duration::from_secs(1), now);
+        let readers: Vec<Reader> = view.snapshot.servers.iter().filter_map(Reader::of).collect();
+        self.heats.update(&readers, &self.config, now);
+        if self.config.capacity.work {
+            let done = |(at, candidate): (usize, &router::view::Candidate)| {
+                let times = || fresh.iter().filter(|times| times.server == candidate.name);
+                let typical = |times: &Times| self.speeds.typical_ns(times.digest).unwrap_or(1.0);
+                Done {
+                    server: candidate.name.clone(),
+                    sessions: self.sessions.iter().filter(|session| session.server == at).count() as u32,
+                    statements: times().map(|times| times.of_all).sum(),
+                    work: times().map(|times| times.of_all * typical(times)).sum(),
+                    busy_s: times()
+                        .map(|times| times.of_all * (times.log_sum / times.count).exp() / 1e9)
+                        .sum(),
+                }
+            };
+            let done: Vec<Done> = view.candidates.iter().enumerate().map(done).collect();
+            self.works.update(&done, Duration::from_secs(1));
+        }
     }
 
     /// One tick: clients leave and come, sessions are moved. Returns how many were.
     pub(super) fn act(&mut self, now: u64, churn: bool, rng: &mut StdRng) -> u64 {
         let view = self.view.as_ref().expect("heard once");
         let leave = 1.0 / (LIFE_SECONDS * PER_SECOND as f64);
-        let mut came: Vec<f64> = Vec::new();
+        let mut came: Vec<Client> = Vec::new();
         self.sessions.retain(|s| {
             let stays = !churn || !rng.random_bool(leave);
             if !stays {
-                came.push(s.rate);
+                came.push(s.client);
             }
             stays
         });
-        came.extend(self.returning.iter().filter(|(at, _)| *at <= now).map(|(_, rate)| *rate));
+        came.extend(self.returning.iter().filter(|(at, _)| *at <= now).map(|(_, client)| *client));
         self.returning.retain(|(at, _)| *at > now);
-        for rate in came {
-            let have = held(&self.sessions, view.candidates.len());
+        for client in came {
+            let have: Vec<u32> = self.loads(view).into_iter().map(|load| load.round() as u32).collect();
             let role = ListenerRole::Reader;
             let ask =
                 PickRequest { role, from: Some(&self.zone), have: &have, tried: &[], phase: self.phase };
             match pick(view, &ask, rng) {
-                Ok(picked) => self.sessions.push(Session { server: picked.server, rate }),
-                Err(_) => self.returning.push((now + 1, rate)),
+                Ok(picked) => self.sessions.push(Session { server: picked.server, client }),
+                Err(_) => self.returning.push((now + 1, client)),
             }
         }
         self.place(now, rng)
@@ -121,7 +187,8 @@ impl Router {
         self.tokens = (self.tokens + pace / PER_SECOND as f64).min((pace / 2.0).max(1.0));
         let held: Vec<Held> = held(&self.sessions, view.candidates.len())
             .into_iter()
-            .map(|readers| Held { readers, load: f64::from(readers), writers: 0 })
+            .zip(self.loads(view))
+            .map(|(readers, load)| Held { readers, load, writers: 0 })
             .collect();
         let mut moved = 0;
         let leaves = decide(view, &held, remembered, self.phase);
@@ -143,11 +210,18 @@ impl Router {
                 let on: Vec<usize> =
                     (0..self.sessions.len()).filter(|s| self.sessions[*s].server == leave.server).collect();
                 let session = self.sessions.swap_remove(on[rng.random_range(0..on.len())]);
-                self.returning.push((now + rng.random_range(5..20), session.rate));
+                self.returning.push((now + rng.random_range(5..20), session.client));
                 (self.tokens, moved) = (self.tokens - 1.0, moved + 1);
             }
         }
         moved
+    }
+
+    /// What it has on each server, in average sessions.
+    fn loads(&self, view: &View) -> Vec<f64> {
+        let each: Vec<Option<f64>> =
+            view.candidates.iter().map(|candidate| self.works.per_session(&candidate.name)).collect();
+        router::work::loads(&held(&self.sessions, view.candidates.len()), &each)
     }
 }
 

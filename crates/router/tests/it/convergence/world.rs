@@ -1,7 +1,8 @@
 //! The world around the routers: servers, what is asked for, and what is reported, late and noisy.
 
 use super::PER_SECOND;
-use super::member::{Router, Session};
+use super::buffer_pool::BufferPool;
+use super::member::{Client, Router, Session};
 use fleet::{
     Address, Demand, DemandSource, KnownZone, Lag, LagSource, Replication, Role, Server, ServerName,
     Snapshot, State, WriterStatus, Zone, ZoneShare, ZoneSource,
@@ -35,6 +36,8 @@ pub(super) struct World {
     pub(super) full: Option<f64>,
     /// Statements that wait on each server.
     waiting: Vec<f64>,
+    /// Of each server; none where memory is not simulated.
+    pub(super) pools: Vec<BufferPool>,
     rng: StdRng,
     moves: u64,
     pub(super) log: Vec<Moment>,
@@ -64,6 +67,7 @@ impl World {
             speeds: vec![1.0; servers.len()],
             full: None,
             waiting: vec![0.0; servers.len()],
+            pools: Vec::new(),
             moves: 0,
             log: Vec::new(),
             rng: StdRng::seed_from_u64(seed + 1),
@@ -72,7 +76,9 @@ impl World {
             for _ in 0..*routers {
                 // Sessions are of unequal weight, within a fifth.
                 let each = share / (*routers * pool) as f64 * 10_000.0;
-                let returning = (0..pool).map(|_| (1, each * rng.random_range(0.8..1.2))).collect();
+                let returning = (0..pool)
+                    .map(|_| (1, Client { rate: each * rng.random_range(0.8..1.2), dear: false }))
+                    .collect();
                 let (phase, offset) = (rng.random_range(0.0..1.0), rng.random_range(0..INTERVAL));
                 world.routers.push(Router::new(Zone::new(zone), phase, offset, returning));
             }
@@ -96,6 +102,10 @@ impl World {
                 self.moves += router.act(self.now, self.churn, &mut self.rng);
             }
             self.wait_in_line();
+            let loads = self.loads();
+            for (pool, load) in self.pools.iter_mut().zip(loads) {
+                pool.serve(load, 1.0 / PER_SECOND as f64);
+            }
             if self.now.is_multiple_of(PER_SECOND) && self.full.is_some() {
                 let times = self.times_ms();
                 for router in &mut self.routers {
@@ -121,9 +131,15 @@ impl World {
         let full = self.full.unwrap_or(f64::INFINITY);
         let time = |(at, load): (usize, f64)| {
             let able = full * self.speeds[at];
-            1.0 / self.speeds[at] / (1.0 - (load / able).min(0.95)) + 1000.0 * self.waiting[at] / able
+            let disk = self.pools.get(at).map_or(0.0, |pool| pool.wait_ms(load));
+            1.0 / self.speeds[at] / (1.0 - (load / able).min(0.95)) + 1000.0 * self.waiting[at] / able + disk
         };
         self.loads().into_iter().enumerate().map(time).collect()
+    }
+
+    /// What each server carries now, and what a statement takes there on average, ms.
+    pub(super) fn answers(&self) -> Vec<(f64, f64)> {
+        self.loads().into_iter().zip(self.times_ms()).collect()
     }
 
     /// The share of all load that a server carries.
@@ -136,7 +152,7 @@ impl World {
     fn measure(&mut self) -> Snapshot {
         let mut by_zone: BTreeMap<Zone, f64> = BTreeMap::new();
         for router in &self.routers {
-            let rate: f64 = router.sessions.iter().map(|s| s.rate).sum();
+            let rate: f64 = router.sessions.iter().map(|s| s.client.rate).sum();
             *by_zone.entry(router.zone.clone()).or_default() += rate * self.appetite[&router.zone];
         }
         let weight = 1.0 - (-1.0 / (PER_SECOND as f64 * SMOOTHING_SECONDS)).exp();
@@ -164,6 +180,7 @@ impl World {
             let zero = Duration::ZERO;
             server.lag = Some(Lag { at_least: zero, uncertainty: zero, source: LagSource::GtidSamples });
             server.load.running = (loads[i] / 500.0) as u32;
+            server.pool = self.pools.get(i).map(|pool| pool.counters(back(self.now)));
             server.back_since = since.map(back);
             server.state = match alive {
                 true => State::Answering,
@@ -184,7 +201,10 @@ impl World {
     fn loads(&self) -> Vec<f64> {
         let mut loads = vec![0.0; self.servers.len()];
         for router in &self.routers {
-            router.sessions.iter().for_each(|s| loads[s.server] += s.rate * self.appetite[&router.zone]);
+            router
+                .sessions
+                .iter()
+                .for_each(|s| loads[s.server] += s.client.work() * self.appetite[&router.zone]);
         }
         loads
     }
@@ -193,7 +213,7 @@ impl World {
         let (mut all, mut crossing) = (0.0, 0.0);
         for router in &self.routers {
             for session in &router.sessions {
-                let rate = session.rate * self.appetite[&router.zone];
+                let rate = session.client.rate * self.appetite[&router.zone];
                 all += rate;
                 crossing += if self.servers[session.server].0 == router.zone { 0.0 } else { rate };
             }
@@ -208,11 +228,15 @@ impl World {
             // Relays end, pools notice and open new sessions at once.
             let (lost, kept) = router.sessions.drain(..).partition(|s| s.server == server);
             router.sessions = kept;
-            router.returning.extend(lost.into_iter().map(|s: Session| (self.now + 1, s.rate)));
+            router.returning.extend(lost.into_iter().map(|s: Session| (self.now + 1, s.client)));
         }
     }
 
+    /// Back, with nothing in its memory.
     pub(super) fn revive(&mut self, server: usize) {
+        if let Some(pool) = self.pools.get_mut(server) {
+            *pool = BufferPool::cold();
+        }
         (self.servers[server].1, self.servers[server].2) = (true, Some(self.now));
     }
 
@@ -220,7 +244,7 @@ impl World {
     fn least_crossing(&self) -> f64 {
         let mut demand: BTreeMap<Zone, f64> = BTreeMap::new();
         for router in &self.routers {
-            let rate: f64 = router.sessions.iter().map(|s| s.rate).sum();
+            let rate: f64 = router.sessions.iter().map(|s| s.client.rate).sum();
             *demand.entry(router.zone.clone()).or_default() += rate * self.appetite[&router.zone];
         }
         let all: f64 = demand.values().sum();
@@ -256,6 +280,19 @@ impl World {
         let moves_per_minute = moves as f64 * 60.0 / seconds as f64;
         Figures { busiest: worst, crossing, least: self.least_crossing(), moves_per_minute, swing }
     }
+}
+
+/// The time in ms within which all but a hundredth of these are answered, where the times behind each average
+/// are exponential.
+pub(super) fn p99_ms(answers: &[(f64, f64)]) -> f64 {
+    let all: f64 = answers.iter().map(|(load, _)| load).sum();
+    let beyond = |ms: f64| answers.iter().map(|(load, time)| load / all * (-ms / time).exp()).sum::<f64>();
+    let (mut low, mut high) = (0.0, 1e6);
+    for _ in 0..60 {
+        let middle = (low + high) / 2.0;
+        if beyond(middle) > 0.01 { low = middle } else { high = middle }
+    }
+    high
 }
 
 /// What a run came to.

@@ -1,0 +1,173 @@
+//! `headroom status --wait-warm SERVER`: until a router counts a server as fully warm.
+//!
+//! A router may not have noticed yet that the server was restarted a moment ago, and count it as warm from
+//! before. So it must do so at every look for as long as two of its visits take.
+
+use anyhow::bail;
+use console::admin_client::AdminClient;
+use console::status_view::StatusView;
+use serde::Serialize;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+use term::{Seconds, exit, terminal};
+
+/// Time between two looks at the router.
+const EVERY: Duration = Duration::from_millis(500);
+/// It must be warm for two visits of the router, and for this long.
+const LEAST: Duration = Duration::from_secs(2);
+
+/// How far a server is.
+#[derive(Clone, Debug, PartialEq)]
+enum Standing {
+    /// It takes reads and is warm. It must be so for this long.
+    Warm { for_at_least: Duration },
+    /// Not yet, and why.
+    Waiting { warmth: Option<f64>, why: String },
+}
+
+/// What came of it: with `--json`.
+#[derive(Debug, Serialize)]
+struct Outcome<'a> {
+    server: &'a str,
+    /// Whether it is warm.
+    warm: bool,
+    /// How warm it was at the last look, 0 to 1; `null` while that is not known.
+    warmth: Option<f64>,
+    waited_s: f64,
+    /// The same in words.
+    text: String,
+}
+
+/// Waits. Exit code 0: it is warm; 1: it is not, in time.
+pub(super) async fn run(
+    router: &AdminClient,
+    server: &str,
+    timeout: Duration,
+    json: bool,
+) -> anyhow::Result<ExitCode> {
+    let (start, mut progress) = (Instant::now(), Seconds::new(timeout));
+    let mut warm_since: Option<Instant> = None;
+    let outcome = loop {
+        let standing = standing(&router.status().await?, server)?;
+        let (now, waited) = (Instant::now(), start.elapsed());
+        let (done, warmth, why) = match standing {
+            Standing::Warm { for_at_least } => {
+                let since = *warm_since.get_or_insert(now);
+                let why = format!("{server} is warm, if the router has noticed all that happened to it");
+                (now.duration_since(since) >= for_at_least, Some(1.0), why)
+            }
+            Standing::Waiting { warmth, why } => {
+                warm_since = None;
+                (false, warmth, why)
+            }
+        };
+        let waited_s = waited.as_secs_f64();
+        if done {
+            let text = format!("{server} is warm, after {}", fleet::long(waited));
+            break Outcome { server, warm: true, warmth, waited_s, text };
+        }
+        if waited >= timeout {
+            let text = format!("{server} is not warm after {}: {why}", fleet::long(waited));
+            break Outcome { server, warm: false, warmth, waited_s, text };
+        }
+        progress.show(waited, || why);
+        tokio::time::sleep(EVERY.min(timeout.saturating_sub(waited))).await;
+    };
+    drop(progress);
+    if json {
+        terminal::print_json(&outcome)?;
+    } else if outcome.warm {
+        terminal::print(&format!("{}.\n", outcome.text))?;
+    } else {
+        terminal::complain(&format!("headroom: {}", outcome.text));
+    }
+    Ok(if outcome.warm { exit::DONE } else { exit::no() })
+}
+
+/// How far `server` is.
+///
+/// # Errors
+/// It is none of the router's, or will get no reads: it is drained or reserved, or takes the writes.
+fn standing(status: &StatusView, server: &str) -> anyhow::Result<Standing> {
+    let servers = &status.fleet.servers;
+    let Some((seen, routing)) =
+        servers.iter().find(|s| s.name == server).and_then(|s| Some((s, s.routing.as_ref()?)))
+    else {
+        let known: Vec<&str> = servers.iter().map(|s| s.name.as_str()).collect();
+        bail!("this router knows no server {server}; it knows {}", known.join(", "));
+    };
+    if routing.draining {
+        bail!("{server} is being drained and gets no reads: `headroom undrain {server}` first");
+    }
+    if let Some(rule) = &seen.reserved {
+        bail!("{server} is reserved by rule {rule} and gets no reads, so it does not warm up");
+    }
+    if seen.role == "primary" {
+        bail!("{server} is the primary: it gets no reads by which it could warm up");
+    }
+    let (warmth, reads) = (routing.warmth, &routing.reads);
+    if !reads.eligible {
+        let why = reads.reason.clone().unwrap_or_else(|| seen.because.clone());
+        return Ok(Standing::Waiting { warmth: None, why });
+    }
+    if let Some(why) = &routing.warming {
+        return Ok(Standing::Waiting { warmth, why: why.clone() });
+    }
+    let visits = seen.asked_every_ms.and_then(|ms| Duration::try_from_secs_f64(2.0 * ms / 1e3).ok());
+    Ok(Standing::Warm { for_at_least: visits.unwrap_or(LEAST).max(LEAST) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use console::status_view::{EligibleView, RoutingView, ServerView};
+
+    fn status(change: impl FnOnce(&mut ServerView, &mut RoutingView)) -> StatusView {
+        let reads = EligibleView { eligible: true, capacity: 1.0, ..EligibleView::default() };
+        let mut routing = RoutingView { reads, warmth: Some(1.0), ..RoutingView::default() };
+        let mut server =
+            ServerView { name: "db4".to_owned(), role: "replica".to_owned(), ..ServerView::default() };
+        change(&mut server, &mut routing);
+        server.routing = Some(routing);
+        let mut status = StatusView::default();
+        status.fleet.servers.push(server);
+        status
+    }
+
+    #[test]
+    fn a_warm_reader_must_be_so_for_two_visits_of_its_router() {
+        let warm = |asked_every_ms| {
+            standing(&status(|server, _| server.asked_every_ms = asked_every_ms), "db4").unwrap()
+        };
+        assert_eq!(warm(Some(500.0)), Standing::Warm { for_at_least: LEAST });
+        assert_eq!(warm(Some(55_000.0)), Standing::Warm { for_at_least: Duration::from_secs(110) });
+    }
+
+    #[test]
+    fn a_cold_one_and_one_that_takes_no_reads_yet_are_waited_for() {
+        let cold = status(|_, routing| {
+            (routing.warmth, routing.warming) = (Some(0.3), Some("counts as 0.30".to_owned()));
+        });
+        let why = "counts as 0.30".to_owned();
+        assert_eq!(standing(&cold, "db4").unwrap(), Standing::Waiting { warmth: Some(0.3), why });
+        let late = status(|_, routing| {
+            let reason = Some("12.3 s behind".to_owned());
+            routing.reads = EligibleView { reason, ..EligibleView::default() };
+        });
+        let why = "12.3 s behind".to_owned();
+        assert_eq!(standing(&late, "db4").unwrap(), Standing::Waiting { warmth: None, why });
+    }
+
+    #[test]
+    fn what_cannot_become_warm_is_an_error_that_says_why() {
+        let error = |status: &StatusView, server: &str| standing(status, server).unwrap_err().to_string();
+        let plain = status(|_, _| ());
+        assert_eq!(error(&plain, "db9"), "this router knows no server db9; it knows db4");
+        let drained = status(|_, routing| routing.draining = true);
+        assert!(error(&drained, "db4").contains("`headroom undrain db4` first"));
+        let reserved = status(|server, _| server.reserved = Some("'analytics'".to_owned()));
+        assert!(error(&reserved, "db4").contains("reserved by rule 'analytics'"));
+        let primary = status(|server, _| server.role = "primary".to_owned());
+        assert!(error(&primary, "db4").contains("is the primary"));
+    }
+}

@@ -1,0 +1,262 @@
+//! Heat: how a reader that came back warms up, by its miss rate beside the other readers'. Pure: what the
+//! servers count and the clock are arguments; the formula is [`fleet::heat`]'s.
+//!
+//! ```text
+//! warmth = min(fast, max(heat, slow))
+//! fast   = a tenth, growing to 1 over warm_up after it came back        what heat is not known of gets this
+//! slow   = a tenth, growing to 1 over warm_up_limit
+//! ```
+//!
+//! So a cold server gets its share in step with its miss rate, never faster than the clock alone would give
+//! it, and all of it after `warm_up_limit` whatever it misses. One that misses little is warm as soon as the
+//! clock allows.
+//!
+//! **When a server warms up.** It came back; or it was restarted less than `warm_up_limit` ago, though nobody
+//! saw it go. One that has been up for longer and misses more than others has too small a buffer pool, not a
+//! cold one: its speed says that.
+//!
+//! **Why it does not swing.** What is missed a page read hardly depends on how many there are, so more share
+//! does not make a server colder. And the heat only rises during a warm-up, in steps of [`STEP`]; at
+//! [`fleet::heat::WARM`] the warm-up is over for good. Heat that was known once stays in force while too few
+//! page reads come to tell it.
+
+use config::RouterConfig;
+use fleet::heat::{self, MissRate, PoolCounters, PoolLoad};
+use fleet::{Role, Server, ServerName, State};
+use std::collections::HashMap;
+use std::fmt;
+use std::time::{Duration, Instant};
+
+/// The share of its weight that a server starts with when it comes back.
+const COLD: f64 = heat::LEAST;
+/// Heat rises by at least this factor.
+const STEP: f64 = 1.1;
+
+/// A server whose heat may be compared.
+#[derive(Clone, Debug)]
+pub struct Reader {
+    pub name: ServerName,
+    /// Since when it has been answering, if it was away.
+    pub back_since: Option<Instant>,
+    /// What its buffer pool has counted.
+    pub pool: Option<PoolCounters>,
+}
+
+/// How warm a server is as far as heat says.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Heat {
+    /// Since when it has been warming up; `None` when it is not.
+    pub since: Option<Instant>,
+    /// The share by its heat; `None` while that is not known, so that the clock alone counts.
+    pub share: Option<f64>,
+    /// Its miss rate and the one that it is compared with, where they are known.
+    pub own: Option<f64>,
+    pub others: Option<f64>,
+    /// It counts no page reads for us.
+    pub without_counters: bool,
+    /// It reads back the pages that it remembered: the part that is done.
+    pub loading: Option<f64>,
+}
+
+/// A warm-up that is over.
+#[derive(Clone, Debug, PartialEq)]
+pub struct WarmUpEnded {
+    pub server: ServerName,
+    pub after: Duration,
+    /// Its miss rate, where it was known.
+    pub own: Option<f64>,
+    /// It was not warm, and the time was over.
+    pub at_the_limit: bool,
+}
+
+/// The heat of a fleet's readers as one router sees it.
+#[derive(Clone, Debug, Default)]
+pub struct Heats {
+    known: HashMap<ServerName, TrackedHeat>,
+}
+
+#[derive(Clone, Debug, Default)]
+struct TrackedHeat {
+    rate: MissRate,
+    /// The `back_since` that was last taken in.
+    back: Option<Instant>,
+    heat: Heat,
+}
+
+impl Reader {
+    /// The reader that a server is; `None` for one that gets no reads now.
+    pub fn of(server: &Server) -> Option<Self> {
+        let reads = server.role == Role::Replica && server.state == State::Answering;
+        (reads && server.reserved.is_none()).then(|| Self {
+            name: server.name.clone(),
+            back_since: server.back_since,
+            pool: server.pool,
+        })
+    }
+}
+
+impl Heats {
+    /// What is known of a server.
+    pub fn of(&self, server: &ServerName) -> Heat {
+        self.known.get(server).map_or_else(Heat::default, |known| known.heat)
+    }
+
+    /// Takes in what the readers last counted, and says which are warm now.
+    pub fn update(&mut self, readers: &[Reader], config: &RouterConfig, now: Instant) -> Vec<WarmUpEnded> {
+        if !config.capacity.heat || config.warm_up.is_zero() {
+            self.known.clear();
+            return Vec::new();
+        }
+        self.known.retain(|name, _| readers.iter().any(|reader| reader.name == *name));
+        for reader in readers {
+            self.known.entry(reader.name.clone()).or_default().take(reader, config.warm_up_limit, now);
+        }
+        let rates: Vec<Option<f64>> = readers.iter().map(|r| self.known[&r.name].rate.value()).collect();
+        let mut ended = Vec::new();
+        for (at, reader) in readers.iter().enumerate() {
+            let others = rates.iter().enumerate().filter(|(other, _)| *other != at);
+            let others: Vec<f64> = others.filter_map(|(_, rate)| *rate).collect();
+            let Some(known) = self.known.get_mut(&reader.name) else { continue };
+            if let Some((after, at_the_limit)) =
+                known.heat.follow(rates[at], heat::of_the_others(&others), config.warm_up_limit, now)
+            {
+                ended.push(WarmUpEnded { server: reader.name.clone(), after, own: rates[at], at_the_limit });
+            }
+        }
+        ended
+    }
+}
+
+impl TrackedHeat {
+    fn take(&mut self, reader: &Reader, limit: Duration, now: Instant) {
+        if reader.back_since != self.back {
+            self.back = reader.back_since;
+            if self.back.is_some() {
+                (self.rate, self.heat) = (MissRate::default(), Heat { since: self.back, ..Heat::default() });
+            }
+        }
+        self.heat.without_counters = reader.pool.is_none();
+        let Some(pool) = &reader.pool else { return };
+        let first = self.rate.last().is_none();
+        let restarted = self.rate.take(pool);
+        let young = pool.started().filter(|started| now.saturating_duration_since(*started) < limit);
+        if (restarted || (first && self.heat.since.is_none())) && young.is_some() {
+            self.heat = Heat { since: young, ..Heat::default() };
+        }
+        self.heat.loading = match pool.load {
+            PoolLoad::Loading { part } => Some(part),
+            PoolLoad::None | PoolLoad::Completed => None,
+        };
+    }
+}
+
+impl Heat {
+    /// One step of a warm-up, given both miss rates. When it is over: after which time, and whether at its
+    /// limit.
+    fn follow(
+        &mut self,
+        own: Option<f64>,
+        others: Option<f64>,
+        limit: Duration,
+        now: Instant,
+    ) -> Option<(Duration, bool)> {
+        (self.own, self.others) = (own, others);
+        let lasts = now.saturating_duration_since(self.since?);
+        let by_rate = own.zip(others).map(|(own, others)| heat::heat(own, others));
+        let aim = by_rate.or(self.loading.map(|part| part.max(heat::LEAST)));
+        if let Some(aim) = aim
+            && self.share.is_none_or(|share| aim >= share * STEP)
+        {
+            self.share = Some(aim);
+        }
+        let warm = self.share.is_some_and(|share| share >= heat::WARM);
+        if !warm && lasts < limit {
+            return None;
+        }
+        let compared = self.share.is_some();
+        (self.since, self.share) = (None, None);
+        compared.then_some((lasts, !warm))
+    }
+
+    /// How warm a server is, a tenth to 1, `back_since` it came back, if it was away.
+    pub fn warmth(&self, back_since: Option<Instant>, config: &RouterConfig, now: Instant) -> f64 {
+        let fast = clock(back_since, config.warm_up, now);
+        match self.share {
+            Some(share) if config.capacity.heat => {
+                fast.min(share.max(clock(self.since, config.warm_up_limit, now)))
+            }
+            _ => fast,
+        }
+    }
+
+    /// Why a server of this `warmth` counts for less than its weight, e.g. `counts as 0.32 while it warms up:
+    /// 4.1 % of its page reads go to the disk, 0.2 % elsewhere, for 40 s`; `None` when it is warm.
+    pub fn reason(&self, warmth: f64, now: Instant) -> Option<String> {
+        if warmth >= 1.0 {
+            return None;
+        }
+        let why = match (self.own.zip(self.others), self.loading, self.share) {
+            (Some((own, others)), _, Some(_)) => {
+                let [own, others] = [own, others].map(percent);
+                format!("{own} of its page reads go to the disk, {others} elsewhere")
+            }
+            (_, Some(part), Some(_)) => format!("it has read back {} of its buffer pool", percent(part)),
+            (None, None, Some(_)) => "it missed more than the others when last compared".to_owned(),
+            _ if self.without_counters => {
+                "by the clock alone, it shows no counters of a buffer pool".to_owned()
+            }
+            _ if self.since.is_some() && self.own.is_none() => {
+                "by the clock alone, with too few page reads to compare".to_owned()
+            }
+            _ if self.since.is_some() && self.others.is_none() => {
+                "by the clock alone, with no other reader to compare with".to_owned()
+            }
+            _ => "by the clock".to_owned(),
+        };
+        let lasts = self.since.filter(|_| self.share.is_some());
+        let lasts = lasts.map(|since| format!(", for {}", fleet::long(now.saturating_duration_since(since))));
+        Some(format!("counts as {warmth:.2} while it warms up: {why}{}", lasts.unwrap_or_default()))
+    }
+}
+
+/// From [`COLD`] to 1 over `time` from `since` on; 1 for what has no start.
+fn clock(since: Option<Instant>, time: Duration, now: Instant) -> f64 {
+    match since {
+        Some(since) if !time.is_zero() => {
+            let part = now.saturating_duration_since(since).as_secs_f64() / time.as_secs_f64();
+            COLD + (1.0 - COLD) * part.min(1.0)
+        }
+        _ => 1.0,
+    }
+}
+
+fn percent(part: f64) -> String {
+    format!("{:.1} %", part * 100.0)
+}
+
+impl fmt::Display for WarmUpEnded {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { server, after, own, at_the_limit } = self;
+        let after = fleet::long(*after);
+        match (own, at_the_limit) {
+            (Some(own), false) => {
+                write!(
+                    f,
+                    "{server} is warm after {after}: {} of its page reads go to the disk",
+                    percent(*own)
+                )
+            }
+            (None, false) => write!(f, "{server} is warm after {after}"),
+            (own, true) => {
+                let own = own.map_or_else(|| "unknown".to_owned(), percent);
+                write!(
+                    f,
+                    "{server} counts as warm after {after}, the limit: of its page reads {own} go to the disk"
+                )
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

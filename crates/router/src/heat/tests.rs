@@ -1,0 +1,231 @@
+//! Warm-ups of made-up counters: who is cold, who only looks cold, and that shares only rise.
+
+use super::*;
+use proptest::prelude::*;
+
+/// Readers that count, second by second.
+struct Fleet {
+    start: Instant,
+    second: u64,
+    readers: Vec<Reader>,
+    heats: Heats,
+    config: RouterConfig,
+    ended: Vec<WarmUpEnded>,
+}
+
+impl Fleet {
+    /// Three readers that have been up for a day.
+    fn new() -> Self {
+        let start = Instant::now() + Duration::from_secs(200_000);
+        let up = Duration::from_secs(86_400);
+        let pool = PoolCounters { at: start, up, requests: 1 << 40, misses: 1 << 30, load: PoolLoad::None };
+        let reader = |at: usize| Reader {
+            name: ServerName::new(&format!("r{at}")),
+            back_since: None,
+            pool: Some(pool),
+        };
+        let (readers, config) = ((0..3).map(reader).collect(), RouterConfig::default());
+        Self { start, second: 0, readers, heats: Heats::default(), config, ended: Vec::new() }
+    }
+
+    fn now(&self) -> Instant {
+        self.start + Duration::from_secs(self.second)
+    }
+
+    /// The reader comes back restarted: all that it counts begins anew.
+    fn restart(&mut self, at: usize) {
+        let now = self.now();
+        let pool = PoolCounters { at: now, up: Duration::ZERO, requests: 0, misses: 0, load: PoolLoad::None };
+        self.readers[at] =
+            Reader { back_since: Some(now), pool: Some(pool), name: self.readers[at].name.clone() };
+    }
+
+    /// A second in which each reader is asked for 1,000 pages and misses this share of them.
+    fn run(&mut self, missed: [f64; 3]) {
+        self.ask(missed.map(|missed| (1000, missed)));
+    }
+
+    fn ask(&mut self, pages: [(u64, f64); 3]) {
+        self.second += 1;
+        let now = self.now();
+        for (reader, (requests, missed)) in self.readers.iter_mut().zip(pages) {
+            let Some(pool) = &mut reader.pool else { continue };
+            pool.requests += requests;
+            pool.misses += (requests as f64 * missed) as u64;
+            (pool.at, pool.up) = (now, pool.up + Duration::from_secs(1));
+        }
+        self.ended.extend(self.heats.update(&self.readers, &self.config, now));
+    }
+
+    fn warmth(&self, at: usize) -> f64 {
+        let reader = &self.readers[at];
+        self.heats.of(&reader.name).warmth(reader.back_since, &self.config, self.now())
+    }
+
+    fn reason(&self, at: usize) -> Option<String> {
+        self.heats.of(&self.readers[at].name).reason(self.warmth(at), self.now())
+    }
+}
+
+#[test]
+fn a_cold_reader_gets_its_share_in_step_with_its_misses_and_not_by_the_clock() {
+    let mut fleet = Fleet::new();
+    (0..10).for_each(|_| fleet.run([0.002; 3]));
+    fleet.restart(0);
+    (0..20).for_each(|_| fleet.run([0.4, 0.002, 0.002]));
+    assert!(fleet.warmth(0) < 0.17, "the clock alone would say 1: {}", fleet.warmth(0));
+    assert_eq!((fleet.warmth(1), fleet.warmth(2)), (1.0, 1.0));
+    let reason = fleet.reason(0).unwrap();
+    let words = "while it warms up: 40.0 % of its page reads go to the disk, 0.2 % elsewhere, for 20 s";
+    assert!(reason.ends_with(words), "{reason}");
+    // Until the window has forgotten what was before: (0.2 + 1) / (2 + 1), in steps of a tenth.
+    (0..40).for_each(|_| fleet.run([0.02, 0.002, 0.002]));
+    assert!((0.36..0.41).contains(&fleet.warmth(0)), "{}", fleet.warmth(0));
+    (0..30).for_each(|_| fleet.run([0.003, 0.002, 0.002]));
+    assert_eq!((fleet.warmth(0), fleet.reason(0)), (1.0, None));
+    let [ended] = &fleet.ended[..] else { panic!("{:?}", fleet.ended) };
+    assert!(!ended.at_the_limit && ended.to_string().contains("r0 is warm after"), "{ended}");
+}
+
+#[test]
+fn one_that_was_only_unreachable_is_warm_when_the_clock_allows() {
+    let mut fleet = Fleet::new();
+    (0..10).for_each(|_| fleet.run([0.002; 3]));
+    fleet.readers[0].back_since = Some(fleet.now());
+    (0..5).for_each(|_| fleet.run([0.002; 3]));
+    assert!((fleet.warmth(0) - 0.55).abs() < 1e-9, "half of the ten seconds of warm_up");
+    (0..5).for_each(|_| fleet.run([0.002; 3]));
+    assert_eq!(fleet.warmth(0), 1.0);
+}
+
+#[test]
+fn a_restart_that_nobody_saw_is_noticed_by_the_counters() {
+    let mut fleet = Fleet::new();
+    (0..5).for_each(|_| fleet.run([0.002; 3]));
+    fleet.restart(0);
+    fleet.readers[0].back_since = None;
+    assert_eq!(fleet.warmth(0), 1.0);
+    (0..5).for_each(|_| fleet.run([0.4, 0.002, 0.002]));
+    assert!(fleet.warmth(0) < 0.15);
+}
+
+#[test]
+fn a_reader_that_is_up_for_long_has_a_small_buffer_pool_and_not_a_cold_one() {
+    let mut fleet = Fleet::new();
+    (0..60).for_each(|_| fleet.run([0.4, 0.002, 0.002]));
+    assert_eq!(fleet.warmth(0), 1.0);
+}
+
+#[test]
+fn a_tier_that_is_cold_as_a_whole_goes_by_the_clock_alone() {
+    let mut fleet = Fleet::new();
+    (0..3).for_each(|at| fleet.restart(at));
+    (0..11).for_each(|_| fleet.run([0.4, 0.5, 0.45]));
+    assert_eq!([0, 1, 2].map(|at| fleet.warmth(at)), [1.0; 3]);
+}
+
+#[test]
+fn unknown_heat_leaves_the_clock_and_says_so() {
+    let mut fleet = Fleet::new();
+    fleet.restart(0);
+    (0..4).for_each(|_| fleet.ask([(0, 0.0), (1000, 0.0), (1000, 0.0)]));
+    assert!((fleet.warmth(0) - 0.46).abs() < 1e-9);
+    assert!(fleet.reason(0).unwrap().contains("by the clock alone, with too few page reads"));
+    fleet.readers[0].pool = None;
+    fleet.run([0.0; 3]);
+    assert!((fleet.warmth(0) - 0.55).abs() < 1e-9);
+    assert!(fleet.reason(0).unwrap().contains("shows no counters"));
+
+    let mut alone = Fleet::new();
+    alone.restart(0);
+    alone.readers.truncate(1);
+    (0..4).for_each(|_| alone.run([0.4; 3]));
+    assert!((alone.warmth(0) - 0.46).abs() < 1e-9);
+    assert!(alone.reason(0).unwrap().contains("no other reader"));
+}
+
+#[test]
+fn heat_that_was_known_once_stays_while_no_page_reads_come() {
+    let mut fleet = Fleet::new();
+    fleet.run([0.0; 3]);
+    fleet.restart(0);
+    (0..10).for_each(|_| fleet.run([0.4, 0.0, 0.0]));
+    let before = fleet.warmth(0);
+    (0..30).for_each(|_| fleet.ask([(0, 0.0), (1000, 0.0), (1000, 0.0)]));
+    assert!(fleet.warmth(0) < before + 0.1, "not 1, as the clock would have it: {}", fleet.warmth(0));
+    assert!(fleet.reason(0).unwrap().contains("when last compared"));
+}
+
+#[test]
+fn after_the_limit_a_server_counts_as_warm_whatever_it_misses() {
+    let mut fleet = Fleet::new();
+    fleet.run([0.0; 3]);
+    fleet.restart(0);
+    (0..150).for_each(|_| fleet.run([0.9, 0.0, 0.0]));
+    assert!((0.5..0.6).contains(&fleet.warmth(0)), "half of the limit is over: {}", fleet.warmth(0));
+    (0..150).for_each(|_| fleet.run([0.9, 0.0, 0.0]));
+    assert_eq!(fleet.warmth(0), 1.0);
+    assert!(
+        fleet.ended[0].at_the_limit && fleet.ended[0].to_string().contains("90.0 %"),
+        "{:?}",
+        fleet.ended
+    );
+}
+
+#[test]
+fn a_pool_that_is_read_back_counts_for_what_is_there_until_its_misses_are_known() {
+    let mut fleet = Fleet::new();
+    fleet.restart(0);
+    fleet.readers[0].pool.as_mut().unwrap().load = PoolLoad::Loading { part: 0.3 };
+    (0..20).for_each(|_| fleet.ask([(0, 0.0), (1000, 0.0), (1000, 0.0)]));
+    assert!((fleet.warmth(0) - 0.3).abs() < 1e-9, "{}", fleet.warmth(0));
+    assert!(fleet.reason(0).unwrap().contains("has read back 30.0 % of its buffer pool"));
+}
+
+#[test]
+fn switched_off_the_clock_is_all_there_is() {
+    let mut fleet = Fleet::new();
+    fleet.config.capacity.heat = false;
+    fleet.run([0.0; 3]);
+    fleet.restart(0);
+    (0..11).for_each(|_| fleet.run([0.9, 0.0, 0.0]));
+    assert_eq!(fleet.warmth(0), 1.0);
+}
+
+proptest! {
+    /// Whatever readers miss: warmth stays between a tenth and what the clock alone gives, and with the same
+    /// past never falls but when its server is restarted.
+    #[test]
+    fn warmth_is_bounded_and_only_rises(
+        missed in prop::collection::vec((0.0..1.0f64, 0.0..1.0f64, 0.0..1.0f64, 0u64..3000), 1..330)
+    ) {
+        let mut fleet = Fleet::new();
+        fleet.run([0.0; 3]);
+        fleet.restart(0);
+        let mut known: Option<f64> = None;
+        for (own, one, other, requests) in missed {
+            fleet.ask([(requests, own), (1000, one), (1000, other)]);
+            let warmth = fleet.warmth(0);
+            let alone = Heat::default().warmth(fleet.readers[0].back_since, &fleet.config, fleet.now());
+            prop_assert!((COLD..=alone).contains(&warmth));
+            let heat = fleet.heats.of(&fleet.readers[0].name);
+            if let Some(before) = known {
+                prop_assert!(warmth >= before - 1e-9, "{} after {}", warmth, before);
+            }
+            known = (heat.share.is_some() || heat.since.is_none()).then_some(warmth);
+        }
+    }
+
+    /// Of two that miss a steady share the one that misses more is never the warmer one.
+    #[test]
+    fn who_misses_more_is_never_warmer(less in 0.0..0.5f64, more in 0.0..0.5f64, seconds in 1usize..120) {
+        let after = |missed: f64| {
+            let mut fleet = Fleet::new();
+            fleet.run([0.002; 3]);
+            fleet.restart(0);
+            (0..seconds).for_each(|_| fleet.run([missed, 0.002, 0.002]));
+            fleet.warmth(0)
+        };
+        prop_assert!(after(less + more) <= after(less));
+    }
+}
