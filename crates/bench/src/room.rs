@@ -2,10 +2,13 @@
 //!
 //! Readers of a lab have a limit of CPU time each; one has less. Three ways in turn: weights that say the
 //! truth (`by hand`), the speed measured (`measured`), and neither (`off`, as it was before). Each runs on
-//! routers of its own, started for it. All figures are ratios within a round.
+//! routers of its own, started for it. All figures are ratios within a round. In the part `cold` (`cold.rs`)
+//! the one reader is restarted instead, and warms up by its heat or by the clock.
 
 mod clients;
+mod cold;
 mod cpu_limit;
+mod disk_limit;
 mod fixture;
 mod report;
 
@@ -52,6 +55,8 @@ enum Part {
     Alone,
     /// Equal readers: nothing is to happen.
     Equal,
+    /// Three readers in one zone, one restarted with an empty buffer pool.
+    Cold,
 }
 
 /// Flags of `headroom-bench room`.
@@ -59,7 +64,7 @@ enum Part {
 pub(crate) struct RoomArgs {
     /// Only these parts.
     #[arg(long, value_delimiter = ',', value_enum,
-          default_values_t = [Part::Slow, Part::Closed, Part::Lifo, Part::Alone, Part::Equal])]
+          default_values_t = [Part::Slow, Part::Closed, Part::Lifo, Part::Alone, Part::Equal, Part::Cold])]
     only: Vec<Part>,
     /// How often the parts with several ways are measured.
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=50))]
@@ -73,7 +78,11 @@ pub(crate) struct RoomArgs {
     /// Seconds of the part `equal`.
     #[arg(long, default_value_t = 600, value_parser = clap::value_parser!(u64).range(5..=7200))]
     equal: u64,
-    /// A smoke run: one round with 20 s to settle and 10 s to measure, and 30 s of equal readers.
+    /// Seconds of each warm-up of the part `cold`.
+    #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u64).range(5..=3600))]
+    warm_up: u64,
+    /// A smoke run: one round with 20 s to settle and 10 s to measure, 30 s of equal readers, and warm-ups of
+    /// 45 s.
     #[arg(long)]
     quick: bool,
     /// From which arrivals are drawn.
@@ -91,6 +100,7 @@ pub(crate) struct RoomArgs {
 pub(crate) async fn run(mut args: RoomArgs) -> anyhow::Result<ExitCode> {
     if args.quick {
         (args.rounds, args.settle, args.seconds, args.equal) = (1, 20, 10, 30);
+        args.warm_up = 45;
     }
     let directory = Directory::new(args.out.as_deref(), "room", args.quick)?;
     let machine = Machine::look(&[], 2 * SECOND).await?;
@@ -108,7 +118,7 @@ pub(crate) async fn run(mut args: RoomArgs) -> anyhow::Result<ExitCode> {
 
 async fn measured(args: &RoomArgs, part: Part) -> anyhow::Result<Vec<Cell>> {
     let zones: &[(&str, u8)] = match part {
-        Part::Slow | Part::Closed | Part::Equal => &[("a", 3)],
+        Part::Slow | Part::Closed | Part::Equal | Part::Cold => &[("a", 3)],
         Part::Lifo => &[("a", 3), ("b", 1), ("c", 0)],
         Part::Alone => &[("a", 1), ("b", 1), ("c", 1)],
     };
@@ -122,14 +132,19 @@ async fn in_turn(args: &RoomArgs, part: Part, lab: &mut RoomLab) -> anyhow::Resu
     let times = lab.calibrate(STATEMENT).await?;
     // How sessions are used is no matter of CPU time: their statements wait.
     let statement: Arc<str> = match part {
+        Part::Cold => cold::statement(times).into(),
         Part::Lifo => "SELECT SLEEP(0.15)".into(),
         _ => format!("SELECT BENCHMARK({times}, MD5('room'))").into(),
     };
-    let (on, off) = (Way { speed: true, work: true, ..Way::default() }, Way::default());
+    let on = Way { speed: true, work: true, heat: true, ..Way::default() };
+    let off = Way::default();
     let mut cells = Vec::new();
     if part == Part::Equal {
         let bench = Bench { args, part, lab, statement: &statement, round: 1 };
         return Ok(vec![bench.equal(&on).await?]);
+    }
+    if part == Part::Cold {
+        return cold::in_turn(args, lab, &statement).await;
     }
     for round in 1..=args.rounds {
         let weights = |speed: f64| Way { weights: [(SLOW.to_owned(), speed)].into(), ..Way::default() };
@@ -145,7 +160,7 @@ async fn in_turn(args: &RoomArgs, part: Part, lab: &mut RoomLab) -> anyhow::Resu
                 })
                 .collect(),
             Part::Alone => vec![("measured", 0.5, on.clone()), ("off", 0.5, off.clone())],
-            Part::Lifo | Part::Equal => {
+            Part::Lifo | Part::Equal | Part::Cold => {
                 let halves: BTreeMap<String, f64> = lab.readers().into_iter().map(|r| (r, 0.5)).collect();
                 let one_half = Way { weights: [("a2".to_owned(), 0.5)].into(), ..on.clone() };
                 vec![
@@ -271,6 +286,7 @@ impl Bench<'_> {
             let mut seen = Second {
                 share: slow.map_or(0.0, |(_, routing)| routing.share),
                 speed: slow.and_then(|(_, routing)| routing.speed).unwrap_or(1.0),
+                warmth: slow.and_then(|(_, routing)| routing.warmth).unwrap_or(1.0),
                 least_speed: least,
                 sessions: slow.map_or(0, |(_, routing)| routing.readers),
                 moved: status.counters.closed.get("moved: balance").copied().unwrap_or_default(),

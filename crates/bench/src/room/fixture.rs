@@ -7,7 +7,7 @@ use anyhow::{Context, bail};
 use console::admin_client::AdminClient;
 use console::status_view::{ServerView, StatusView};
 use lab::process::Process;
-use lab::{Account, Lab, RouterOptions, Spec};
+use lab::{Account, Fault, Lab, RouterOptions, Spec};
 use mysql_async::prelude::Queryable;
 use mysql_async::{Conn, OptsBuilder};
 use std::collections::BTreeMap;
@@ -34,6 +34,7 @@ pub(super) struct RoomLab {
 pub(super) struct Way {
     pub(super) speed: bool,
     pub(super) work: bool,
+    pub(super) heat: bool,
     /// Of servers, by name; the others have 1.
     pub(super) weights: BTreeMap<String, f64>,
 }
@@ -56,18 +57,46 @@ impl RoomLab {
         let mut spec = Spec::new(&all).primary("p1").option("max_connections", "400");
         spec.server.buffer_pool_mib = 32;
         spec.server.performance_schema = false;
+        // A reader that is restarted has nothing in its buffer pool, and reads past the system's cache.
+        let spec = spec
+            .option("innodb_buffer_pool_load_at_startup", "OFF")
+            .option("innodb_buffer_pool_dump_at_shutdown", "OFF")
+            .option("innodb_flush_method", "O_DIRECT");
         let lab = Lab::up(&spec, base).await.context("bringing up the servers")?;
-        let (mut limits, mut control) = (BTreeMap::new(), BTreeMap::new());
-        for server in lab.servers().into_iter().filter(|server| server != "p1") {
-            let mut root = lab.connect(&server).await?;
-            let pid_file: Option<String> = root.query_first("SELECT @@pid_file").await?;
-            let pid = std::fs::read_to_string(pid_file.unwrap_or_default()).context("reading a pid file")?;
-            let limit = CpuLimit::new(&server, pid.trim().parse().context("a pid file holds no number")?)?;
-            limit.set(full)?;
-            limits.insert(server.clone(), limit);
-            control.insert(server, root);
+        let (limits, control) = (BTreeMap::new(), BTreeMap::new());
+        let mut room = Self { lab, limits, control, full };
+        for server in room.lab.servers().into_iter().filter(|server| server != "p1") {
+            room.limit(&server).await?;
         }
-        Ok(Self { lab, limits, control, full })
+        Ok(room)
+    }
+
+    /// Limits a server that has just been started.
+    async fn limit(&mut self, server: &str) -> anyhow::Result<()> {
+        let mut root = self.lab.connect(server).await?;
+        let pid = pid(&mut root).await?;
+        self.limits.remove(server);
+        let limit = CpuLimit::new(server, pid)?;
+        limit.set(self.full)?;
+        self.limits.insert(server.to_owned(), limit);
+        self.control.insert(server.to_owned(), root);
+        Ok(())
+    }
+
+    /// A connection to a reader that no limit of ours counts.
+    pub(super) fn control(&mut self, server: &str) -> anyhow::Result<&mut Conn> {
+        self.control.get_mut(server).context("no such reader")
+    }
+
+    /// Shuts a reader down in order and starts it again.
+    pub(super) async fn restart(&mut self, server: &str) -> anyhow::Result<()> {
+        if let Some(conn) = self.control.remove(server) {
+            // The server closes it as well.
+            let _ = conn.disconnect().await;
+        }
+        self.lab.fault(server, Fault::Stop).await?;
+        self.lab.heal(server).await?;
+        self.limit(server).await
     }
 
     pub(super) fn readers(&self) -> Vec<String> {
@@ -121,7 +150,8 @@ impl RoomLab {
             anyhow::ensure!(config.contains(&name), "the configuration names no {server}");
             config = config.replace(&name, &format!("{name}\nweight = {weight}"));
         }
-        write!(config, "\n[router.capacity]\nspeed = {}\nwork = {}\n", way.speed, way.work)?;
+        let Way { speed, work, heat, .. } = way;
+        write!(config, "\n[router.capacity]\nspeed = {speed}\nwork = {work}\nheat = {heat}\n")?;
         let (file, log) = (self.lab.dir().join("room.toml"), self.lab.dir().join(format!("room-{zone}.log")));
         let file = file.with_file_name(format!("room-{zone}.toml"));
         std::fs::write(&file, config).context("writing the configuration")?;
@@ -144,6 +174,13 @@ impl RoomLab {
         drop(limits);
         Ok(down?)
     }
+}
+
+/// The process of a server on this host.
+pub(super) async fn pid(conn: &mut Conn) -> anyhow::Result<u32> {
+    let file: Option<String> = conn.query_first("SELECT @@pid_file").await?;
+    let pid = std::fs::read_to_string(file.unwrap_or_default()).context("reading a pid file")?;
+    pid.trim().parse().context("a pid file holds no number")
 }
 
 impl Route {

@@ -17,6 +17,8 @@ pub(super) struct Cell {
     pub(super) answers: usize,
     pub(super) p50_ms: f64,
     pub(super) p99_ms: f64,
+    /// The same before the reader was restarted, in the part `cold`.
+    pub(super) before_p99_ms: Option<f64>,
     /// Answered by each reader while it was measured, by its own count.
     pub(super) statements: BTreeMap<String, u64>,
     /// Share of the commands that left their zone.
@@ -33,6 +35,7 @@ pub(super) struct Cell {
 pub(super) struct Second {
     pub(super) share: f64,
     pub(super) speed: f64,
+    pub(super) warmth: f64,
     /// The lowest factor of any reader.
     pub(super) least_speed: f64,
     pub(super) sessions: u64,
@@ -104,6 +107,11 @@ impl Report {
         cells.filter_map(|cell| Some(cell.p99_ms / by_hand(cell)?)).collect()
     }
 
+    /// The p99 during each warm-up over that before.
+    fn during<'a>(&'a self, way: &'a str) -> impl Iterator<Item = f64> + 'a {
+        self.of("Cold", way).filter_map(|cell| Some(cell.p99_ms / cell.before_p99_ms?))
+    }
+
     fn promises(&self) -> Vec<Promise> {
         let mut all = Vec::new();
         for (part, speed) in [("Slow", 0.5), ("Slow", 0.2), ("Closed", 0.5), ("Closed", 0.2)] {
@@ -126,6 +134,10 @@ impl Report {
             let busiest = worst(&mut self.of("Lifo", way).map(Cell::busiest));
             add(&format!("Lifo, {way}: busiest reader over the mean"), busiest, 1.10);
         }
+        let mut during: Vec<f64> = self.during("heat").collect();
+        during.sort_by(f64::total_cmp);
+        let middle = during.get(during.len() / 2).copied();
+        add("Cold, by heat: p99 during the warm-up over that before, median of rounds", middle, 1.3);
         let errors: usize = self.cells.iter().map(|cell| cell.errors.len()).sum();
         add("errors that clients saw", (!self.cells.is_empty()).then_some(errors as f64), 0.0);
         // Demand is a third each, room 0.5 of 2.5 in the slow zone: 1/3 - 1/5 must leave it.
@@ -175,6 +187,16 @@ impl Report {
                 cell.crossing * 100.0,
                 cell.errors.len()
             );
+        }
+        for way in ["heat", "clock"] {
+            let ratios: Vec<String> = self.during(way).map(|ratio| format!("{ratio:.2}")).collect();
+            if !ratios.is_empty() {
+                let rounds = ratios.join(", ");
+                let _ = writeln!(
+                    text,
+                    "\nCold, by {way}: p99 during the warm-up over that before, by round: {rounds}."
+                );
+            }
         }
         text + "\n" + &table(&self.promises())
     }
