@@ -195,6 +195,7 @@ async fn recorded(lab: &Lab, seconds: u64, file: &Path) -> anyhow::Result<BTreeM
         writer: address(addresses.writer),
         reader_sessions: READERS,
         writer_sessions: WRITERS,
+        order: lab::app::PoolOrder::default(),
         password: lab.password(Account::App).to_owned(),
         statement_deadline: LIMIT,
         connect_deadline: LIMIT,

@@ -70,6 +70,8 @@ pub(crate) struct About {
     pub(crate) seed: u64,
     /// Which way the sessions of the phases with headroom went, and why.
     pub(crate) sessions: String,
+    /// The applications' pools handed out their newest session first.
+    pub(crate) newest_first: bool,
     /// How long the servers took to come up and replicate, s.
     pub(crate) lab_up_s: f64,
     /// From start to here, s.

@@ -84,6 +84,7 @@ impl Fixture {
                 writer,
                 reader_sessions: scenario.reader_sessions,
                 writer_sessions: scenario.writer_sessions,
+                order: scenario.order,
                 password: self.lab.password(Account::App).to_owned(),
                 statement_deadline: STATEMENT_DEADLINE,
                 connect_deadline: CONNECT_DEADLINE,

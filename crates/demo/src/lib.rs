@@ -25,6 +25,7 @@ mod summary;
 use anyhow::Context;
 use figures::{About, PhaseFigures, Report, verdicts};
 use fixture::Fixture;
+pub use lab::app::PoolOrder;
 use probe::machine::{Machine, today};
 use progress::Progress;
 use scenario::{PRIMARY, Scenario, ZONES};
@@ -52,6 +53,8 @@ pub struct Options {
     pub parts: Vec<char>,
     /// All sessions go through the routers.
     pub relay: bool,
+    /// Which session the applications' pools hand out.
+    pub order: PoolOrder,
     /// From which arrivals and keys are drawn.
     pub seed: u64,
     /// Where the servers' files go while it runs; `None` is the system's directory for temporary files.
@@ -66,6 +69,7 @@ impl Options {
         scenario.rates = scenario.rates.times(self.rate / scenario.rates.timeline);
         scenario.between_zones = self.round_trip;
         scenario.relay = self.relay;
+        scenario.order = self.order;
         scenario.keep_parts(&self.parts);
         scenario
     }
@@ -156,6 +160,7 @@ fn about(scenario: &Scenario, fixture: &Fixture, machine: &Machine) -> About {
         reader_sessions: scenario.reader_sessions,
         seed: scenario.seed,
         sessions: fixture.ways(),
+        newest_first: scenario.order == PoolOrder::NewestFirst,
         lab_up_s: fixture.lab.came_up_in().as_secs_f64(),
         took_s: 0.0,
     }

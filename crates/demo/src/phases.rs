@@ -29,7 +29,13 @@ pub(crate) async fn run(
             // for demand.
             let apps = match &mut apps[n] {
                 Some(open) => open,
-                none => none.insert(fixture.open(scenario, phase, &group.readers, routers.as_ref()).await?),
+                none => {
+                    let apps = fixture.open(scenario, phase, &group.readers, routers.as_ref()).await?;
+                    if phase.policy == Policy::Headroom {
+                        balance(scenario, phase, &apps, progress).await;
+                    }
+                    none.insert(apps)
+                }
             };
             let seed = scenario.seed * 100 + u64::from(round);
             rounds[n].push(slice(scenario, phase, apps, seed).await);
@@ -60,6 +66,18 @@ async fn warm_up(
     end(traffic).await;
     apps.close().await;
     Ok(())
+}
+
+/// Traffic that is not counted, while the routers move sessions by what they do.
+async fn balance(scenario: &Scenario, phase: &Phase, apps: &Apps, progress: &Progress) {
+    let time = scenario.balances_for();
+    if time.is_zero() {
+        return;
+    }
+    progress.say(&format!("{} s of traffic, in which the routers see which sessions work", time.as_secs()));
+    let traffic = apps.begin(phase, scenario.rates, scenario.seed);
+    tokio::time::sleep(time).await;
+    end(traffic).await;
 }
 
 async fn slice(scenario: &Scenario, phase: &Phase, apps: &Apps, seed: u64) -> Round {

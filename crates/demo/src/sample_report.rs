@@ -88,6 +88,7 @@ fn about() -> About {
         reader_sessions: 60,
         seed: 1,
         sessions: "zero-hop: 15 of 16 new sessions bypass the router".to_owned(),
+        newest_first: false,
         lab_up_s: 8.4,
         took_s: 104.0,
     }

@@ -15,7 +15,7 @@
 //!
 //! The primary a1 takes the writes in all of them, but for a part of (f).
 
-use lab::app::{DataSize, Rates};
+use lab::app::{DataSize, PoolOrder, Rates};
 use serde::Serialize;
 use std::time::Duration;
 
@@ -53,6 +53,8 @@ pub(crate) struct Scenario {
     pub(crate) seed: u64,
     /// All sessions go through the routers, also where the kernel would let them bypass the routers.
     pub(crate) relay: bool,
+    /// Which session the applications' pools hand out.
+    pub(crate) order: PoolOrder,
 }
 
 /// Phases over the same readers.
@@ -172,6 +174,16 @@ impl Scenario {
             }),
             seed,
             relay: false,
+            order: PoolOrder::default(),
+        }
+    }
+
+    /// Traffic through the routers before the first slice that is counted: with pools that leave most of
+    /// their sessions idle, routers first find out which sessions work.
+    pub(crate) fn balances_for(&self) -> Duration {
+        match self.order {
+            PoolOrder::OldestFirst => Duration::ZERO,
+            PoolOrder::NewestFirst => Duration::from_secs(45),
         }
     }
 

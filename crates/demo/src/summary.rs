@@ -58,6 +58,12 @@ pub(crate) fn text(report: &Report, paint: Paint) -> String {
     if !about.sessions.is_empty() {
         let _ = writeln!(text, "Sessions that headroom placed: {}.", about.sessions);
     }
+    if about.newest_first {
+        let _ = writeln!(
+            text,
+            "Pools handed out their newest session first: load is what sessions did, not how many there were."
+        );
+    }
     text
 }
 

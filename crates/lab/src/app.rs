@@ -8,7 +8,7 @@
 //! - Sessions are opened once and kept. Where a session landed is where its statements go for its whole life.
 //! - A statement outside a transaction checks out a session, runs, and gives it back; a transaction keeps one
 //!   to its end (`database/sql` of Go does the same). The longest-idle session is next, so that every session
-//!   carries the same.
+//!   carries the same; or the one returned last, where [`PoolOrder`] says so.
 //! - At check-out a session is looked at without a round trip, and opened anew if the other side has closed
 //!   it (go-sql-driver does the same). Nothing is retried: a statement that fails makes its request fail.
 //! - Each statement says which endpoint sent it, as a comment tag (`/*endpoint='timeline'*/`).
@@ -48,6 +48,8 @@ pub struct AppSpec {
     pub reader_sessions: usize,
     /// Sessions kept open for writes.
     pub writer_sessions: usize,
+    /// Which session a pool hands out.
+    pub order: PoolOrder,
     /// Password of [`crate::Account::App`], as which it logs in.
     pub password: String,
     /// A statement without an answer for this long fails, as a driver's read timeout makes it.
@@ -58,6 +60,16 @@ pub struct AppSpec {
     pub data: DataSize,
     /// Ticks of the tally count from here; the same for all applications that are compared.
     pub epoch: Instant,
+}
+
+/// Which of its idle sessions a pool hands out.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum PoolOrder {
+    /// The one that was returned first: every session carries the same.
+    #[default]
+    OldestFirst,
+    /// The one that was returned last, as Go's database/sql does: most sessions rest.
+    NewestFirst,
 }
 
 /// The application of one zone, with its sessions open.

@@ -24,7 +24,8 @@ pub(super) const HOW: &str = "<p>The servers are real, with GTID replication. Th
     process for each zone. The applications are a simulator with the endpoints above, on a common driver, with a pool of \
     sessions in each zone; what they count is all that these figures come from. Requests arrive on a schedule that does \
     not wait for earlier ones, and a request's time counts from when it was due. A statement outside a transaction takes \
-    the longest-idle session of the pool and gives it back, so every session carries the same. Every phase sends the same \
+    the longest-idle session of the pool and gives it back, so every session carries the same (with \
+    <code>--pool lifo</code> the one returned last, so most rest). Every phase sends the same \
     number of requests per second, far below what the machine can carry, and the slices of phases that are compared \
     alternate.</p>\n";
 

@@ -2,7 +2,7 @@
 
 use crate::environment::Environment;
 use clap::Args;
-use demo::Options;
+use demo::{Options, PoolOrder};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -12,6 +12,7 @@ const EXAMPLES: &str = "\
 Examples:
   headroom demo                             about two minutes, then a table and headroom-demo.html
   headroom demo --json --report demo.html   the same figures as JSON on standard output
+  headroom demo --only d --pool lifo        the applications' pools hand out their newest session first
   headroom demo --keep                      afterwards servers, routers and status pages stay until Ctrl-C
 
 Exit code 1 when something that was asked was not met: the table says what.";
@@ -49,6 +50,10 @@ pub(crate) struct DemoArgs {
     /// Send all sessions through the routers, also where the kernel would let them bypass these (zero-hop).
     #[arg(long)]
     relay: bool,
+    /// Which idle session the applications' pools hand out: the one returned first (fifo), or last (lifo), as
+    /// Go's database/sql does. With lifo the routers have 45 s to see which sessions work.
+    #[arg(long, value_name = "ORDER", default_value = "fifo", value_parser = order)]
+    pool: PoolOrder,
     /// From which arrivals and keys are drawn.
     #[arg(long, default_value_t = 1)]
     seed: u64,
@@ -62,8 +67,9 @@ impl DemoArgs {
         if !(0.1..=100.0).contains(&self.rate) {
             return Err(exit::usage_error(format!("--rate is between 0.1 and 100, not {}", self.rate)));
         }
-        let Self { json, report, keep, rounds, round_trip, rate, only: parts, relay, seed, dir } = self;
-        Ok(Options { json, report, keep, rounds, round_trip, rate, parts, relay, seed, dir, paint })
+        let Self { json, report, keep, rounds, round_trip, rate, only: parts, relay, pool: order, seed, dir } =
+            self;
+        Ok(Options { json, report, keep, rounds, round_trip, rate, parts, relay, order, seed, dir, paint })
     }
 }
 
@@ -74,6 +80,15 @@ fn part(text: &str) -> Result<char, String> {
         // They are measured with (c), which is compared with them.
         "a" | "b" => Err(format!("'{text}' is measured with c; write c")),
         _ => Err(format!("'{text}' is no part of the demo; there are c (with a and b), d, e, f")),
+    }
+}
+
+/// The order of a pool.
+fn order(text: &str) -> Result<PoolOrder, String> {
+    match text {
+        "fifo" => Ok(PoolOrder::OldestFirst),
+        "lifo" => Ok(PoolOrder::NewestFirst),
+        _ => Err(format!("'{text}' is no order of a pool; there are fifo and lifo")),
     }
 }
 

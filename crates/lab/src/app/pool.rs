@@ -1,4 +1,4 @@
-//! Sessions kept open, handed out longest-idle first.
+//! Sessions kept open, handed out longest-idle first, or the one returned last.
 //!
 //! A slot is a `mysql_async` pool of one: its check-out looks at the socket without a round trip and connects
 //! anew when the other side has closed it. Our own queue of slots gives the order, which the driver's pool
@@ -6,7 +6,7 @@
 //! sessions).
 
 use super::counts::Pool as Name;
-use super::{AppSpec, Failure, FailureKind};
+use super::{AppSpec, Failure, FailureKind, PoolOrder};
 use fleet::Address;
 use mysql_async::prelude::Queryable;
 use mysql_async::{Conn, DriverError, Opts, OptsBuilder, PoolConstraints, PoolOpts};
@@ -24,6 +24,7 @@ pub(super) struct Pool {
     name: Name,
     slots: Mutex<VecDeque<Slot>>,
     free: Semaphore,
+    order: PoolOrder,
     size: usize,
     connect_deadline: Duration,
     statement_deadline: Duration,
@@ -54,6 +55,7 @@ impl Pool {
             name,
             slots: Mutex::new(slots.collect()),
             free: Semaphore::new(size),
+            order: spec.order,
             size,
             connect_deadline: spec.connect_deadline,
             statement_deadline: spec.statement_deadline,
@@ -62,8 +64,10 @@ impl Pool {
 
     /// Opens every session, one after the other.
     pub(super) async fn open_all(&self) -> Result<(), Failure> {
+        // All are held until all are open: a session that is given back may be the next one handed out.
+        let mut open = Vec::with_capacity(self.size);
         for _ in 0..self.size {
-            drop(self.check_out().await?);
+            open.push(self.check_out().await?);
         }
         Ok(())
     }
@@ -72,13 +76,16 @@ impl Pool {
         self.name
     }
 
-    /// The longest-idle session, opened anew if the other side has closed it.
+    /// The next session by the pool's order, opened anew if the other side has closed it.
     pub(super) async fn check_out(&self) -> Result<Session<'_>, Failure> {
         let permit = self.free.acquire().await;
         if let Ok(permit) = permit {
             permit.forget();
         }
-        let slot = self.slots().pop_front();
+        let slot = match self.order {
+            PoolOrder::OldestFirst => self.slots().pop_front(),
+            PoolOrder::NewestFirst => self.slots().pop_back(),
+        };
         let mut session = Session { pool: self, slot, conn: None, sound: true };
         let Some(slot) = &session.slot else {
             return Err(failure(FailureKind::Connect, None, Instant::now(), "the pool is closed"));

@@ -40,6 +40,7 @@ async fn open(lab: &Lab) -> App {
         writer: reach("a1"),
         reader_sessions: 40,
         writer_sessions: 2,
+        order: lab::app::PoolOrder::default(),
         password: lab.password(Account::App).to_owned(),
         statement_deadline: Duration::from_secs(3),
         connect_deadline: Duration::from_secs(5),

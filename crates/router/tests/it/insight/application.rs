@@ -34,6 +34,7 @@ async fn endpoint_counts_are_those_of_the_application() {
         writer: stand.address(1),
         reader_sessions: 8,
         writer_sessions: 4,
+        order: lab::app::PoolOrder::default(),
         password: stand.lab.password(lab::Account::App).to_owned(),
         statement_deadline: Duration::from_secs(10),
         connect_deadline: Duration::from_secs(5),
