@@ -63,7 +63,7 @@ enum Part {
 #[derive(Args, Clone, Debug)]
 pub(crate) struct RoomArgs {
     /// Only these parts.
-    #[arg(long, value_delimiter = ',', value_enum,
+    #[arg(long, alias = "part", value_delimiter = ',', value_enum,
           default_values_t = [Part::Slow, Part::Closed, Part::Lifo, Part::Alone, Part::Equal, Part::Cold])]
     only: Vec<Part>,
     /// How often the parts with several ways are measured.

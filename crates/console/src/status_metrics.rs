@@ -168,7 +168,8 @@ fn routing(status: &StatusView, sheet: &mut Sheet) {
     let help = "Whether a server may be picked for a kind of listener; the reason label says why not";
     sheet.gauge("server_eligible", help, eligible);
     let name = |server: &ServerView| vec![("server", server.name.clone())];
-    let help = "How fast a server is beside the others, 0.25 to 1: what its weight is multiplied by";
+    let help = "How fast a server is beside the others, 0.25 to 1: what its weight is multiplied by, unless its \
+                warmth is lower";
     let speed = routed.iter().filter_map(|(s, r)| Some((name(s), r.speed?)));
     sheet.gauge("server_speed_factor", help, speed);
     let help = "How warm a server is that came back or was restarted, 0.1 to 1: its buffer pool's misses beside the \

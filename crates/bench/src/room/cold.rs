@@ -1,5 +1,5 @@
-//! The part `cold`: a reader is restarted with an empty buffer pool, under a load that needs it. What does the
-//! tier's p99 do meanwhile, by its heat and by the clock?
+//! The part `cold`: a reader is restarted with an empty buffer pool, under a load that needs it. What does
+//! the tier's p99 do meanwhile, by its heat and by the clock?
 //!
 //! Each reader's disk reads are limited, as on a cloud's volume. With all of its share at once a cold reader
 //! needs more of them than there are, so its statements wait in line.

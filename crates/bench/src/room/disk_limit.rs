@@ -1,5 +1,5 @@
-//! A limit of what a server's process reads from its disk: a cgroup of its own, version 2 or 1. Only reads that
-//! go past the system's cache count.
+//! A limit of what a server's process reads from its disk: a cgroup of its own, version 1. Only direct reads
+//! count, which do not use the system's cache.
 
 use anyhow::{Context, bail};
 use std::os::unix::fs::MetadataExt;

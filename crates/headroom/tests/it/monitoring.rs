@@ -81,6 +81,7 @@ fn unit(name: &str) -> &'static str {
         ("_bytes", "bytes"),
         ("_per_second", "a second"),
         ("_share", "0 to 1"),
+        ("_ratio", "0 to 1"),
         ("_cores", "CPUs"),
         ("_info", "always 1"),
     ];

@@ -127,8 +127,11 @@ fn servers() -> Row {
             Panel::lines("Share of the reads of all replicas", Unit::Share, "avg by (server) (headroom_server_load_share{%})", "{{server}}")
                 .says("Each replica's share of the statements of all replicas, by their own counts."),
             Panel::lines("Speed factor", Unit::Count, "min by (server) (headroom_server_speed_factor{%})", "{{server}}")
-                .says("How fast a replica is beside the others on the same statements: its weight is multiplied by this.")
+                .says("How fast a replica is beside the others on the same statements: its weight is multiplied by this, or by its warmth if that is lower.")
                 .guide("routing.md#a-slow-replica-gets-less"),
+            Panel::lines("Warmth", Unit::Share, "min by (server) (headroom_server_warmth_ratio{%})", "{{server}}")
+                .says("How far a replica that came back has warmed up: its weight is multiplied by this, or by its speed factor if that is lower.")
+                .guide("routing.md#a-cold-replica-warms-up"),
         ],
     }
 }
