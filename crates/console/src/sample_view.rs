@@ -223,6 +223,17 @@ shows! {
     LimitsView of host::cgroup::Sample {
         cpu: Option<CpuLimitView>,
         memory: Option<MemoryLimitView>,
+        /// The limit of IO that is used most.
+        io: Option<IoLimitView>,
+    }
+
+    /// A limit of what may be read from or written to a device in a second.
+    IoLimitView of host::cgroup::IoLimit {
+        path: String,
+        device: String,
+        what: String,
+        limit: f64,
+        used: f64,
     }
 
     /// A quota of CPU time.

@@ -141,6 +141,8 @@ pub struct Sample {
     pub replica: Option<Replica>,
     /// Threads that apply changes, on average at work and in all.
     pub appliers: (f64, f64),
+    /// Of those at work, looking for the row of a change.
+    pub appliers_searching: f64,
     /// One round trip from here, milliseconds: the shortest of the window.
     pub round_trip_ms: f64,
     /// The statements that took most of its time.
@@ -264,6 +266,7 @@ impl Sample {
             temporary_per_s: (per_s(|s| s.temporary), per_s(|s| s.temporary_on_disk)),
             replica: last.replica.clone(),
             appliers: (mean(|r| r.sessions.appliers_busy as f64), mean(|r| r.sessions.appliers as f64)),
+            appliers_searching: mean(|r| r.sessions.appliers_searching as f64),
             round_trip_ms: readings.iter().map(|r| r.round_trip).min()?.as_secs_f64() * 1e3,
             digests: last.digests.to_vec(),
             top: latency::top(&first.digests, &last.digests),

@@ -135,6 +135,8 @@ pub enum Name {
     CpuLimit,
     /// The memory limit of the server's cgroup.
     MemoryLimit,
+    /// A limit of IO of the server's cgroup.
+    IoLimit,
     /// The file system with the data is nearly full.
     DiskSpace,
     /// Segments are sent again.
@@ -153,6 +155,8 @@ pub enum Name {
     TableCache,
     /// One statement that looks at many rows takes most of the time.
     OneStatement,
+    /// One session keeps one CPU busy while the others are idle.
+    OneSession,
     /// Commits wait for a replica.
     SemiSync,
     /// Sessions wait for each other's rows.
@@ -165,6 +169,8 @@ pub enum Name {
     ReplicationLag,
     /// One thread applies all changes.
     SingleThreadedApply,
+    /// The applier looks for each row of a change by reading the table.
+    ApplyWithoutKey,
     /// Statements spend their time on the way between zones.
     CrossZone,
     /// The database waits for the application.

@@ -7,7 +7,8 @@
 //!
 //! Sources: the kernel's `cgroup-v2.rst` (`cpu.max`, `cpu.stat`, `memory.max`, `memory.high`,
 //! `memory.events`) and `scheduler/sched-bwc.rst`, `cgroup-v1/memory.rst` (`cpu.cfs_quota_us`,
-//! `memory.limit_in_bytes`, `memory.failcnt`).
+//! `memory.limit_in_bytes`, `memory.failcnt`). Limits of IO (`io.max`, `io.stat`) are read of version 2
+//! alone.
 
 use super::pressure;
 use super::text::{decimal, grown, lines, words};
@@ -23,7 +24,27 @@ const NO_LIMIT: u64 = 1 << 60;
 pub struct Limits {
     cpu: Option<Quota>,
     memory: Option<Ceiling>,
+    /// Of every device and level that has one.
+    io: Vec<Throttle>,
 }
+
+/// What a cgroup may do to a device: a line of its `io.max`.
+#[derive(Clone, Debug, PartialEq)]
+struct Throttle {
+    dir: PathBuf,
+    /// `MAJOR:MINOR`.
+    device: String,
+    /// A second, in the order of [`IO`].
+    most: [Option<u64>; 4],
+}
+
+/// What `io.max` limits, what `io.stat` counts it as, and what it is called.
+const IO: [(&str, &str, &str); 4] = [
+    ("rbps=", "rbytes=", "bytes read"),
+    ("wbps=", "wbytes=", "bytes written"),
+    ("riops=", "rios=", "reads"),
+    ("wiops=", "wios=", "writes"),
+];
 
 #[derive(Clone, Debug, PartialEq)]
 struct Quota {
@@ -63,6 +84,8 @@ pub struct Reading {
     at: Instant,
     cpu: Option<CpuReading>,
     memory: Option<MemoryReading>,
+    /// Of each throttle, in the order of [`IO`].
+    io: Vec<[u64; 4]>,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -87,6 +110,23 @@ struct MemoryReading {
 pub struct Sample {
     pub cpu: Option<CpuLimit>,
     pub memory: Option<MemoryLimit>,
+    /// The limit of IO that is used most.
+    #[serde(default)]
+    pub io: Option<IoLimit>,
+}
+
+/// A limit of what may be read from or written to a device in a second.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct IoLimit {
+    pub path: String,
+    /// `MAJOR:MINOR`, as `lsblk` shows it.
+    pub device: String,
+    /// What is limited: `bytes read`, `writes`.
+    pub what: String,
+    /// A second.
+    pub limit: f64,
+    /// A second.
+    pub used: f64,
 }
 
 /// A quota of CPU time.
@@ -139,7 +179,8 @@ impl Limits {
             Some(Quota { dir, cpus, used })
         });
         let memory = find("memory").and_then(|(dir, mount, version)| tightest_memory(&dir, &mount, version));
-        (cpu.is_some() || memory.is_some()).then_some(Self { cpu, memory })
+        let io = find("io").map_or_else(Vec::new, |(dir, mount, _)| throttles(&dir, &mount));
+        (cpu.is_some() || memory.is_some() || !io.is_empty()).then_some(Self { cpu, memory, io })
     }
 
     /// Counters now.
@@ -148,6 +189,7 @@ impl Limits {
             at: Instant::now(),
             cpu: self.cpu.as_ref().map(Quota::read),
             memory: self.memory.as_ref().map(Ceiling::read),
+            io: self.io.iter().map(Throttle::read).collect(),
         }
     }
 
@@ -176,7 +218,10 @@ impl Limits {
             killed: grown(now.killed, before.killed),
             pressure: now.pressure.zip(before.pressure).map(|(now, before)| now.since(&before, seconds)),
         });
-        Some(Sample { cpu, memory })
+        let io = self.io.iter().zip(before.io.iter().zip(&now.io));
+        let io = io.flat_map(|(throttle, (before, now))| throttle.between(before, now, seconds));
+        let io = io.max_by(|a, b| (a.used / a.limit).total_cmp(&(b.used / b.limit)));
+        Some(Sample { cpu, memory, io })
     }
 }
 
@@ -224,6 +269,49 @@ impl Ceiling {
             },
         }
     }
+}
+
+impl Throttle {
+    fn read(&self) -> [u64; 4] {
+        let stat = bytes(&self.dir, "io.stat");
+        let line = lines(&stat).find(|line| words(line).next() == Some(self.device.as_bytes()));
+        IO.map(|(_, counted, _)| {
+            let mut words = words(line.unwrap_or_default());
+            words.find_map(|word| decimal(word.strip_prefix(counted.as_bytes())?)).unwrap_or(0)
+        })
+    }
+
+    /// Each of its limits with what was used of it.
+    fn between<'a>(
+        &'a self,
+        before: &'a [u64; 4],
+        now: &'a [u64; 4],
+        seconds: f64,
+    ) -> impl Iterator<Item = IoLimit> + 'a {
+        let counted = now.iter().zip(before);
+        self.most.iter().zip(IO).zip(counted).filter_map(move |((most, (_, _, what)), (now, before))| {
+            let limit = (*most)?.max(1) as f64;
+            let used = grown(*now, *before) as f64 / seconds;
+            let (path, device) = (self.dir.display().to_string(), self.device.clone());
+            Some(IoLimit { path, device, what: what.to_owned(), limit, used })
+        })
+    }
+}
+
+/// The lines of every `io.max` from `dir` up to the mount: each level limits what is below it together.
+fn throttles(dir: &Path, mount: &Path) -> Vec<Throttle> {
+    let of = |dir: &Path| {
+        let text = bytes(dir, "io.max");
+        let throttle = |line: &[u8]| {
+            let device = String::from_utf8_lossy(words(line).next()?).into_owned();
+            let most = IO.map(|(limited, _, _)| {
+                words(line).find_map(|word| decimal(word.strip_prefix(limited.as_bytes())?))
+            });
+            most.iter().any(Option::is_some).then(|| Throttle { dir: dir.to_owned(), device, most })
+        };
+        lines(&text).filter_map(throttle).collect::<Vec<_>>()
+    };
+    upwards(dir, mount).flat_map(of).collect()
 }
 
 /// The directory of a process for a controller, and the mount above it: of version 1 where the controller is
@@ -362,6 +450,7 @@ mod tests {
             at: Instant::now().checked_sub(std::time::Duration::from_secs(10)).unwrap(),
             cpu: Some(CpuReading::default()),
             memory: Some(MemoryReading::default()),
+            io: Vec::new(),
         };
         let sample = limits.between(&before, &limits.read()).unwrap();
         let (cpu, memory) = (sample.cpu.unwrap(), sample.memory.unwrap());
@@ -370,6 +459,30 @@ mod tests {
         assert!((cpu.used - 0.5).abs() < 0.01, "{}", cpu.used);
         assert_eq!((memory.limit, memory.used, memory.killed), (524_288, 500_000, 1));
         assert!((memory.met_per_s - 0.9).abs() < 0.01);
+    }
+
+    #[test]
+    fn of_the_limits_of_io_the_one_that_is_used_most_is_told_with_its_device() {
+        let root = host(
+            "0::/pod/db\n",
+            &[("cg", "cgroup2", "rw")],
+            &[
+                ("cg/pod/io.max", "8:16 rbps=max wbps=max riops=max wiops=1000\n"),
+                (
+                    "cg/pod/io.stat",
+                    "8:0 rbytes=9 wbytes=9 rios=9 wios=99999\n8:16 rbytes=1 wbytes=1 rios=1 wios=2000\n",
+                ),
+                ("cg/pod/db/io.max", "8:16 rbps=2097152 wbps=max riops=max wiops=max\n"),
+                ("cg/pod/db/io.stat", "8:16 rbytes=20971520 wbytes=5 rios=3 wios=4 dbytes=0 dios=0\n"),
+            ],
+        );
+        let limits = limits(&root).unwrap();
+        let at = Instant::now().checked_sub(std::time::Duration::from_secs(10)).unwrap();
+        let before = Reading { at, cpu: None, memory: None, io: vec![[0; 4]; 2] };
+        let io = limits.between(&before, &limits.read()).unwrap().io.unwrap();
+        assert!(io.path.ends_with("cg/pod/db") && io.device == "8:16" && io.what == "bytes read", "{io:?}");
+        assert_eq!(io.limit, 2_097_152.0);
+        assert!((io.used / io.limit - 1.0).abs() < 0.01, "{io:?}");
     }
 
     #[test]

@@ -26,6 +26,8 @@ pub struct Sessions {
     pub appliers: u64,
     /// Of those, at work.
     pub appliers_busy: u64,
+    /// Of those, looking for the row that a change is about (MariaDB tells).
+    pub appliers_searching: u64,
 }
 
 /// States of a client that waits for another's metadata lock or table.
@@ -79,6 +81,9 @@ impl Sessions {
                     if !state.is_empty() && !is_one_of(state, &IDLE) {
                         sessions.appliers_busy += count;
                     }
+                    if state.contains("_rows_log_event::find_row") {
+                        sessions.appliers_searching += count;
+                    }
                 }
                 "Connect" if state == "login" || state == "Receiving from client" => sessions.login += count,
                 "Slave_IO" | "Connect" | "Sleep" | "Daemon" => {}
@@ -130,10 +135,12 @@ mod tests {
             ("Query", "Updating", 2),
             ("Slave_SQL", "Slave has read all relay log; waiting for more updates", 1),
             ("Slave_worker", "Write_rows_log_event::write_row(-1)", 1),
+            ("Slave_worker", "Update_rows_log_event::find_row()", 2),
             ("Slave_IO", "Waiting for master to send event", 1),
         ]));
         assert_eq!((sessions.active, sessions.metadata_lock, sessions.commit), (12, 7, 3));
-        assert_eq!((sessions.appliers, sessions.appliers_busy, sessions.longest_ms), (2, 1, 2.5));
+        assert_eq!((sessions.appliers, sessions.appliers_busy, sessions.longest_ms), (4, 3, 2.5));
+        assert_eq!(sessions.appliers_searching, 2);
     }
 
     #[test]

@@ -12,6 +12,9 @@ const RUNNABLE: f64 = 1.5;
 const STEAL: f64 = 0.10;
 /// Nobody can work for want of memory.
 const STALLED: f64 = 0.02;
+/// CPUs' worth of work, sessions at work at least and at most, the longest at its statement, and the share
+/// of it that is neither lock nor commit nor disk.
+const ONE_SESSION: (f64, f64, f64, f64, f64) = (0.85, 0.8, 1.5, 5.0, 0.7);
 /// Somebody waits for memory while pages come back from swap.
 const SHORT: (f64, f64) = (0.15, 10.0);
 
@@ -37,6 +40,28 @@ pub(super) fn cpu(window: &Window) -> Option<Finding> {
         }
         None => finding.figure("runnable tasks a CPU", runnable, Unit::Count, Some(RUNNABLE)),
     })
+}
+
+/// A statement runs on one CPU, however many there are. The scheduler moves it about, so no single CPU need
+/// look busy: it is the sum that is about one, with about one session at work, and that one at the same
+/// statement for long. (Many short statements may add up to one CPU and one session too, and are no
+/// bottleneck.)
+pub(super) fn one_session(window: &Window) -> Option<Finding> {
+    let (host, server) = (window.host.as_ref()?, window.server.as_ref()?);
+    let (cores, least_active, most_active, long_s, own) = ONE_SESSION;
+    let cpus = host.cpus() as f64;
+    let busy = host.cpu.all.busy() * cpus;
+    let works = (window.rest() - page_reads(window)).max(0.0);
+    let alone = server.active <= most_active && host.cpu.all.busy() < BUSY && cpus >= 2.0;
+    let evidence = [(busy, cores), (server.active, least_active), (server.longest_s, long_s), (works, own)];
+    let load = if alone { least(evidence) } else { 0.0 };
+    Some(
+        Finding::new(Name::OneSession, load, works.min(1.0) * 0.9)
+            .figure("CPUs busy", busy, Unit::Count, Some(cores))
+            .figure("CPUs there are", cpus, Unit::Count, None)
+            .figure("sessions at work", server.active, Unit::Count, Some(least_active))
+            .figure("the longest is at its statement for", server.longest_s, Unit::Seconds, Some(long_s)),
+    )
 }
 
 pub(super) fn steal(window: &Window) -> Option<Finding> {

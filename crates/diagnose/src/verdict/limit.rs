@@ -11,6 +11,8 @@ const MEMORY_WAITS: (f64, f64) = (0.15, 0.02);
 /// Where the kernel tells no pressure of a cgroup (version 1): the limit is met this often a second, while
 /// pages come back from the disk.
 const LIMIT_MET: (f64, f64) = (100.0, 20.0);
+/// Of what `io.max` allows, over the whole window.
+const IO_USED: f64 = 0.90;
 /// Of the file system.
 const SPACE_USED: f64 = 0.95;
 /// It will be full before somebody who is called can have made room.
@@ -67,6 +69,28 @@ pub(super) fn memory(window: &Window) -> Option<Finding> {
             Some(LIMIT_MET.1),
         ),
     })
+}
+
+/// Pressure is no evidence here: a thread that waits in an io_uring for nothing counts. Who is at the limit
+/// for a whole window is held back by it.
+pub(super) fn io(window: &Window) -> Option<Finding> {
+    let limit = window.limits.as_ref()?.io.as_ref()?;
+    let used = limit.used / limit.limit.max(1.0);
+    let server = window.server.as_ref();
+    let active = server.map_or(1.0, |server| server.active);
+    let load = least([(used, IO_USED), (active, 1.0)]);
+    // Who is in its commit waits for the device, too.
+    let in_commit = server.map_or(0.0, |server| server.in_commit / server.active.max(1.0));
+    let unit = if limit.what.starts_with("bytes") { Unit::BytesPerSecond } else { Unit::PerSecond };
+    Some(
+        Finding::new(Name::IoLimit, load, used.min(1.0) * (window.rest() + in_commit).min(1.0))
+            .ceiling(used)
+            .figure("of what its limit of IO allows", used, Unit::Share, Some(IO_USED))
+            .figure(format!("the limit: {}", limit.what), limit.limit, unit, None)
+            .figure("used", limit.used, unit, None)
+            .figure("sessions at work", active, Unit::Count, Some(1.0))
+            .who(Some(format!("cgroup {}, device {}", limit.path, limit.device))),
+    )
 }
 
 pub(super) fn space(window: &Window) -> Option<Finding> {

@@ -8,6 +8,8 @@ const LAG_S: f64 = 10.0;
 const BEHIND_S: f64 = 1.0;
 /// One applier at work this share of the time.
 const ONE_BUSY: f64 = 0.80;
+/// Of the appliers at work, looking for a row.
+const SEARCHING: f64 = 0.50;
 /// More than this many at work is parallel.
 const PARALLEL: f64 = 1.5;
 
@@ -31,6 +33,22 @@ pub(super) fn single_threaded_apply(window: &Window) -> Option<Finding> {
             .figure("applier threads at work, on average", busy, Unit::Count, Some(ONE_BUSY))
             .figure("applier threads", all_of_them, Unit::Count, None)
             .figure("that may work in parallel", server.settings.parallel_appliers as f64, Unit::Count, None)
+            .figure("behind", lag, Unit::Seconds, Some(BEHIND_S)),
+    )
+}
+
+/// With a key a row is found at once, and hardly a look falls on that moment. Without one each row of a
+/// change is looked for by reading the table.
+pub(super) fn apply_without_key(window: &Window) -> Option<Finding> {
+    let server = window.server.as_ref()?;
+    let lag = behind_s(window)?;
+    let (busy, _) = server.appliers;
+    let searching = if busy > 0.0 { (server.appliers_searching / busy).min(1.0) } else { 0.0 };
+    let load = least([(lag, BEHIND_S), (busy, ONE_BUSY), (searching, SEARCHING)]);
+    Some(
+        Finding::new(Name::ApplyWithoutKey, load, 0.35)
+            .figure("looks at which the applier looked for a row", searching, Unit::Share, Some(SEARCHING))
+            .figure("applier threads at work, on average", busy, Unit::Count, Some(ONE_BUSY))
             .figure("behind", lag, Unit::Seconds, Some(BEHIND_S)),
     )
 }

@@ -6,10 +6,11 @@
 
 use super::{Finding, Name, Window, compute, elsewhere, engine, limit, lock, network, replication, storage};
 use Name::{
-    BufferPool, Connections, ConntrackTable, Cpu, CpuLimit, CrossZone, DiskLatency, DiskSpace, FlushBound,
-    GlobalLock, HostMemory, MemoryLimit, MetadataLocks, NeighbourTable, NewConnections, Nic, NotTheDatabase,
-    OneStatement, PacketDrops, Purge, RedoLog, ReplicationLag, Retransmits, RowLocks, SemiSync,
-    SingleThreadedApply, SoftirqOnOneCpu, Steal, TableCache, TemporaryTables,
+    ApplyWithoutKey, BufferPool, Connections, ConntrackTable, Cpu, CpuLimit, CrossZone, DiskLatency,
+    DiskSpace, FlushBound, GlobalLock, HostMemory, IoLimit, MemoryLimit, MetadataLocks, NeighbourTable,
+    NewConnections, Nic, NotTheDatabase, OneSession, OneStatement, PacketDrops, Purge, RedoLog,
+    ReplicationLag, Retransmits, RowLocks, SemiSync, SingleThreadedApply, SoftirqOnOneCpu, Steal, TableCache,
+    TemporaryTables,
 };
 
 #[derive(Debug)]
@@ -62,6 +63,17 @@ pub static RULES: &[Rule] = &[
             "send reads to a replica with room",
         ],
         judge: limit::cpu,
+    },
+    Rule {
+        name: IoLimit,
+        called: "the IO limit of its cgroup",
+        when: ">= 90 % of the bytes or requests a second that io.max of its cgroup (version 2) allows, while sessions are at work (I)",
+        explains: &[DiskLatency, FlushBound, BufferPool, RedoLog],
+        next: &[
+            "raise io.max of the container or service (named above), if the device has room: headroom probe measures it",
+            "reads: a larger buffer pool; writes: a larger redo log, so that pages are written less often",
+        ],
+        judge: limit::io,
     },
     Rule {
         name: Steal,
@@ -203,12 +215,23 @@ pub static RULES: &[Rule] = &[
         name: OneStatement,
         called: "one statement",
         when: "one statement takes >= 50 % of the time of all, looks at >= 1000 rows a call and at >= 100 for each row it sends (I); needs performance_schema",
-        explains: &[Cpu, CpuLimit, BufferPool, DiskLatency],
+        explains: &[OneSession, Cpu, CpuLimit, BufferPool, DiskLatency],
         next: &[
             "look at its plan (EXPLAIN) and add the index that it lacks; its text is named above",
             "headroom top shows which endpoint sends it",
         ],
         judge: engine::one_statement,
+    },
+    Rule {
+        name: OneSession,
+        called: "one session on one CPU",
+        when: "about one session is at work (0.8 to 1.5), at the same statement for >= 5 s, and about one CPU is busy with it (>= 0.85) while others are idle (I)",
+        explains: &[],
+        next: &[
+            "more CPUs do not help it, faster ones do: look at the statement's plan (EXPLAIN)",
+            "split a batch into parts that run side by side, or run it when nobody waits for it",
+        ],
+        judge: compute::one_session,
     },
     Rule {
         name: NewConnections,
@@ -326,6 +349,17 @@ pub static RULES: &[Rule] = &[
             "split large transactions on the primary",
         ],
         judge: replication::single_threaded_apply,
+    },
+    Rule {
+        name: ApplyWithoutKey,
+        called: "changes applied without a key",
+        when: "lag >= 1 s, the applier is at work >= 80 % of the time, and at >= 50 % of the looks it looks for the row of a change (MariaDB says so) (I)",
+        explains: &[SingleThreadedApply, ReplicationLag],
+        next: &[
+            "give the table that changes a primary key: SELECT t.table_schema, t.table_name FROM information_schema.tables t LEFT JOIN information_schema.table_constraints c USING (table_schema, table_name) WHERE t.engine = 'InnoDB' GROUP BY 1, 2 HAVING SUM(c.constraint_type IN ('PRIMARY KEY', 'UNIQUE')) IS NULL OR SUM(c.constraint_type IN ('PRIMARY KEY', 'UNIQUE')) = 0",
+            "it has one: its pages are read from a slow disk; a larger buffer pool on the replica",
+        ],
+        judge: replication::apply_without_key,
     },
     Rule {
         name: ReplicationLag,

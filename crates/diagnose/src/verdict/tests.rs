@@ -170,13 +170,50 @@ fn each_bottleneck_is_named_when_only_it_is_there() {
         ),
         (Name::CpuLimit, {
             let cpu = host::cgroup::CpuLimit { cpus: 0.2, used: 0.2, throttled: 0.9, ..Default::default() };
-            Window { limits: Some(host::cgroup::Sample { cpu: Some(cpu), memory: None }), ..healthy() }
+            Window {
+                limits: Some(host::cgroup::Sample { cpu: Some(cpu), ..Default::default() }),
+                ..healthy()
+            }
         }),
         (Name::MemoryLimit, {
             let pressure = Some(pressure::Sample { some: 0.5, full: 0.3 });
             let memory = host::cgroup::MemoryLimit { limit: 100, used: 100, pressure, ..Default::default() };
-            Window { limits: Some(host::cgroup::Sample { cpu: None, memory: Some(memory) }), ..healthy() }
+            Window {
+                limits: Some(host::cgroup::Sample { memory: Some(memory), ..Default::default() }),
+                ..healthy()
+            }
         }),
+        (Name::IoLimit, {
+            let io = host::cgroup::IoLimit {
+                limit: 2e6,
+                used: 1.96e6,
+                what: "bytes written".into(),
+                ..Default::default()
+            };
+            let limits = Some(host::cgroup::Sample { io: Some(io), ..Default::default() });
+            // Its writes are slow, and commits wait for them: the effects.
+            let busy = with(|host, server| {
+                (server.active, server.in_commit) = (16.0, 12.0);
+                host.disks[0].flushed.as_mut().unwrap().under_way = 0.95;
+            });
+            Window { limits, ..busy }
+        }),
+        (
+            Name::OneSession,
+            with(|host, server| {
+                (host.cpu.all.user, host.cpu.all.idle) = (0.45, 0.43);
+                (server.active, server.in_commit, server.longest_s) = (1.1, 0.0, 12.0);
+            }),
+        ),
+        (
+            Name::ApplyWithoutKey,
+            with(|_, server| {
+                let replica =
+                    server::Replica { lag_s: Some(40.0), receives: true, applies: true, delay_s: 0.0 };
+                (server.replica, server.appliers, server.appliers_searching) =
+                    (Some(replica), (0.98, 1.0), 0.9);
+            }),
+        ),
         (Name::DiskSpace, {
             let space = Space { total: 1000, available: 20, ..Space::default() };
             Window { space: Some(space), ..healthy() }
@@ -299,7 +336,7 @@ fn a_cause_goes_before_its_effect() {
 fn what_looks_like_a_limit_and_is_none_is_not_named() {
     let cpu = |used, throttled| {
         let cpu = host::cgroup::CpuLimit { cpus: 2.0, used, throttled, ..Default::default() };
-        Window { limits: Some(host::cgroup::Sample { cpu: Some(cpu), memory: None }), ..healthy() }
+        Window { limits: Some(host::cgroup::Sample { cpu: Some(cpu), ..Default::default() }), ..healthy() }
     };
     // Far below its limit; at it without being held back; held back by bursts at half of it.
     for window in [cpu(0.4, 0.0), cpu(1.9, 0.02), cpu(1.0, 0.6)] {
@@ -307,8 +344,10 @@ fn what_looks_like_a_limit_and_is_none_is_not_named() {
     }
     // Version 1 meets its limit all the time where files are read: page cache is given back.
     let memory = host::cgroup::MemoryLimit { limit: 100, used: 100, met_per_s: 900.0, ..Default::default() };
-    let cached =
-        Window { limits: Some(host::cgroup::Sample { cpu: None, memory: Some(memory) }), ..healthy() };
+    let cached = Window {
+        limits: Some(host::cgroup::Sample { memory: Some(memory), ..Default::default() }),
+        ..healthy()
+    };
     assert_eq!(named(&cached), None);
     // A full log that holds an hour of writes; a long history that purge is about to remove.
     let roomy = with(|_, server| {
@@ -317,6 +356,35 @@ fn what_looks_like_a_limit_and_is_none_is_not_named() {
     });
     let purging = with(|_, server| server.history = Some(1_000_000));
     assert_eq!((named(&roomy), named(&purging)), (None, None));
+}
+
+#[test]
+fn what_looks_like_one_session_or_a_missing_key_and_is_none_is_not_named() {
+    // Many short statements add up to one CPU and one session.
+    let short = with(|host, server| {
+        (host.cpu.all.user, host.cpu.all.idle) = (0.45, 0.43);
+        (server.active, server.longest_s) = (1.1, 0.02);
+    });
+    // It waits for a row; the other CPU is busy too.
+    let waits = with(|host, server| {
+        (host.cpu.all.user, host.cpu.all.idle) = (0.45, 0.43);
+        (server.active, server.in_row_lock, server.longest_s) = (1.1, 0.6, 12.0);
+    });
+    let both = with(|host, server| {
+        busy(host);
+        (server.active, server.longest_s) = (1.1, 12.0);
+    });
+    assert_eq!(named(&short), None);
+    assert!([&waits, &both].iter().all(|window| named(window) != Some(Name::OneSession)));
+    // With a key a row is looked for now and then; far below its limit nothing is held back.
+    let keyed = with(|_, server| {
+        let replica = server::Replica { lag_s: Some(40.0), receives: true, applies: true, delay_s: 0.0 };
+        (server.replica, server.appliers, server.appliers_searching) = (Some(replica), (0.98, 1.0), 0.2);
+    });
+    assert_eq!(named(&keyed), Some(Name::SingleThreadedApply));
+    let io = host::cgroup::IoLimit { limit: 2e6, used: 1e6, ..Default::default() };
+    let limits = Some(host::cgroup::Sample { io: Some(io), ..Default::default() });
+    assert_eq!(named(&Window { limits, ..healthy() }), None);
 }
 
 #[test]
