@@ -1,5 +1,7 @@
 //! The search for a placement, and the bound below it.
 
+mod subsets;
+
 use super::{Assignment, NoPlacement, Placement, Question, RESOURCES, Resources};
 use good_lp::{
     Expression, ProblemVariables, ResolutionError, Solution, SolutionStatus, SolverModel, Variable,
@@ -41,7 +43,20 @@ pub fn solve(question: &Question, time: Duration) -> Result<Placement, NoPlaceme
     }
     let mut by =
         "first and best fit, hosts emptied one after the other; bound by an integer program of the hosts";
-    let proved = best.as_ref().is_some_and(|(price, _)| *price <= bound + 1e-9 * price.abs());
+    let mut proved = best.as_ref().is_some_and(|(price, _)| *price <= bound + 1e-9 * price.abs());
+    if !proved && question.hosts.len() <= subsets::MOST_HOSTS {
+        let left = time.saturating_sub(began.elapsed());
+        let found = subsets::search(&state, best.as_ref().map(|(price, _)| *price), left * 2 / 3);
+        if let Some(on) = found.on.filter(|on| super::check(question, on).is_empty()) {
+            best = Some((question.price(&on), on));
+            by = "a search over sets of hosts, the cheapest first";
+        }
+        bound = bound.max(found.bound);
+        proved = best.as_ref().is_some_and(|(price, _)| *price <= bound + 1e-9 * price.abs());
+        if best.is_none() && bound.is_infinite() {
+            return Err(NoPlacement::Proved { hint: if question.apart { HINT } else { "" } });
+        }
+    }
     let small = question.roles.len() * question.hosts.len() <= MOST_PAIRS;
     let hint = if question.apart { HINT } else { "" };
     if !proved && small {
@@ -50,11 +65,11 @@ pub fn solve(question: &Question, time: Duration) -> Result<Placement, NoPlaceme
             Whole::Found { price, on, proved } => {
                 if best.as_ref().is_none_or(|(least, _)| price < least - 1e-9) {
                     best = Some((price, on));
+                    by = "an integer program of roles and hosts";
                 }
                 if proved {
                     bound = best.as_ref().map_or(bound, |(least, _)| *least);
                 }
-                by = "an integer program of roles and hosts";
             }
             Whole::None if best.is_none() => return Err(NoPlacement::Proved { hint }),
             Whole::None | Whole::Unknown => {}
