@@ -79,7 +79,9 @@ pub(crate) enum Command {
     /// Compare settings by an experiment: which matter, how much, how sure.
     #[command(subcommand)]
     Trial(commands::trial::TrialCommand),
-    /// What more load, cores, memory, hosts, replicas or a zone would mean, with intervals.
+    /// Which guest runs on which host, compared with what servers and agents say.
+    Inventory(commands::inventory::InventoryArgs),
+    /// What more load, cores, memory, disks, hosts, replicas or a zone would mean, with intervals.
     #[command(subcommand)]
     Plan(commands::plan::PlanCommand),
     /// Real servers with replication, zones, distance and faults on this machine.

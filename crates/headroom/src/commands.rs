@@ -8,6 +8,7 @@ pub(crate) mod drain;
 pub(crate) mod failover;
 pub(crate) mod fleet;
 pub(crate) mod guard;
+pub(crate) mod inventory;
 pub(crate) mod knob;
 #[cfg(feature = "lab")]
 pub(crate) mod lab;

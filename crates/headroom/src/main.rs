@@ -60,6 +60,7 @@ async fn run() -> ExitCode {
         cli::Command::ZeroHop(command) => commands::zero_hop::run(command),
         cli::Command::Knob(command) => commands::knob::run(command, &environment).await,
         cli::Command::Trial(command) => commands::trial::run(command, &environment).await,
+        cli::Command::Inventory(args) => commands::inventory::run(args, &environment).await,
         cli::Command::Plan(command) => commands::plan::run(command, &environment).await,
         #[cfg(feature = "lab")]
         cli::Command::Lab(command) => commands::lab::run(command, &environment).await,

@@ -10,7 +10,9 @@ use crate::item::{Access, Item};
 use crate::journal::{End, Entry, Journal, Phase};
 use crate::managed::Managed;
 use crate::restore::{self, Undo};
-use crate::server::{Server, ServerError};
+use crate::server::{Connection, Server, ServerError};
+use config::Credentials;
+use fleet::Address;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -18,6 +20,15 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 /// How a server is reached by its address.
 pub type Connect = Box<dyn FnMut(&str) -> Result<Box<dyn Server>, ServerError> + Send>;
+
+/// How servers are reached with an account; nobody is asked yet.
+pub fn as_account(who: Credentials) -> Connect {
+    Box::new(move |address: &str| {
+        let unknown = |why: String| ServerError::Unreachable { address: address.to_owned(), why };
+        let to: Address = address.parse().map_err(|error| unknown(format!("{error}")))?;
+        Ok(Box::new(Connection::open(&to, &who)?) as Box<dyn Server>)
+    })
+}
 
 /// What became of a state that was to be put back.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]

@@ -8,12 +8,15 @@
 //! * [`queue`]: response time at another load or on other cores;
 //! * [`scalability`]: throughput at a concurrency;
 //! * [`memory`]: misses and response times at another size of the buffer pool;
+//! * [`reads`]: an estimate of misses from a trace of pages, sampled;
+//! * [`disks`]: response times with another disk;
 //! * [`placement`]: which role on which host; [`replicas`]: how many readers in each zone; [`growth`]: when.
 
 #![warn(missing_docs)]
 
 pub mod chi_square;
 pub mod comparison;
+pub mod disks;
 pub mod growth;
 pub mod least_squares;
 pub mod memory;
@@ -22,6 +25,7 @@ pub mod placement;
 pub mod quantile;
 pub mod queue;
 pub mod ratio;
+pub mod reads;
 pub mod regression;
 pub mod replicas;
 pub mod scalability;

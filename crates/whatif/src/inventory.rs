@@ -6,16 +6,25 @@
 //! fill = 0.8                    # share of a ceiling that may be used
 //! apart = true                  # roles that want most of the same resource on different hosts, where possible
 //!
-//! [[host]] name = "db-host-1" zone = "a" cpu = 16                      # cores memory = 128
-//! # GiB iops = 20000 mb_s = 800 network = 1200                # MB/s price = 310                   # a
-//! month, in any currency watts = 350 work = 9000                   # optional: what it gets done, such as
-//! transactions a second at the objective
+//! [[host]]
+//! name = "db-host-1"
+//! zone = "a"
+//! cpu = 16                      # cores
+//! memory = 128                  # GiB
+//! iops = 20000
+//! mb_s = 800
+//! network = 1200                # MB/s
+//! price = 310                   # a month, in any currency
+//! watts = 350
+//! work = 9000                   # optional: what it gets done, such as transactions a second
+//! agent = "https://db1:9307"    # optional: its agent says how many cores and how much memory it has
 //!
 //! [[role]]
 //! name = "shop-reader-1"
 //! group = "shop-readers"        # stand in for each other: on different hosts and zones
 //! on = "db-host-1"              # where it runs today
 //! server = "10.0.0.1:3306"      # optional: --ask compares what it says
+//! id = "3c9e1f2a-..."           # optional: its @@server_uuid (MySQL) or @@server_uid (MariaDB)
 //! cpu = 4.5                     # demand at the 95th percentile
 //! memory = 48
 //! iops = 3000
@@ -23,11 +32,14 @@
 //! network = 40
 //! ```
 //! The same as CSV has a heading
-//! `kind,name,zone,group,on,server,cpu,memory,iops,mb_s,network,price,watts,work`.
+//! `kind,name,zone,group,on,server,id,agent,cpu,memory,iops,mb_s,network,price,watts,work`.
 
+use crate::file::{self, FileError};
+use crate::words::figure;
 use plan::placement::{Host, Question, Role};
 use serde::Deserialize;
 use std::collections::BTreeSet;
+use std::path::Path;
 
 /// What is where.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
@@ -73,6 +85,7 @@ pub struct HostRow {
     pub price: f64,
     pub watts: Option<f64>,
     pub work: Option<f64>,
+    pub agent: Option<String>,
 }
 
 /// What a server says of itself.
@@ -82,6 +95,32 @@ pub struct ServerFacts {
     pub hostname: String,
     /// Of its buffer pool.
     pub pool_bytes: u64,
+    /// `@@server_uuid` or `@@server_uid`, where it has one.
+    pub id: Option<String>,
+}
+
+/// What an agent says of the host that it runs on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HostFacts {
+    pub cores: usize,
+    pub memory_bytes: u64,
+}
+
+impl HostRow {
+    /// A ceiling may be lower than what the host has, not higher; less than half of it is an oversight.
+    fn differs(&self, facts: &HostFacts) -> Vec<String> {
+        let memory = facts.memory_bytes as f64 / (1_u64 << 30) as f64;
+        let pairs = [("cores", self.cpu, facts.cores as f64), ("GiB of memory", self.memory, memory)];
+        let off = pairs.iter().filter(|(_, stated, has)| *stated > has * 1.02 || *stated < has / 2.0);
+        off.map(|(what, stated, has)| {
+            format!(
+                "{}: the inventory gives it {stated} {what}, and its agent says {}",
+                self.name,
+                figure(*has)
+            )
+        })
+        .collect()
+    }
 }
 
 /// A role.
@@ -92,6 +131,7 @@ pub struct RoleRow {
     pub group: Option<String>,
     pub on: Option<String>,
     pub server: Option<String>,
+    pub id: Option<String>,
     #[serde(default)]
     pub cpu: f64,
     #[serde(default)]
@@ -114,6 +154,13 @@ impl RoleRow {
                 self.name, facts.hostname
             ));
         }
+        if let Some(id) = self.id.as_ref().filter(|id| facts.id.as_ref() != Some(id)) {
+            let says = facts.id.as_deref().unwrap_or("none");
+            found.push(format!(
+                "{}: the inventory has the server {id}, and it says its id is {says}",
+                self.name
+            ));
+        }
         let pool = facts.pool_bytes as f64 / (1_u64 << 30) as f64;
         if self.memory < pool {
             let (name, memory) = (&self.name, self.memory);
@@ -130,6 +177,14 @@ fn one() -> f64 {
 }
 
 impl Inventory {
+    /// That of a file: TOML, or CSV where its name ends in `.csv`.
+    ///
+    /// # Errors
+    /// It cannot be read, or what is wrong in it.
+    pub fn read(path: &Path) -> Result<Self, FileError> {
+        Self::parse(&file::read(path)?, &path.display().to_string()).map_err(FileError::Wrong)
+    }
+
     /// Reads TOML, or CSV where the name ends in `.csv`.
     ///
     /// # Errors
@@ -148,9 +203,9 @@ impl Inventory {
         let mut lines = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
         let (_, heading) = lines.next().ok_or((1, "it is empty".to_owned()))?;
         let columns: Vec<&str> = heading.split(',').map(str::trim).collect();
-        const KNOWN: [&str; 14] = [
-            "kind", "name", "zone", "group", "on", "server", "cpu", "memory", "iops", "mb_s", "network",
-            "price", "watts", "work",
+        const KNOWN: [&str; 16] = [
+            "kind", "name", "zone", "group", "on", "server", "id", "agent", "cpu", "memory", "iops", "mb_s",
+            "network", "price", "watts", "work",
         ];
         if let Some(other) = columns.iter().find(|column| !KNOWN.contains(column)) {
             return Err((1, format!("there is no column '{other}'; there are {}", KNOWN.join(", "))));
@@ -192,12 +247,14 @@ impl Inventory {
                     price: figure("price")?.unwrap_or(1.0),
                     watts: figure("watts")?,
                     work: figure("work")?,
+                    agent: text("agent"),
                 }),
                 Some("role") => inventory.roles.push(RoleRow {
                     name,
                     group: text("group"),
                     on: text("on"),
                     server: text("server"),
+                    id: text("id"),
                     cpu: figure("cpu")?.unwrap_or(0.0),
                     memory: figure("memory")?.unwrap_or(0.0),
                     iops: figure("iops")?.unwrap_or(0.0),
@@ -251,6 +308,19 @@ impl Inventory {
             match ask(server) {
                 Err(why) => found.push(format!("{}: not compared: {why}", role.name)),
                 Ok(facts) => found.extend(role.differs(&facts)),
+            }
+        }
+        found
+    }
+
+    /// The same of hosts that name an agent.
+    pub fn host_differences(&self, mut ask: impl FnMut(&str) -> Result<HostFacts, String>) -> Vec<String> {
+        let mut found = Vec::new();
+        for host in &self.hosts {
+            let Some(agent) = &host.agent else { continue };
+            match ask(agent) {
+                Err(why) => found.push(format!("{}: not compared: {why}", host.name)),
+                Ok(facts) => found.extend(host.differs(&facts)),
             }
         }
         found
@@ -310,13 +380,31 @@ mod tests {
         let text = TOML.replace("on = \"h1\"", "on = \"h1\"\nserver = \"db:3306\"\nmemory = 8");
         let inventory = Inventory::parse(&text, "i.toml").unwrap();
         let says = |hostname: &str, gib: u64| {
-            let facts = ServerFacts { hostname: hostname.to_owned(), pool_bytes: gib << 30 };
+            let facts = ServerFacts { hostname: hostname.to_owned(), pool_bytes: gib << 30, id: None };
             inventory.differences(|_| Ok(facts.clone()))
         };
         assert!(says("h1.example.org", 8).is_empty());
         assert!(says("h2", 8)[0].contains("the server says h2"));
         assert!(says("h1", 16)[0].contains("less than its buffer pool of 16.00 GiB"));
         assert!(inventory.differences(|_| Err("refused".to_owned()))[0].contains("not compared: refused"));
+        let other = Inventory::parse(&text.replace("memory = 8", "memory = 8\nid = 'u1'"), "i.toml").unwrap();
+        let facts = |id: &str| ServerFacts { hostname: "h1".into(), pool_bytes: 1, id: Some(id.into()) };
+        assert!(other.differences(|_| Ok(facts("u1"))).is_empty());
+        assert!(other.differences(|_| Ok(facts("u2")))[0].contains("it says its id is u2"));
+    }
+
+    #[test]
+    fn a_host_is_compared_with_what_its_agent_says() {
+        let text = TOML.replace("[[role]]", "agent = 'https://h1:9307'\n[[role]]");
+        let inventory = Inventory::parse(&text, "i.toml").unwrap();
+        let says = |cores: usize, gib: u64| {
+            inventory.host_differences(|_| Ok(HostFacts { cores, memory_bytes: gib << 30 }))
+        };
+        assert!(says(16, 128).is_empty());
+        assert!(says(24, 128).is_empty(), "a ceiling may be lower than what there is");
+        assert!(says(8, 128)[0].contains("16 cores, and its agent says 8"));
+        assert!(says(16, 512)[0].contains("128 GiB of memory, and its agent says 512"));
+        assert_eq!(inventory.host_differences(|_| Err("refused".to_owned())).len(), 1);
     }
 
     #[test]

@@ -29,6 +29,16 @@ pub struct Ladder {
     pub clients: Vec<u32>,
     /// Cores of the server, where it does not run here.
     pub cores: Option<u32>,
+    /// Reads a second of its disk at most, where that is known: rates stay below half of it too.
+    pub disk_reads_per_s: Option<f64>,
+}
+
+/// Whom a step watches while it is sent.
+struct Watched<'a> {
+    server: Option<&'a mut Server>,
+    process: Option<Process>,
+    cores: u32,
+    stop: &'a Arc<AtomicBool>,
 }
 
 /// Why there are no steps.
@@ -73,7 +83,8 @@ impl Ladder {
         stop: &Arc<AtomicBool>,
         mut each: impl FnMut(&str),
     ) -> Result<Climbed, LadderError> {
-        let process = server.and_then(|server| server.process().ok().flatten());
+        let mut server = server;
+        let process = server.as_deref_mut().and_then(|server| server.process().ok().flatten());
         let here = || {
             std::thread::available_parallelism().map_or(1, |cores| u32::try_from(cores.get()).unwrap_or(1))
         };
@@ -84,15 +95,18 @@ impl Ladder {
                 "the server's process is not on this machine: how busy its cores are is not known, and {cores} cores are assumed (--cores)"
             ));
         }
+        let mut watched = Watched { server, process, cores, stop };
         let load = Load::connect(plan.clone())?;
         let one = Load::connect(Plan { clients: 1, threads: 1, ..plan.clone() })?;
         let closed = Arrivals::Closed { think: Duration::ZERO };
         each("one client, to see what a transaction costs");
-        let first = step(&one, &closed, self.step, 1, process.as_ref(), cores, stop)?;
+        let first = watched.step(&one, &closed, self.step, 1)?;
         let first = first.map_err(|_| LadderError::Nothing(self.step))?;
         let busy = first.busy.map_or(1.0, |busy| busy * f64::from(cores)).max(0.05);
         // What one client gets done in a second of a core, times the cores.
-        let full = first.per_s / busy.min(1.0) * f64::from(cores);
+        let by_cores = first.per_s / busy.min(1.0) * f64::from(cores);
+        let reads = self.disk_reads_per_s.zip(first.reads_each.filter(|reads| *reads > 0.0));
+        let full = reads.map_or(by_cores, |(most, each)| by_cores.min(most / each));
         let rates = if self.rates.is_empty() {
             SHARES.map(|share| share * full).to_vec()
         } else {
@@ -108,7 +122,7 @@ impl Ladder {
                 each(&format!("round {} of {}: {rate:.0} a second", round + 1, self.rounds));
                 let arrivals = Arrivals::Open(Open { rate, ramp: None, spacing: Spacing::Poisson });
                 let seed = u64::from(round) * 100 + at as u64 + 2;
-                match step(&load, &arrivals, self.step, seed, process.as_ref(), cores, stop)? {
+                match watched.step(&load, &arrivals, self.step, seed)? {
                     Ok(one) => seen.push(one),
                     Err(why) => notes
                         .push(format!("{rate:.0} a second: the step was not sound and is left out: {why}")),
@@ -121,42 +135,48 @@ impl Ladder {
                     self.rounds
                 ));
                 let many = Load::connect(Plan { clients: *clients, ..plan.clone() })?;
-                seen.extend(step(
-                    &many,
-                    &closed,
-                    self.step,
-                    u64::from(*clients),
-                    process.as_ref(),
-                    cores,
-                    stop,
-                )?);
+                seen.extend(watched.step(&many, &closed, self.step, u64::from(*clients))?);
             }
         }
         Ok(Climbed { seen, cores, notes })
     }
 }
 
-/// One step, or why its figures must not be used.
-fn step(
-    load: &Load,
-    arrivals: &Arrivals,
-    time: Duration,
-    seed: u64,
-    process: Option<&Process>,
-    cores: u32,
-    stop: &Arc<AtomicBool>,
-) -> Result<Result<LoadPoint, String>, LadderError> {
-    let (before, began) = (process.and_then(Process::cpu_s), Instant::now());
-    let outcome = load.send(arrivals, time, seed, stop, |_| {})?;
-    let took = began.elapsed().as_secs_f64();
-    if stop.load(Ordering::Relaxed) {
-        return Err(LadderError::Interrupted);
+impl Watched<'_> {
+    /// One step, or why its figures must not be used.
+    fn step(
+        &mut self,
+        load: &Load,
+        arrivals: &Arrivals,
+        time: Duration,
+        seed: u64,
+    ) -> Result<Result<LoadPoint, String>, LadderError> {
+        let (before, began) = (self.cpu_s(), Instant::now());
+        let reads_before = self.reads();
+        let outcome = load.send(arrivals, time, seed, self.stop, |_| {})?;
+        let reads = reads_before.zip(self.reads()).map(|(before, after)| after - before);
+        let took = began.elapsed().as_secs_f64();
+        if self.stop.load(Ordering::Relaxed) {
+            return Err(LadderError::Interrupted);
+        }
+        let used = before.zip(self.cpu_s()).map(|(before, after)| after - before);
+        let busy = used.map(|used| (used / took / f64::from(self.cores)).clamp(0.0, 1.0));
+        let why = || match outcome.void.is_empty() {
+            true => "no transaction ended well".to_owned(),
+            false => outcome.void.join("; "),
+        };
+        let done = outcome.totals.per_second * time.as_secs_f64();
+        let reads_each = reads.filter(|_| done > 0.0).map(|reads| reads / done);
+        Ok(LoadPoint::of_run(&outcome, busy).map(|point| LoadPoint { reads_each, ..point }).ok_or_else(why))
     }
-    let used = before.zip(process.and_then(Process::cpu_s)).map(|(before, after)| after - before);
-    let busy = used.map(|used| (used / took / f64::from(cores)).clamp(0.0, 1.0));
-    let why = || match outcome.void.is_empty() {
-        true => "no transaction ended well".to_owned(),
-        false => outcome.void.join("; "),
-    };
-    Ok(LoadPoint::of_run(&outcome, busy).ok_or_else(why))
+
+    fn cpu_s(&self) -> Option<f64> {
+        self.process.as_ref().and_then(Process::cpu_s)
+    }
+
+    /// Pages that the server has read from its disk; `None` where it does not answer.
+    fn reads(&mut self) -> Option<f64> {
+        const READS: &str = "Innodb_buffer_pool_reads";
+        self.server.as_deref_mut()?.counters(&[READS]).ok()?.get(READS).copied()
+    }
 }

@@ -15,6 +15,8 @@ pub enum Kind {
     Memory,
     Placement,
     Replicas,
+    Disks,
+    Estimate,
 }
 
 /// A figure that will be seen or not.
@@ -64,6 +66,41 @@ pub struct Observed {
     #[serde(default)]
     pub cores: Option<u32>,
     pub value: f64,
+}
+
+/// An answer that is shown, kept, and held against what comes.
+pub trait Answer: Serialize {
+    /// Which question it is to, whose, and of what workload.
+    fn about(&self) -> (Kind, String, String);
+
+    /// What can be held against what comes.
+    fn predictions(&self) -> Vec<Prediction> {
+        Vec::new()
+    }
+
+    /// What was measured for it.
+    fn observed(&self) -> Vec<Observed> {
+        Vec::new()
+    }
+
+    /// Whether the answer is yes: something is predicted, nothing is broken.
+    fn is_good(&self) -> bool;
+
+    /// As text.
+    fn text(&self) -> String;
+}
+
+impl Entry {
+    /// An answer as it is kept.
+    ///
+    /// # Errors
+    /// It is no JSON.
+    pub fn of(answer: &impl Answer) -> serde_json::Result<Self> {
+        let (kind, subject, workload) = answer.about();
+        let (predictions, seen) = (answer.predictions(), answer.observed());
+        let answer = serde_json::to_value(answer)?;
+        Ok(Self { at: now(), kind, subject, workload, predictions, seen, answer })
+    }
 }
 
 /// What went wrong with the file.

@@ -3,15 +3,22 @@
 //!
 //! * [`load_answer`]: more load or more cores, from [`load_point`] (runs, trials, an agent's history) or from
 //!   a [`ladder`];
+//! * [`disks`]: another host's disk in the place of this one;
+//! * [`estimate`]: the same, estimated from what the kernel sees read ([`block_reads`]);
 //! * [`memory`]: the buffer pool at several sizes, on a server that nobody needs meanwhile;
-//! * [`inventory`] and [`placement`]: which role on which host;
+//! * [`inventory`], [`guests`] and [`placement`]: which role on which host;
 //! * [`replicas`]: readers in each zone, growth, the day when a primary is outgrown;
 //! * [`ledger`]: predictions as they were made; [`outcome`]: beside what came;
 //! * [`page`]: all of it on one page.
 //!
-//! May use `fleet`, `config`, `plan`, `chart`, `observe`, `load`, `knob` and `term`. Settings are changed
+//! May use `fleet`, `config`, `plan`, `chart`, `observe`, `load`, `knob`, `probe` and `term`. Settings are changed
 //! through `knob` alone.
 
+pub mod block_reads;
+pub mod disks;
+pub mod estimate;
+pub mod file;
+pub mod guests;
 pub mod inventory;
 pub mod ladder;
 pub mod ledger;
@@ -19,6 +26,7 @@ pub mod lets_encrypt;
 pub mod load_answer;
 pub mod load_point;
 pub mod memory;
+pub mod memory_chart;
 pub mod outcome;
 pub mod page;
 pub mod placement;

@@ -1,7 +1,7 @@
 //! More load, or more cores: from what was seen to figures with intervals, or to the reason why there is
 //! none.
 
-use crate::ledger::Prediction;
+use crate::ledger::{Answer, Kind, Observed, Prediction};
 use crate::load_point::{LoadPoint, queue_inputs, responses, throughputs};
 use crate::words::{figure, interval, ms, percent};
 use plan::Interval;
@@ -198,8 +198,18 @@ fn law_of(law: &Scalability) -> Law {
 }
 
 impl LoadAnswer {
-    /// What can be held against what comes.
-    pub fn predictions(&self) -> Vec<Prediction> {
+    /// Whether anything is predicted.
+    pub fn says_something(&self) -> bool {
+        self.demand_ms.is_some() || self.law.is_some()
+    }
+}
+
+impl Answer for LoadAnswer {
+    fn about(&self) -> (Kind, String, String) {
+        (Kind::Load, self.subject.clone(), self.workload.clone())
+    }
+
+    fn predictions(&self) -> Vec<Prediction> {
         let mut all = Vec::new();
         for row in &self.rows {
             for (what, value) in [("mean_ms", row.mean_ms), ("p99_ms", row.p99_ms)] {
@@ -216,13 +226,22 @@ impl LoadAnswer {
         all
     }
 
-    /// Whether anything is predicted.
-    pub fn says_something(&self) -> bool {
-        self.demand_ms.is_some() || self.law.is_some()
+    fn observed(&self) -> Vec<Observed> {
+        let figures = |one: &LoadPoint| {
+            let (at, cores) = (one.per_s, Some(self.cores));
+            let of = |what: &str, value| Observed { what: what.to_owned(), at, cores, value };
+            let mut all = vec![of("mean_ms", one.mean_ms)];
+            all.extend(one.p99_ms.map(|p99| of("p99_ms", p99)));
+            all
+        };
+        self.seen.iter().filter(|one| !one.closed).flat_map(figures).collect()
     }
 
-    /// As text.
-    pub fn text(&self) -> String {
+    fn is_good(&self) -> bool {
+        self.says_something()
+    }
+
+    fn text(&self) -> String {
         let mut text = format!(
             "{} on {}, {} core(s): {} observations\n",
             self.workload,

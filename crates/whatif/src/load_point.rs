@@ -1,15 +1,91 @@
 //! What was seen of a server under load: from runs of `headroom load`, from trials of `headroom measure`,
 //! from an agent's history.
 
+use crate::file::{self, FileError};
 use load::Outcome;
 use load::arrivals::Arrivals;
 use load::measure::{Heading, Trial};
+use load::store::{Store, StoreError};
 use plan::queue::{QueueInputs, Response};
 use plan::scalability::Throughput;
 use serde::{Deserialize, Serialize};
+use std::path::{Path, PathBuf};
 
 /// Percentiles of the shape of response times that are taken from a histogram.
 const SHAPE: usize = 100;
+
+/// Where observations are that were made before.
+#[derive(Clone, Debug)]
+pub enum Source {
+    /// The last runs of `headroom load` in its history.
+    Runs {
+        history: PathBuf,
+        /// How many at most.
+        last: u32,
+    },
+    /// A file of `headroom measure --trials`.
+    Trials(PathBuf),
+    /// What an agent answers at `/history.json`, in a file.
+    Agent {
+        file: PathBuf,
+        /// Which server, where the agent watches several.
+        server: Option<String>,
+    },
+}
+
+/// Of one server under one workload.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Observations {
+    /// Server or target, in words.
+    pub subject: String,
+    /// What was sent, in words.
+    pub workload: String,
+    pub seen: Vec<LoadPoint>,
+}
+
+/// Why there are none.
+#[derive(Debug, thiserror::Error)]
+pub enum SourceError {
+    #[error(transparent)]
+    File(#[from] FileError),
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    #[error("the history has no run; headroom load run makes one")]
+    Empty,
+}
+
+impl Source {
+    /// Reads them. Of runs: those of the newest one's workload and target.
+    ///
+    /// # Errors
+    /// See [`SourceError`].
+    pub fn read(&self) -> Result<Observations, SourceError> {
+        let wrong = |path: &Path| {
+            let path = path.display().to_string();
+            move |why: String| FileError::Wrong(format!("{path}: {why}"))
+        };
+        match self {
+            Self::Trials(path) => {
+                let (heading, seen) = of_trials(&file::read(path)?).map_err(wrong(path))?;
+                Ok(Observations { subject: heading.target, workload: heading.workload, seen })
+            }
+            Self::Agent { file: path, server } => {
+                let seen = of_agent(&file::read(path)?, server.as_deref()).map_err(wrong(path))?;
+                let subject = server.clone().unwrap_or_else(|| "the server".to_owned());
+                Ok(Observations { subject, workload: "statements".to_owned(), seen })
+            }
+            Self::Runs { history, last } => {
+                let runs = Store::open(history)?.last(*last)?;
+                let newest = runs.first().ok_or(SourceError::Empty)?;
+                let (subject, workload) = (newest.target.clone(), newest.outcome.workload.clone());
+                let same =
+                    runs.iter().filter(|run| run.target == subject && run.outcome.workload == workload);
+                let seen = same.filter_map(|run| LoadPoint::of_run(&run.outcome, None)).collect();
+                Ok(Observations { subject, workload, seen })
+            }
+        }
+    }
+}
 
 /// A server under one load.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -24,6 +100,9 @@ pub struct LoadPoint {
     pub at_work: f64,
     /// Share of the server's cores that was busy.
     pub busy: Option<f64>,
+    /// Pages that a transaction read from the disk, where it was asked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reads_each: Option<f64>,
     /// Whether the next began only when the last had ended: then the rate follows from the response time.
     pub closed: bool,
     /// Percentiles of the response time at equal steps, ms; empty where there was no histogram.
@@ -45,6 +124,7 @@ impl LoadPoint {
             p99_ms: Some(outcome.response.p99_ms),
             at_work: per_s * mean_ms / 1e3,
             busy,
+            reads_each: None,
             closed: matches!(outcome.arrivals, Arrivals::Closed { .. }),
             shape: outcome.response.at(&steps).unwrap_or_default(),
         })
@@ -58,10 +138,16 @@ impl LoadPoint {
             p99_ms,
             at_work: per_s * mean_ms / 1e3,
             busy,
+            reads_each: None,
             closed: false,
             shape: Vec::new(),
         })
     }
+}
+
+/// The highest rate that was seen in an open loop, a second.
+pub fn most(seen: &[LoadPoint]) -> f64 {
+    seen.iter().filter(|one| !one.closed).map(|one| one.per_s).fold(0.0, f64::max)
 }
 
 /// For the law: closed loops only. In an open one what waits counts as at work, and a server that has cores

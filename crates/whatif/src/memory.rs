@@ -8,17 +8,22 @@
 //! windows are measured. Every size is set through the journal of `knob`: it is put back when the session
 //! ends, on Ctrl-C, and after a kill by the next `headroom knob restore`.
 
-use crate::ledger::{Observed, Prediction};
+use crate::ledger::{Answer, Kind, Observed, Prediction};
 use crate::server::{Server, ServerError};
 use crate::words::{bytes, figure, interval, percent};
+use config::Credentials;
+use fleet::Address;
 use knob::apply::{self, Manner, Status};
+use knob::journal::Author;
 use knob::session::Which;
-use knob::{Host, Session};
+use knob::{Host, Session, session, value};
 use load::{Arrivals, Load, LoadError, Plan};
 use plan::Interval;
 use plan::memory::{Curve, Measured, NoCurve, Predicted};
 use serde::{Deserialize, Serialize};
 use std::fmt::Write;
+use std::ops::RangeInclusive;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -48,6 +53,29 @@ pub struct Experiment {
     pub arrivals: Arrivals,
 }
 
+/// The server whose pool is resized.
+#[derive(Clone, Debug)]
+pub struct PoolServer {
+    pub address: Address,
+    /// Who may set its variables.
+    pub who: Credentials,
+    /// The directory of the journal of settings.
+    pub journal: PathBuf,
+    /// The command, for the journal.
+    pub command: String,
+}
+
+/// What was measured.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Measurement {
+    pub sizes: Vec<Measured>,
+    /// Of the pool, before and after.
+    pub today_bytes: u64,
+    pub notes: Vec<String>,
+    /// Whether the pool is as it was.
+    pub is_back: bool,
+}
+
 /// Why it ended.
 #[derive(Debug, thiserror::Error)]
 pub enum MemoryError {
@@ -75,8 +103,14 @@ pub enum MemoryError {
     #[error("after {} s the pool is {found} and not {asked}", RESIZE.as_secs())]
     Slow { asked: String, found: String },
     /// It was ended.
-    #[error("interrupted; the pool is put back, nothing was kept")]
+    #[error("interrupted; nothing was kept")]
     Interrupted,
+    /// The original size could not be set again.
+    #[error("{why}; and the pool could not be put back: headroom knob restore tries again")]
+    NotBack {
+        /// What went wrong first.
+        why: Box<MemoryError>,
+    },
 }
 
 /// A row of the table.
@@ -120,6 +154,25 @@ pub fn is_warm(miss_ratios: &[f64]) -> bool {
     most - least <= (0.1 * most).max(0.005)
 }
 
+/// How many sizes are tried.
+pub const SIZES: RangeInclusive<usize> = 3..=7;
+
+/// Reads sizes such as `16G`, as many as are allowed.
+///
+/// # Errors
+/// What is wrong, in words.
+pub fn parse_sizes(texts: &[String], allowed: RangeInclusive<usize>) -> Result<Vec<u64>, String> {
+    if !allowed.contains(&texts.len()) {
+        let (least, most) = allowed.into_inner();
+        return Err(format!("name {least} to {most} sizes; there are {}", texts.len()));
+    }
+    let size = |text: &String| {
+        let bytes = value::size(text).filter(|bytes| *bytes > 0);
+        bytes.ok_or_else(|| format!("'{text}' is no size; write for example 16G"))
+    };
+    texts.iter().map(size).collect()
+}
+
 impl Experiment {
     /// How long it takes at least.
     pub fn length(&self) -> Duration {
@@ -127,25 +180,49 @@ impl Experiment {
         each * u32::try_from(self.sizes.len()).unwrap_or(u32::MAX)
     }
 
-    /// Does it.
+    /// Does it, and puts the pool back. Blocks.
     ///
     /// # Errors
     /// See [`MemoryError`]; the pool is put back all the same.
-    #[allow(clippy::too_many_arguments, reason = "each is another thing, and there is one caller")]
     pub fn run(
         &self,
-        session: &mut Session,
-        manner: &Manner,
-        address: &str,
-        server: &mut Server,
+        on: &PoolServer,
+        plan: &Plan,
+        stop: &Arc<AtomicBool>,
+        each: impl FnMut(&str),
+    ) -> Result<Measurement, MemoryError> {
+        let mut session = Session::open(Host::new("/"), &on.journal, session::as_account(on.who.clone()))?;
+        session.recover();
+        let mut server = Server::open(&on.address, &on.who)?;
+        let today_bytes = pool_bytes(&mut server)?;
+        let author = Author {
+            user: rustix::process::getuid().as_raw().to_string(),
+            pid: std::process::id(),
+            command: on.command.clone(),
+        };
+        let manner = Manner { author, keep: false, restart: None, patience: Duration::from_secs(2) };
+        let mut pool = Pool { session, manner, address: on.address.to_string(), server };
+        let measured = self.all_sizes(&mut pool, plan, stop, each);
+        let restored = pool.session.restore(&Which::Own, false);
+        let is_back = restored.iter().all(knob::session::RestoreOutcome::is_back);
+        match measured {
+            Ok((sizes, notes)) => Ok(Measurement { sizes, today_bytes, notes, is_back }),
+            Err(why) if is_back => Err(why),
+            Err(why) => Err(MemoryError::NotBack { why: Box::new(why) }),
+        }
+    }
+
+    fn all_sizes(
+        &self,
+        pool: &mut Pool,
         plan: &Plan,
         stop: &Arc<AtomicBool>,
         mut each: impl FnMut(&str),
-    ) -> Result<(Vec<Measured>, u64, Vec<String>), MemoryError> {
+    ) -> Result<(Vec<Measured>, Vec<String>), MemoryError> {
         let mut sizes = self.sizes.clone();
         sizes.sort_unstable_by(|a, b| b.cmp(a));
         sizes.dedup();
-        let today = pool_bytes(server)?;
+        let server = &mut pool.server;
         let most = server.variables(&["innodb_buffer_pool_size_max"])?;
         let most: Option<u64> =
             most.values().next().and_then(|text| text.parse().ok()).filter(|most| *most > 0);
@@ -156,7 +233,8 @@ impl Experiment {
         let (mut measured, mut notes) = (Vec::new(), Vec::new());
         for size in sizes {
             each(&format!("{}: resizing", bytes(size)));
-            resize(session, manner, address, server, size)?;
+            pool.resize(size)?;
+            let server = &mut pool.server;
             let began = Instant::now();
             let mut seen: Vec<f64> = Vec::new();
             while !is_warm(&seen) {
@@ -190,7 +268,7 @@ impl Experiment {
             }
             measured.push(one);
         }
-        Ok((measured, today, notes))
+        Ok((measured, notes))
     }
 
     fn window(
@@ -226,9 +304,12 @@ struct Window {
     per_s: f64,
 }
 
-/// Puts the pool back; whether it is as it was.
-pub fn put_back(session: &mut Session) -> bool {
-    session.restore(&Which::Own, false).iter().all(knob::session::RestoreOutcome::is_back)
+/// The buffer pool of a server while it is resized.
+struct Pool {
+    session: Session,
+    manner: Manner,
+    address: String,
+    server: Server,
 }
 
 fn pool_bytes(server: &mut Server) -> Result<u64, ServerError> {
@@ -236,34 +317,30 @@ fn pool_bytes(server: &mut Server) -> Result<u64, ServerError> {
     Ok(all.values().next().and_then(|text| text.parse().ok()).unwrap_or(0))
 }
 
-fn resize(
-    session: &mut Session,
-    manner: &Manner,
-    address: &str,
-    server: &mut Server,
-    size: u64,
-) -> Result<(), MemoryError> {
-    let assignment = format!("server.innodb_buffer_pool_size={size}");
-    let asked = session.server(address).map_err(knob::Error::Server)?;
-    let changes = apply::check(&Host::new("/"), Some(asked), &[assignment], &[])?;
-    for outcome in session.apply(&changes, Some(address), manner) {
-        if let Status::Refused { refusal } = outcome.status {
-            return Err(MemoryError::Refused { size: bytes(size), why: refusal.to_string() });
+impl Pool {
+    fn resize(&mut self, size: u64) -> Result<(), MemoryError> {
+        let assignment = format!("server.innodb_buffer_pool_size={size}");
+        let asked = self.session.server(&self.address).map_err(knob::Error::Server)?;
+        let changes = apply::check(&Host::new("/"), Some(asked), &[assignment], &[])?;
+        for outcome in self.session.apply(&changes, Some(&self.address), &self.manner) {
+            if let Status::Refused { refusal } = outcome.status {
+                return Err(MemoryError::Refused { size: bytes(size), why: refusal.to_string() });
+            }
         }
-    }
-    // A server may say the new size at once and take its time to get there.
-    let began = Instant::now();
-    loop {
-        let found = pool_bytes(server)?;
-        let pages = server.counters(&["Innodb_buffer_pool_pages_total", "Innodb_page_size"])?;
-        let real: f64 = pages.values().product();
-        if found == size && (real == 0.0 || (real / size as f64 - 1.0).abs() < 0.25) {
-            return Ok(());
+        // A server may say the new size at once and take its time to get there.
+        let began = Instant::now();
+        loop {
+            let found = pool_bytes(&mut self.server)?;
+            let pages = self.server.counters(&["Innodb_buffer_pool_pages_total", "Innodb_page_size"])?;
+            let real: f64 = pages.values().product();
+            if found == size && (real == 0.0 || (real / size as f64 - 1.0).abs() < 0.25) {
+                return Ok(());
+            }
+            if began.elapsed() > RESIZE {
+                return Err(MemoryError::Slow { asked: bytes(size), found: bytes(real as u64) });
+            }
+            std::thread::sleep(Duration::from_millis(200));
         }
-        if began.elapsed() > RESIZE {
-            return Err(MemoryError::Slow { asked: bytes(size), found: bytes(real as u64) });
-        }
-        std::thread::sleep(Duration::from_millis(200));
     }
 }
 
@@ -271,14 +348,8 @@ fn resize(
 ///
 /// # Errors
 /// Fewer than three sizes.
-pub fn answer(
-    subject: String,
-    workload: String,
-    today_bytes: u64,
-    measured: Vec<Measured>,
-    notes: Vec<String>,
-    is_back: bool,
-) -> Result<MemoryAnswer, NoCurve> {
+pub fn answer(subject: String, workload: String, measurement: Measurement) -> Result<MemoryAnswer, NoCurve> {
+    let Measurement { sizes: measured, today_bytes, notes, is_back } = measurement;
     let curve = Curve::new(&measured, LEVEL)?;
     let (least, most) = curve.range();
     // Today's requests: those of the size next to today's.
@@ -313,8 +384,22 @@ pub fn answer(
 }
 
 impl MemoryAnswer {
-    /// What can be held against what comes: sizes that were not measured.
-    pub fn predictions(&self) -> Vec<Prediction> {
+    /// Reads a second that each GiB beyond today's size saves, up to the next row.
+    pub fn worth_per_gib(&self) -> Option<f64> {
+        let today = self.rows.iter().find(|row| (row.factor - 1.0).abs() < 1e-9)?;
+        let next = self.rows.iter().find(|row| row.factor > 1.0 && row.reads_per_s.is_some())?;
+        let saved = today.reads_per_s?.estimate - next.reads_per_s?.estimate;
+        Some(saved / ((next.bytes - today.bytes) as f64 / GIB))
+    }
+}
+
+impl Answer for MemoryAnswer {
+    fn about(&self) -> (Kind, String, String) {
+        (Kind::Memory, self.subject.clone(), self.workload.clone())
+    }
+
+    /// Of sizes that were not measured.
+    fn predictions(&self) -> Vec<Prediction> {
         let guesses = self.rows.iter().filter_map(|row| row.predicted).chain(self.curve.iter().copied());
         let of = |one: Predicted, what: &str, value| Prediction {
             model: "memory".to_owned(),
@@ -330,8 +415,7 @@ impl MemoryAnswer {
             .collect()
     }
 
-    /// What was measured.
-    pub fn observed(&self) -> Vec<Observed> {
+    fn observed(&self) -> Vec<Observed> {
         let of = |one: &Measured, what: &str, values: &[f64]| {
             let value = plan::quantile::median(values)?;
             Some(Observed { what: what.to_owned(), at: one.bytes as f64, cores: None, value })
@@ -340,8 +424,11 @@ impl MemoryAnswer {
         self.measured.iter().flat_map(both).flatten().collect()
     }
 
-    /// As text.
-    pub fn text(&self) -> String {
+    fn is_good(&self) -> bool {
+        self.is_back
+    }
+
+    fn text(&self) -> String {
         let mut text = format!(
             "{} on {}; the pool is {} today\n\n",
             self.workload,
@@ -399,14 +486,6 @@ impl MemoryAnswer {
         text += "Intervals are 95 %. Nothing is said outside of the sizes measured.\n";
         text
     }
-
-    /// Reads a second that each GiB beyond today's size saves, up to the next row.
-    pub fn worth_per_gib(&self) -> Option<f64> {
-        let today = self.rows.iter().find(|row| (row.factor - 1.0).abs() < 1e-9)?;
-        let next = self.rows.iter().find(|row| row.factor > 1.0 && row.reads_per_s.is_some())?;
-        let saved = today.reads_per_s?.estimate - next.reads_per_s?.estimate;
-        Some(saved / ((next.bytes - today.bytes) as f64 / GIB))
-    }
 }
 
 #[cfg(test)]
@@ -422,6 +501,14 @@ mod tests {
     }
 
     #[test]
+    fn sizes_are_read_and_counted() {
+        let read = |text: &str| parse_sizes(&text.split(',').map(str::to_owned).collect::<Vec<_>>(), SIZES);
+        assert_eq!(read("64M,128m,1G").unwrap(), [64 << 20, 128 << 20, 1 << 30]);
+        assert!(read("1G,2G").unwrap_err().contains("name 3 to 7 sizes; there are 2"));
+        assert!(read("1G,2G,much").unwrap_err().contains("'much' is no size"));
+    }
+
+    #[test]
     fn the_table_has_what_was_measured_and_says_what_was_not() {
         let at = |mib: u64, misses: f64| Measured {
             bytes: mib << 20,
@@ -431,7 +518,9 @@ mod tests {
             requests_each: 50.0,
         };
         let measured = vec![at(64, 0.4), at(128, 0.2), at(256, 0.05)];
-        let answer = answer("db1".into(), "w".into(), 128 << 20, measured, Vec::new(), true).unwrap();
+        let today_bytes = 128 << 20;
+        let measurement = Measurement { sizes: measured, today_bytes, notes: Vec::new(), is_back: true };
+        let answer = answer("db1".into(), "w".into(), measurement).unwrap();
         let text = answer.text();
         assert!(text.contains("outside of what was measured"), "{text}");
         let double = answer.rows.iter().find(|row| row.factor == 2.0).unwrap();

@@ -100,6 +100,11 @@ pub fn check(entries: &[Entry]) -> Check {
 }
 
 impl Check {
+    /// Whether something was judged, and no model does badly.
+    pub fn is_good(&self) -> bool {
+        !self.judged.is_empty() && self.scores.iter().all(|score| !score.does_badly)
+    }
+
     /// As text.
     pub fn text(&self) -> String {
         if self.judged.is_empty() {

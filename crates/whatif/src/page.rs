@@ -2,7 +2,9 @@
 //! assumed. It is made of the newest answer to each question in the ledger, and needs nothing else: no
 //! script, no network.
 
-use crate::ledger::{Entry, Kind};
+use crate::disks::DisksAnswer;
+use crate::estimate::EstimateAnswer;
+use crate::ledger::{Answer, Entry, Kind};
 use crate::load_answer::LoadAnswer;
 use crate::memory::MemoryAnswer;
 use crate::outcome::check;
@@ -22,6 +24,8 @@ const STYLE: &str = include_str!("page.css");
 pub struct Report {
     pub load: Option<LoadAnswer>,
     pub memory: Option<MemoryAnswer>,
+    pub disks: Option<DisksAnswer>,
+    pub estimate: Option<EstimateAnswer>,
     pub placement: Option<PlacementAnswer>,
     pub replicas: Option<ReplicasAnswer>,
     /// Ranked: the most headroom for its price first, then what has no price.
@@ -47,6 +51,16 @@ pub struct Purchase {
     pub per_price: Option<f64>,
 }
 
+/// A page of its own around this body: style and all, no script, no network.
+pub fn document(title: &str, body: &str) -> String {
+    let title = escape(title);
+    format!(
+        "<!doctype html><html lang=\"en\"><meta charset=\"utf-8\"><meta name=\"viewport\" content=\"width=device-width\">\
+         <title>{title}</title><style>{STYLE}{}</style><h1>{title}</h1>\n{body}",
+        chart::STYLE
+    )
+}
+
 impl Report {
     /// From the ledger and the user's prices.
     pub fn new(entries: Vec<Entry>, prices: &Prices) -> Self {
@@ -57,6 +71,8 @@ impl Report {
         let mut unread = Vec::new();
         report.load = newest(Kind::Load).and_then(|json| of(json, "more load", &mut unread));
         report.memory = newest(Kind::Memory).and_then(|json| of(json, "memory", &mut unread));
+        report.disks = newest(Kind::Disks).and_then(|json| of(json, "another disk", &mut unread));
+        report.estimate = newest(Kind::Estimate).and_then(|json| of(json, "an estimate", &mut unread));
         report.placement = newest(Kind::Placement).and_then(|json| of(json, "placement", &mut unread));
         report.replicas = newest(Kind::Replicas).and_then(|json| of(json, "replicas", &mut unread));
         report.unread = unread;
@@ -67,7 +83,9 @@ impl Report {
 
     /// Whether there is nothing to show.
     pub fn is_empty(&self) -> bool {
-        self.load.is_none() && self.memory.is_none() && self.placement.is_none() && self.replicas.is_none()
+        let measured =
+            self.load.is_some() || self.memory.is_some() || self.disks.is_some() || self.estimate.is_some();
+        !measured && self.placement.is_none() && self.replicas.is_none()
     }
 
     fn rank(&self, prices: &Prices) -> Vec<Purchase> {
@@ -109,6 +127,11 @@ impl Report {
             let buys = format!("{} reads a second more; writes gain nothing", figure(replicas.each));
             add("1 more reader".to_owned(), Some(gain), buys, prices.reader);
         }
+        if let Some(disks) = &self.disks
+            && disks.refused.is_none()
+        {
+            add(format!("the disk of {}", disks.other.name), disks.headroom(), disks.buys(), prices.disk);
+        }
         if let Some(memory) = &self.memory {
             let today =
                 memory.rows.iter().find(|row| (row.factor - 1.0).abs() < 1e-9).and_then(|row| row.predicted);
@@ -147,11 +170,7 @@ impl Report {
 
     /// The page.
     pub fn html(&self) -> String {
-        let mut page = format!(
-            "<!doctype html><html lang=\"en\"><meta charset=\"utf-8\"><meta name=\"viewport\" content=\"width=device-width\">\
-             <title>What would it buy?</title><style>{STYLE}{}</style><h1>What would it buy?</h1>\n",
-            chart::STYLE
-        );
+        let mut page = String::new();
         for why in &self.unread {
             let _ = writeln!(page, "<p class=\"said bad\">{}</p>", escape(why));
         }
@@ -160,7 +179,7 @@ impl Report {
         self.charts(&mut page);
         self.growth(&mut page);
         self.rest(&mut page);
-        page
+        document("What would it buy?", &page)
     }
 
     fn today(&self, page: &mut String) {
@@ -304,26 +323,7 @@ impl Report {
             );
         }
         if let Some(memory) = &self.memory {
-            let mib = |bytes: u64| bytes as f64 / f64::from(1 << 20);
-            let curve =
-                memory.curve.iter().map(|one| (mib(one.bytes), one.miss_ratio.estimate * 100.0)).collect();
-            let band = memory
-                .curve
-                .iter()
-                .map(|one| (mib(one.bytes), one.miss_ratio.low * 100.0, one.miss_ratio.high * 100.0))
-                .collect();
-            let seen = memory
-                .measured
-                .iter()
-                .flat_map(|one| one.miss_ratio.iter().map(|misses| (mib(one.bytes), misses * 100.0)))
-                .collect();
-            page.push_str(
-                &Lines::new("Misses by the size of the buffer pool", "% of page requests")
-                    .x_axis("MiB")
-                    .line(Line::new("predicted", curve).band(band))
-                    .line(Line::new("measured", seen).dots())
-                    .html(),
-            );
+            page.push_str(&crate::memory_chart::figures(memory, &[]));
         }
         page.push_str("</div>\n");
     }
@@ -371,9 +371,11 @@ impl Report {
                 );
             }
         };
-        section("Readers in each zone", self.replicas.as_ref().map(ReplicasAnswer::text));
-        section("Placement of roles", self.placement.as_ref().map(PlacementAnswer::text));
-        section("Memory, size by size", self.memory.as_ref().map(MemoryAnswer::text));
+        section("Readers in each zone", self.replicas.as_ref().map(Answer::text));
+        section("Placement of roles", self.placement.as_ref().map(Answer::text));
+        section("A larger buffer pool, estimated", self.estimate.as_ref().map(Answer::text));
+        section("Another disk", self.disks.as_ref().map(Answer::text));
+        section("Memory, size by size", self.memory.as_ref().map(Answer::text));
         let checked = check(&self.entries);
         if checked.scores.iter().any(|score| score.does_badly) {
             page.push_str("<p class=\"said bad\">A model has done badly here before: see the past predictions below.</p>\n");
@@ -412,11 +414,13 @@ impl Report {
             ]);
         }
         let mut text = if self.purchases.is_empty() { String::new() } else { table.text() + "\n" };
-        text += &self.load.as_ref().map(LoadAnswer::text).unwrap_or_default();
+        text += &self.load.as_ref().map(Answer::text).unwrap_or_default();
         for more in [
-            self.memory.as_ref().map(MemoryAnswer::text),
-            self.replicas.as_ref().map(ReplicasAnswer::text),
-            self.placement.as_ref().map(PlacementAnswer::text),
+            self.memory.as_ref().map(Answer::text),
+            self.estimate.as_ref().map(Answer::text),
+            self.disks.as_ref().map(Answer::text),
+            self.replicas.as_ref().map(Answer::text),
+            self.placement.as_ref().map(Answer::text),
         ] {
             text += &more.map(|more| format!("\n{more}")).unwrap_or_default();
         }

@@ -1,6 +1,7 @@
 //! A placement in words: what runs where, how full, what may be retired, what is not survived.
 
 use crate::inventory::Inventory;
+use crate::ledger::{Answer, Kind};
 use crate::words::figure;
 use plan::placement::{self, NoPlacement, RESOURCES, Resources};
 use serde::{Deserialize, Serialize};
@@ -32,6 +33,9 @@ pub struct Retire {
 /// The answer.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PlacementAnswer {
+    /// The file that it was asked of.
+    #[serde(default)]
+    pub inventory: String,
     pub hosts: Vec<HostFill>,
     pub price: f64,
     /// Of today's placement, where the inventory has it.
@@ -56,7 +60,7 @@ pub struct PlacementAnswer {
 ///
 /// # Errors
 /// There is no placement, or none was found in time.
-pub fn answer(inventory: &Inventory, time: Duration) -> Result<PlacementAnswer, NoPlacement> {
+pub fn answer(inventory: &Inventory, name: &str, time: Duration) -> Result<PlacementAnswer, NoPlacement> {
     let mut question = inventory.question();
     let (found, together) = match placement::solve(&question, time) {
         Err(_) if question.apart => {
@@ -104,6 +108,7 @@ pub fn answer(inventory: &Inventory, time: Duration) -> Result<PlacementAnswer, 
             .collect()
     };
     Ok(PlacementAnswer {
+        inventory: name.to_owned(),
         hosts: (0..question.hosts.len()).filter(|host| found.on.contains(host)).map(fill).collect(),
         price: found.price,
         price_today: today.as_ref().map(|today| question.price(today)),
@@ -118,9 +123,16 @@ pub fn answer(inventory: &Inventory, time: Duration) -> Result<PlacementAnswer, 
     })
 }
 
-impl PlacementAnswer {
-    /// As text.
-    pub fn text(&self) -> String {
+impl Answer for PlacementAnswer {
+    fn about(&self) -> (Kind, String, String) {
+        (Kind::Placement, self.inventory.clone(), String::new())
+    }
+
+    fn is_good(&self) -> bool {
+        true
+    }
+
+    fn text(&self) -> String {
         let mut table = Table::new(&["host", "zone", ">filled", "by", "roles"]);
         for one in &self.hosts {
             let share = format!("{:.0} %", one.share * 100.0);
@@ -188,7 +200,7 @@ mod tests {
                    host,new2,b,,,16,128,20000,800,1200,150,300\n\
                    role,r1,,readers,old,2,16,500,50,20,,\nrole,r2,,readers,old,2,16,500,50,20,,\nrole,cron,,,new1,1,4,50,5,1,,\n";
         let inventory = Inventory::parse(csv, "i.csv").unwrap();
-        let answer = answer(&inventory, Duration::from_secs(5)).unwrap();
+        let answer = answer(&inventory, "i.toml", Duration::from_secs(5)).unwrap();
         assert_eq!((answer.price, answer.price_today), (300.0, Some(350.0)), "{}", answer.text());
         assert!(answer.broken_today.iter().any(|broken| broken.contains("both on old")));
         assert_eq!(answer.retire[0].host, "old");

@@ -5,11 +5,14 @@
 //! core = 11.0            # one core more
 //! gib = 3.5              # one GiB of memory more
 //! reader = 290.0         # one more replica
+//! disk = 45.0            # the other disk of headroom plan disks, more than the present one
 //! zone_gb = 0.02         # a GB between zones, both directions together
 //! trend_a_year = -0.1    # what prices do: -10 % a year
 //! ```
 
+use crate::file::{self, FileError};
 use serde::Deserialize;
+use std::path::Path;
 
 /// What things cost; what is not named is not priced.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
@@ -20,18 +23,28 @@ pub struct Prices {
     pub core: Option<f64>,
     pub gib: Option<f64>,
     pub reader: Option<f64>,
+    pub disk: Option<f64>,
     pub zone_gb: Option<f64>,
     pub trend_a_year: Option<f64>,
 }
 
 impl Prices {
+    /// Those of a file; without one nothing is priced.
+    ///
+    /// # Errors
+    /// It cannot be read, or what is wrong in it.
+    pub fn read(path: Option<&Path>) -> Result<Self, FileError> {
+        let Some(path) = path else { return Ok(Self::default()) };
+        Self::parse(&file::read(path)?, &path.display().to_string()).map_err(FileError::Wrong)
+    }
+
     /// Reads a file.
     ///
     /// # Errors
     /// What is wrong, with the place.
     pub fn parse(text: &str, name: &str) -> Result<Self, String> {
         let prices: Self = toml::from_str(text).map_err(|error| format!("{name}: {error}"))?;
-        let all = [prices.core, prices.gib, prices.reader, prices.zone_gb];
+        let all = [prices.core, prices.gib, prices.reader, prices.disk, prices.zone_gb];
         if all.iter().flatten().any(|price| !price.is_finite() || *price < 0.0) {
             return Err(format!("{name}: a price is below 0"));
         }

@@ -1,6 +1,8 @@
 //! Readers in each zone: how many survive the loss of any zone, what one more adds, what crosses zones, and
 //! when growth meets the ceiling.
 
+use crate::file::{self, FileError};
+use crate::ledger::{Answer, Kind};
 use crate::prices::Prices;
 use crate::words::figure;
 use plan::growth::Growth;
@@ -8,6 +10,7 @@ pub use plan::replicas::Question as ReplicasQuestion;
 use plan::replicas::{Layout, NoPlan};
 use serde::{Deserialize, Serialize};
 use std::fmt::Write;
+use std::path::Path;
 use term::Table;
 
 const LEVEL: f64 = 0.95;
@@ -83,6 +86,24 @@ pub fn growth(text: &str) -> Result<Vec<(f64, f64)>, String> {
         both.ok_or_else(|| format!("{}: '{line}' is not DAY,READS_PER_SECOND", at + 1))
     };
     lines.map(point).collect()
+}
+
+/// The same of a file.
+///
+/// # Errors
+/// It cannot be read, or what is wrong in it.
+pub fn read_growth(path: &Path) -> Result<Vec<(f64, f64)>, FileError> {
+    growth(&file::read(path)?).map_err(|why| FileError::Wrong(format!("{}:{why}", path.display())))
+}
+
+/// Reads `NAME=READS`, such as `a=400`.
+///
+/// # Errors
+/// What is wrong, in words.
+pub fn parse_zone(text: &str) -> Result<(String, f64), String> {
+    let parts = text.split_once('=').and_then(|(name, reads)| Some((name.to_owned(), reads.parse().ok()?)));
+    let fine = parts.filter(|(_, reads): &(String, f64)| *reads >= 0.0 && reads.is_finite());
+    fine.ok_or_else(|| "write NAME=READS, such as a=400".to_owned())
 }
 
 /// Answers.
@@ -164,9 +185,18 @@ fn primary(now: f64, most: f64, growth: Option<&Growth>) -> String {
     }
 }
 
-impl ReplicasAnswer {
-    /// As text.
-    pub fn text(&self) -> String {
+impl Answer for ReplicasAnswer {
+    fn about(&self) -> (Kind, String, String) {
+        let zones = self.zones.iter().zip(&self.reads).map(|(zone, reads)| format!("{zone}={reads}"));
+        (Kind::Replicas, zones.collect::<Vec<_>>().join(" "), String::new())
+    }
+
+    /// Today's readers survive the loss of each zone, or are not known.
+    fn is_good(&self) -> bool {
+        self.today_survives.as_ref().is_none_or(|all| all.iter().all(|well| *well))
+    }
+
+    fn text(&self) -> String {
         let mut table = Table::new(&["zone", ">reads a second", ">readers today", ">readers needed"]);
         for (at, zone) in self.zones.iter().enumerate() {
             let today = self.today.as_ref().map_or_else(|| "-".to_owned(), |today| today[at].to_string());

@@ -61,6 +61,16 @@ impl Server {
         Ok(Self { address: address.clone(), runtime, conn })
     }
 
+    /// What the server at an address says of itself; why not, in words.
+    ///
+    /// # Errors
+    /// No address, or no answer.
+    pub fn ask(server: &str, who: &Credentials) -> Result<ServerFacts, String> {
+        let address: Address = server.parse().map_err(|error| format!("{server}: {error}"))?;
+        let facts = Self::open(&address, who).and_then(|mut server| server.facts());
+        facts.map_err(|error| error.to_string())
+    }
+
     /// Rows of two texts.
     ///
     /// # Errors
@@ -93,16 +103,17 @@ impl Server {
         Ok(all.into_iter().filter_map(|(name, value)| Some((name, value.parse().ok()?))).collect())
     }
 
-    /// What it says of the host it runs on, and of its buffer pool.
+    /// What it says of itself, of the host it runs on, and of its buffer pool.
     ///
     /// # Errors
     /// No answer.
     pub fn facts(&mut self) -> Result<ServerFacts, ServerError> {
-        let all = self.variables(&["hostname", "innodb_buffer_pool_size"])?;
+        let all = self.variables(&["hostname", "innodb_buffer_pool_size", "server_uuid", "server_uid"])?;
         let of = |name: &str| all.get(name).cloned().unwrap_or_default();
         Ok(ServerFacts {
             hostname: of("hostname"),
             pool_bytes: of("innodb_buffer_pool_size").parse().unwrap_or(0),
+            id: all.get("server_uuid").or(all.get("server_uid")).cloned(),
         })
     }
 

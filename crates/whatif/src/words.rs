@@ -16,6 +16,24 @@ pub fn figure(value: f64) -> String {
     }
 }
 
+/// Reads a number above 0.
+///
+/// # Errors
+/// What is wrong, in words.
+pub fn parse_above_zero(text: &str) -> Result<f64, String> {
+    let value = text.parse().ok().filter(|value: &f64| *value > 0.0 && value.is_finite());
+    value.ok_or_else(|| "must be a number above 0".to_owned())
+}
+
+/// Reads a share.
+///
+/// # Errors
+/// What is wrong, in words.
+pub fn parse_share(text: &str) -> Result<f64, String> {
+    let value = text.parse().ok().filter(|value| (0.0..=1.0).contains(value));
+    value.ok_or_else(|| "must be a share, from 0 to 1".to_owned())
+}
+
 /// `12.3 (11.0 to 14.1)`.
 pub fn interval(of: &Interval) -> String {
     format!("{} ({} to {})", figure(of.estimate), figure(of.low), figure(of.high))

@@ -12,7 +12,6 @@ use clap::{Args, Subcommand};
 use config::{Admin, Config, Credentials, FleetConfig, RouterConfig};
 use fleet::Address;
 use knob::journal::{self, Journal};
-use knob::server::{Connection, Server, ServerError};
 use knob::session::{Connect, RestoreOutcome, Session, Which};
 use knob::{Host, name, text};
 use std::path::{Path, PathBuf};
@@ -232,12 +231,7 @@ pub(crate) fn connect_as(
     option_file: Option<&Path>,
     environment: &Environment,
 ) -> anyhow::Result<Connect> {
-    let who = credentials_as(user, option_file, environment)?;
-    Ok(Box::new(move |address: &str| {
-        let unknown = |why: String| ServerError::Unreachable { address: address.to_owned(), why };
-        let to: Address = address.parse().map_err(|error| unknown(format!("{error}")))?;
-        Ok(Box::new(Connection::open(&to, &who)?) as Box<dyn Server>)
-    }))
+    Ok(knob::session::as_account(credentials_as(user, option_file, environment)?))
 }
 
 /// Who logs in: by flags, option file and environment.

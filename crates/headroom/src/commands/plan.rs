@@ -1,6 +1,8 @@
 //! `headroom plan`: what more load, cores, memory, hosts, replicas or a zone would mean. Flags become
 //! questions here; they are answered by the crate `whatif`, with the models of `plan`.
 
+mod disks;
+mod estimate;
 mod files;
 mod ladder;
 mod load;
@@ -12,8 +14,10 @@ use anyhow::Context;
 use clap::Subcommand;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use term::{exit, terminal};
-use whatif::ledger::{self, Entry};
+use whatif::ledger::{self, Answer, Entry};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -34,6 +38,10 @@ pub(crate) enum PlanCommand {
     Load(load::LoadArgs),
     /// Another size of the buffer pool, from sizes that are tried.
     Memory(Box<memory::MemoryArgs>),
+    /// A larger buffer pool, estimated from the reads of the disk: nothing is resized.
+    Estimate(estimate::EstimateArgs),
+    /// Another host's disk, from what headroom probe measured there.
+    Disks(Box<disks::DisksArgs>),
     /// Which role on which host, from an inventory.
     Placement(files::PlacementArgs),
     /// How many readers in each zone.
@@ -50,6 +58,8 @@ pub(crate) async fn run(command: PlanCommand, environment: &Environment) -> anyh
         PlanCommand::Ladder(args) => ladder::run(*args, environment).await,
         PlanCommand::Load(args) => load::run(&args, environment),
         PlanCommand::Memory(args) => memory::run(*args, environment).await,
+        PlanCommand::Estimate(args) => estimate::run(args, environment).await,
+        PlanCommand::Disks(args) => disks::run(*args, environment).await,
         PlanCommand::Placement(args) => files::placement(&args, environment).await,
         PlanCommand::Replicas(args) => files::replicas(&args, environment),
         PlanCommand::Report(args) => files::report(&args, environment),
@@ -57,7 +67,7 @@ pub(crate) async fn run(command: PlanCommand, environment: &Environment) -> anyh
     }
 }
 
-/// Where answers are kept.
+/// What becomes of an answer.
 #[derive(clap::Args, Debug, Clone)]
 pub(crate) struct KeepArgs {
     /// The file that answers are kept in [default: headroom/plan.jsonl in the user's data directory].
@@ -66,23 +76,48 @@ pub(crate) struct KeepArgs {
     /// Do not keep the answer.
     #[arg(long)]
     no_keep: bool,
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
 }
 
 impl KeepArgs {
-    pub(crate) fn path(&self, environment: &Environment) -> anyhow::Result<PathBuf> {
+    fn path(&self, environment: &Environment) -> anyhow::Result<PathBuf> {
         ledger_path(self.ledger.as_ref(), environment)
     }
 
-    /// Keeps an answer, unless that is not wanted.
-    fn keep(&self, entry: &Entry, environment: &Environment) -> anyhow::Result<()> {
-        if self.no_keep {
-            return Ok(());
+    /// Shows an answer, keeps it, and turns it into an exit code.
+    fn finish(&self, answer: &impl Answer, environment: &Environment) -> anyhow::Result<ExitCode> {
+        show(answer, Answer::text, self.json)?;
+        if !self.no_keep {
+            let path = self.path(environment)?;
+            ledger::keep(&path, &Entry::of(answer)?)?;
+            terminal::complain(&format!("kept in {}: headroom plan report shows it", path.display()));
         }
-        let path = self.path(environment)?;
-        ledger::keep(&path, entry)?;
-        terminal::complain(&format!("kept in {}: headroom plan report shows it", path.display()));
-        Ok(())
+        Ok(verdict(answer.is_good()))
     }
+}
+
+/// As JSON or as text.
+fn show<T: serde::Serialize>(what: &T, text: impl FnOnce(&T) -> String, json: bool) -> anyhow::Result<()> {
+    if json { terminal::print_json(what) } else { terminal::print(&text(what)) }
+}
+
+/// No answer is an answer, with its reason and exit code 1.
+fn none(what: &str, why: impl std::fmt::Display) -> ExitCode {
+    terminal::complain(&format!("headroom: no {what}: {why}"));
+    exit::no()
+}
+
+/// Set on Ctrl-C and SIGTERM.
+fn stop() -> Arc<AtomicBool> {
+    let stop = Arc::new(AtomicBool::new(false));
+    let flag = stop.clone();
+    tokio::spawn(async move {
+        term::interrupted().await;
+        flag.store(true, Ordering::Relaxed);
+    });
+    stop
 }
 
 /// The file that is named, else the usual one beside the history.

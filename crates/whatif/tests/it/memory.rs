@@ -2,9 +2,6 @@
 
 use config::Credentials;
 use fleet::Address;
-use knob::apply::Manner;
-use knob::journal::Author;
-use knob::{Host, Session};
 use lab::{DATABASE, Lab, Spec};
 use load::workload::sysbench::{Options, workload};
 use load::{Arrivals, Plan, Target, tables};
@@ -12,7 +9,7 @@ use mysql_async::prelude::Queryable;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
-use whatif::memory::{Experiment, MemoryError, answer, put_back};
+use whatif::memory::{Experiment, MemoryError, PoolServer, answer};
 use whatif::server::Server;
 
 const MIB: u64 = 1 << 20;
@@ -60,41 +57,44 @@ async fn the_pool_is_resized_measured_and_put_back() {
                 Duration::from_millis(300),
             )
         };
-        let who = admin.clone();
-        let connect: knob::session::Connect = Box::new(move |address: &str| {
-            let to: Address = address.parse().unwrap();
-            Ok(Box::new(knob::server::Connection::open(&to, &who)?) as Box<dyn knob::server::Server>)
-        });
-        let author = Author { user: "0".to_owned(), pid: std::process::id(), command: "a test".to_owned() };
-        let manner = Manner { author, keep: false, restart: None, patience: Duration::from_secs(1) };
-        let mut session = Session::open(Host::new("/"), &directory, connect).unwrap();
         let mut server = Server::open(&address, &admin).unwrap();
         let stop = Arc::new(AtomicBool::new(false));
         let name = address.to_string();
+        let on = PoolServer { address, who: admin, journal: directory, command: "a test".to_owned() };
         let pool = |server: &mut Server| server.variables(&["innodb_buffer_pool_size"]).unwrap();
         let before = pool(&mut server);
 
-        let too_large =
-            experiment(&[16, 32, 512]).run(&mut session, &manner, &name, &mut server, &plan, &stop, |_| {});
+        let too_large = experiment(&[16, 32, 512]).run(&on, &plan, &stop, |_| {});
         // Servers that can grow without a limit of their own do not have that variable, and take the size.
         if server.variables(&["innodb_buffer_pool_size_max"]).unwrap().is_empty() {
-            assert!(put_back(&mut session));
+            assert!(too_large.unwrap().is_back);
         } else {
             assert!(matches!(too_large, Err(MemoryError::Limit { .. })), "{too_large:?}");
         }
         assert_eq!(pool(&mut server), before, "nothing was changed, or it was put back");
 
-        let (measured, today, notes) = experiment(&[16, 32, 64])
-            .run(&mut session, &manner, &name, &mut server, &plan, &stop, |_| {})
+        let mut sizes = Vec::new();
+        let measurement = experiment(&[16, 32, 64])
+            .run(&on, &plan, &stop, |words| {
+                if words.ends_with("resizing") {
+                    sizes.push(words.to_owned());
+                }
+            })
             .unwrap();
-        assert_ne!(pool(&mut server), before, "the smallest is tried last");
-        assert!(put_back(&mut session));
+        assert_eq!(sizes, ["64.0 MiB: resizing", "32.0 MiB: resizing", "16.0 MiB: resizing"]);
+        assert!(measurement.is_back);
         assert_eq!(pool(&mut server), before, "it is as it was");
-        assert_eq!(today, u64::from(POOL_MIB) * MIB);
-        assert!(measured.iter().all(|one| one.per_s.iter().all(|rate| *rate > 0.0)), "{measured:?}");
-        let answer = answer(name, "oltp_point_select".to_owned(), today, measured, notes, true).unwrap();
+        assert_eq!(measurement.today_bytes, u64::from(POOL_MIB) * MIB);
+        let rates = measurement.sizes.iter().flat_map(|one| &one.per_s);
+        assert!(rates.clone().count() == 6 && rates.clone().all(|rate| *rate > 0.0), "{measurement:?}");
+        let answer = answer(name, "oltp_point_select".to_owned(), measurement).unwrap();
         assert_eq!(answer.measured.len(), 3);
         assert!(server.process().unwrap().is_some(), "its process is found by its pid file");
+
+        let stopped = Arc::new(AtomicBool::new(true));
+        let interrupted = experiment(&[16, 32, 64]).run(&on, &plan, &stopped, |_| {});
+        assert!(matches!(interrupted, Err(MemoryError::Interrupted)), "{interrupted:?}");
+        assert_eq!(pool(&mut server), before, "it is put back when it is interrupted too");
     });
     done.await.unwrap();
     lab.down().await.unwrap();

@@ -1,7 +1,7 @@
 //! `headroom plan ladder`: more load or more cores, from a ladder of rates that is sent to a server.
 
-use super::KeepArgs;
-use super::load::{GrowthArgs, finish};
+use super::load::GrowthArgs;
+use super::{KeepArgs, stop};
 use crate::commands::knob::credentials_as;
 use crate::commands::load::{TargetArgs, WorkloadArgs};
 use crate::environment::Environment;
@@ -9,11 +9,12 @@ use clap::Args;
 use load::Plan;
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 use term::terminal;
+use whatif::disks;
 use whatif::ladder::Ladder;
-use whatif::load_answer::answer;
+use whatif::load_point::Observations;
 use whatif::server::Server;
 
 const EXAMPLES: &str = "\
@@ -33,6 +34,20 @@ Exit code 1: nothing is predicted (the text says why).";
 #[command(after_help = EXAMPLES)]
 pub(crate) struct LadderArgs {
     #[command(flatten)]
+    climb: ClimbArgs,
+    /// Closed loops of these numbers of clients too, for the scalability law.
+    #[arg(long, value_name = "CLIENTS", value_delimiter = ',')]
+    clients: Vec<u32>,
+    #[command(flatten)]
+    growth: GrowthArgs,
+    #[command(flatten)]
+    keep: KeepArgs,
+}
+
+/// The ladder that is sent.
+#[derive(Args, Debug, Clone)]
+pub(crate) struct ClimbArgs {
+    #[command(flatten)]
     workload: WorkloadArgs,
     #[command(flatten)]
     target: TargetArgs,
@@ -42,65 +57,59 @@ pub(crate) struct LadderArgs {
     /// Rounds of all steps.
     #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u32).range(2..=50))]
     rounds: u32,
-    /// Rates in transactions a second [default: 10 to 50 % of what the cores can do].
+    /// Rates in transactions a second [default: 10 to 50 % of what the server can do].
     #[arg(long, value_name = "PER_SECOND", value_delimiter = ',')]
     rates: Vec<f64>,
-    /// Closed loops of these numbers of clients too, for the scalability law.
-    #[arg(long, value_name = "CLIENTS", value_delimiter = ',')]
-    clients: Vec<u32>,
     /// Connections of the open loops.
     #[arg(long, default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     connections: u32,
     /// Cores that the server may use [default: read from its process, where it runs here].
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=4096))]
     cores: Option<u32>,
-    #[command(flatten)]
-    growth: GrowthArgs,
-    #[command(flatten)]
-    keep: KeepArgs,
-    /// Print JSON.
-    #[arg(long)]
-    json: bool,
+}
+
+/// What came of a ladder.
+pub(super) struct Climbed {
+    pub(super) of: Observations,
+    pub(super) cores: u32,
+    /// Waits of a transaction until its log is durable.
+    pub(super) flushes: f64,
 }
 
 /// Does it.
 pub(crate) async fn run(args: LadderArgs, environment: &Environment) -> anyhow::Result<ExitCode> {
-    let plan = args.plan(environment)?;
-    let ladder = Ladder {
-        step: args.step,
-        rounds: args.rounds,
-        rates: args.rates.clone(),
-        clients: args.clients.clone(),
-        cores: args.cores,
-    };
-    let (workload, subject) = (plan.workload.name.clone(), args.target.words());
-    let who = args.target.login();
-    let who = credentials_as(who.0, who.1, environment)?;
-    let address = plan.target.readers.first().cloned();
-    let stop = Arc::new(AtomicBool::new(false));
-    let flag = stop.clone();
-    tokio::spawn(async move {
-        term::interrupted().await;
-        flag.store(true, Ordering::Relaxed);
-    });
-    terminal::complain(&format!("about {:.0} s", ladder.length().as_secs_f64()));
-    let climbed = tokio::task::spawn_blocking(move || {
-        let mut server = address.and_then(|address| Server::open(&address, &who).ok());
-        ladder.climb(&plan, server.as_mut(), &stop, terminal::complain)
-    });
-    let climbed = climbed.await??;
-    climbed.notes.iter().for_each(|note| terminal::complain(note));
-    let question = args.growth.question(subject, workload, climbed.cores, &climbed.seen)?;
-    finish(&answer(&question, climbed.seen), &args.keep, args.json, environment)
+    let climbed = args.climb.climb(args.clients.clone(), None, stop(), environment).await?;
+    args.keep.finish(&args.growth.answer(climbed.cores, climbed.of), environment)
 }
 
-impl LadderArgs {
-    fn plan(&self, environment: &Environment) -> anyhow::Result<Plan> {
-        Ok(Plan::new(
-            Arc::new(self.workload.named()?.workload()),
-            self.target.resolve(environment)?,
-            self.connections,
-            self.step,
-        ))
+impl ClimbArgs {
+    pub(super) async fn climb(
+        &self,
+        clients: Vec<u32>,
+        disk_reads_per_s: Option<f64>,
+        stop: Arc<AtomicBool>,
+        environment: &Environment,
+    ) -> anyhow::Result<Climbed> {
+        let workload = Arc::new(self.workload.named()?.workload());
+        let target = self.target.resolve(environment)?;
+        let plan = Plan::new(workload, target, self.connections, self.step);
+        let (step, rounds, rates, cores) = (self.step, self.rounds, self.rates.clone(), self.cores);
+        let ladder = Ladder { step, rounds, rates, clients, cores, disk_reads_per_s };
+        let (workload, subject) = (plan.workload.name.clone(), self.target.words());
+        let (user, file) = self.target.login();
+        let who = credentials_as(user, file, environment)?;
+        terminal::complain(&format!("about {:.0} s", ladder.length().as_secs_f64()));
+        let climbed = tokio::task::spawn_blocking(move || -> anyhow::Result<_> {
+            let address = plan.target.readers.first().or(plan.target.writers.first());
+            let mut server = address.and_then(|address| Server::open(address, &who).ok());
+            let climbed = ladder.climb(&plan, server.as_mut(), &stop, terminal::complain)?;
+            let writes = plan.workload.writes;
+            let flushes = server.as_mut().map(|server| disks::flushes(server, writes)).transpose()?;
+            Ok((climbed, flushes.unwrap_or(0.0)))
+        });
+        let (climbed, flushes) = climbed.await??;
+        climbed.notes.iter().for_each(|note| terminal::complain(note));
+        let of = Observations { subject, workload, seen: climbed.seen };
+        Ok(Climbed { of, cores: climbed.cores, flushes })
     }
 }

@@ -1,26 +1,21 @@
 //! `headroom plan memory`: the buffer pool at several sizes. Flags become an experiment here; the crate
 //! `whatif` runs it.
 
-use super::{KeepArgs, verdict};
-use crate::commands::knob::{blocking, connect_as, credentials_as};
+use super::{KeepArgs, stop};
+use crate::commands::knob::{blocking, credentials_as};
 use crate::commands::load::{TargetArgs, WorkloadArgs};
 use crate::environment::Environment;
 use anyhow::Context;
 use clap::Args;
-use knob::apply::Manner;
-use knob::journal::{self, Author};
-use knob::{Host, Session, value};
-use load::Plan;
-use load::arrivals::{Arrivals, Open, Spacing};
+use knob::journal;
+use load::{Arrivals, Plan};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use term::{exit, terminal};
-use whatif::ledger::{Entry, Kind, now};
-use whatif::memory::{Experiment, MemoryError, answer, put_back};
-use whatif::server::Server;
+use whatif::memory::{Experiment, PoolServer, SIZES, answer, parse_sizes};
+use whatif::words::parse_above_zero;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -48,8 +43,11 @@ pub(crate) struct MemoryArgs {
     #[arg(long, value_name = "SIZE", value_delimiter = ',', required = true)]
     sizes: Vec<String>,
     /// Transactions a second (open loop) [default: a closed loop].
-    #[arg(long, value_name = "PER_SECOND")]
+    #[arg(long, value_name = "PER_SECOND", value_parser = parse_above_zero)]
     rate: Option<f64>,
+    /// Pause of a client between two transactions (closed loop).
+    #[arg(long, value_name = "DURATION", value_parser = fleet::parse_duration, conflicts_with = "rate")]
+    think: Option<Duration>,
     /// Clients: the most transactions at a time.
     #[arg(long, short, default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     clients: u32,
@@ -67,9 +65,6 @@ pub(crate) struct MemoryArgs {
     journal: PathBuf,
     #[command(flatten)]
     keep: KeepArgs,
-    /// Print JSON.
-    #[arg(long)]
-    json: bool,
 }
 
 /// Does it.
@@ -80,72 +75,23 @@ pub(crate) async fn run(args: MemoryArgs, environment: &Environment) -> anyhow::
     let (workload, subject) = (plan.workload.name.clone(), args.target.words());
     let (user, file) = args.target.login();
     let who = credentials_as(user, file, environment)?;
-    let connect = connect_as(user, file, environment)?;
-    let author = Author {
-        user: rustix::process::getuid().as_raw().to_string(),
-        pid: std::process::id(),
-        command: "headroom plan memory".to_owned(),
-    };
-    let manner = Manner { author, keep: false, restart: None, patience: Duration::from_secs(2) };
-    let stop = Arc::new(AtomicBool::new(false));
-    let flag = stop.clone();
-    tokio::spawn(async move {
-        term::interrupted().await;
-        flag.store(true, Ordering::Relaxed);
-    });
+    let (journal, command) = (args.journal.clone(), "headroom plan memory".to_owned());
+    let server = PoolServer { address, who, journal, command };
+    let stop = stop();
     terminal::complain(&format!("about {:.0} s, and the time to warm up", experiment.length().as_secs_f64()));
-    let directory = args.journal.clone();
-    let (measured, is_back) = blocking(move || {
-        let mut session = Session::open(Host::new("/"), &directory, connect)?;
-        session.recover();
-        let mut server = Server::open(&address, &who)?;
-        let address = address.to_string();
-        let measured =
-            experiment.run(&mut session, &manner, &address, &mut server, &plan, &stop, terminal::complain);
-        Ok((measured, put_back(&mut session)))
-    })
-    .await?;
-    if !is_back {
-        terminal::complain("headroom: the pool could not be put back; headroom knob restore tries again");
-    }
-    let (measured, today, notes) = measured.map_err(|error: MemoryError| anyhow::Error::from(error))?;
-    let answer = answer(subject.clone(), workload.clone(), today, measured, notes, is_back)?;
-    if args.json {
-        terminal::print_json(&answer)?;
-    } else {
-        terminal::print(&answer.text())?;
-    }
-    let entry = Entry {
-        at: now(),
-        kind: Kind::Memory,
-        subject,
-        workload,
-        predictions: answer.predictions(),
-        seen: answer.observed(),
-        answer: serde_json::to_value(&answer)?,
-    };
-    args.keep.keep(&entry, environment)?;
-    Ok(verdict(is_back))
+    let measured = blocking(move || Ok(experiment.run(&server, &plan, &stop, terminal::complain)?)).await?;
+    args.keep.finish(&answer(subject, workload, measured)?, environment)
 }
 
 impl MemoryArgs {
     fn experiment(&self) -> anyhow::Result<Experiment> {
-        let size = |text: &String| {
-            let plain = || text.parse().ok();
-            let wrong = || exit::usage_error(format!("'{text}' is no size; write for example 16G"));
-            value::size(text).or_else(plain).ok_or_else(wrong)
-        };
-        let sizes = self.sizes.iter().map(size).collect::<anyhow::Result<Vec<u64>>>()?;
-        if !(3..=7).contains(&sizes.len()) {
-            return Err(exit::usage_error("--sizes takes 3 to 7 sizes"));
-        }
         let arrivals = match self.rate {
-            None => Arrivals::Closed { think: Duration::ZERO },
-            Some(rate) if rate > 0.0 => Arrivals::Open(Open { rate, ramp: None, spacing: Spacing::Poisson }),
-            Some(_) => return Err(exit::usage_error("--rate must be above 0")),
+            None => Arrivals::Closed { think: self.think.unwrap_or_default() },
+            Some(rate) => Arrivals::poisson(rate),
         };
         Ok(Experiment {
-            sizes,
+            sizes: parse_sizes(&self.sizes, SIZES)
+                .map_err(|why| exit::usage_error(format!("--sizes: {why}")))?,
             window: self.window,
             windows: self.windows,
             warm_most: self.warm_most,
@@ -154,15 +100,9 @@ impl MemoryArgs {
     }
 
     fn plan(&self, environment: &Environment) -> anyhow::Result<Plan> {
-        Ok(Plan {
-            // Mirrored or generated reads: whatever changes data has no place here.
-            read_only: true,
-            ..Plan::new(
-                Arc::new(self.workload.named()?.workload()),
-                self.target.resolve(environment)?,
-                self.clients,
-                self.window,
-            )
-        })
+        let workload = Arc::new(self.workload.named()?.workload());
+        let target = self.target.resolve(environment)?;
+        // Mirrored or generated reads: whatever changes data has no place here.
+        Ok(Plan { read_only: true, ..Plan::new(workload, target, self.clients, self.window) })
     }
 }

@@ -1,0 +1,76 @@
+//! `headroom plan disks`: another host's disk in the place of this one's.
+
+use super::ladder::ClimbArgs;
+use super::{KeepArgs, stop};
+use crate::commands::report::usual_store;
+use crate::environment::Environment;
+use ::load::store::Store;
+use anyhow::Context;
+use clap::Args;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use whatif::disks::{self, DisksQuestion, NamedDisk, answer};
+use whatif::load_point;
+use whatif::words::parse_above_zero;
+
+const EXAMPLES: &str = "\
+Examples:
+  headroom probe --directory /srv/data --json > nvme.json      (on the other host)
+  headroom plan disks shop.toml --server replica3 --database shop --probe nvme.json
+
+The present disk: the newest headroom probe of this host in the history, or --here FILE.
+
+Exit code 1: nothing is predicted (the text says why).";
+
+/// Predict response times with another host's disk.
+///
+/// Warning: it loads the server up to half of what its cores or its disk can do. Use a replica that nobody
+/// needs meanwhile. It has to run on the server's host, where the CPU time of the server's process is known.
+#[derive(Args, Debug, Clone)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct DisksArgs {
+    #[command(flatten)]
+    climb: ClimbArgs,
+    /// What headroom probe --json printed on the other host.
+    #[arg(long, value_name = "FILE")]
+    probe: PathBuf,
+    /// What headroom probe --json printed on the server's host [default: from the history].
+    #[arg(long, value_name = "FILE")]
+    here: Option<PathBuf>,
+    /// How many times today's load.
+    #[arg(long, value_name = "TIMES", value_delimiter = ',', default_values_t = [1.0, 1.5, 2.0, 4.0], value_parser = parse_above_zero)]
+    growth: Vec<f64>,
+    /// Today's rate in transactions a second [default: the highest that was seen].
+    #[arg(long, value_name = "PER_SECOND", value_parser = parse_above_zero)]
+    current: Option<f64>,
+    #[command(flatten)]
+    keep: KeepArgs,
+}
+
+/// Does it.
+pub(crate) async fn run(args: DisksArgs, environment: &Environment) -> anyhow::Result<ExitCode> {
+    let (here, other) = (args.here(environment)?, disks::read(&args.probe)?);
+    let climbed = args.climb.climb(Vec::new(), Some(here.disk.reads_per_s), stop(), environment).await?;
+    let question = DisksQuestion {
+        cores: climbed.cores,
+        today_per_s: args.current.unwrap_or_else(|| load_point::most(&climbed.of.seen)),
+        growths: args.growth.clone(),
+        here,
+        other,
+        flushes: climbed.flushes,
+    };
+    args.keep.finish(&answer(&question, climbed.of), environment)
+}
+
+impl DisksArgs {
+    /// The disk of this host.
+    fn here(&self, environment: &Environment) -> anyhow::Result<NamedDisk> {
+        if let Some(path) = &self.here {
+            return Ok(disks::read(path)?);
+        }
+        let missing = "the present disk is not known; headroom probe --directory DIR measures it, or name a file with --here";
+        let path = usual_store(environment).filter(|path| path.exists()).context(missing)?;
+        let probes = probe::history(&Store::open(&path)?, &probe::host(), 1)?;
+        probes.first().and_then(disks::of_probe).context(missing)
+    }
+}

@@ -1,0 +1,66 @@
+//! `headroom plan estimate`: a larger buffer pool, from the reads that the kernel sees.
+
+use super::{KeepArgs, stop};
+use crate::commands::knob::{blocking, credentials_as};
+use crate::environment::Environment;
+use clap::Args;
+use fleet::Address;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+use term::{exit, terminal};
+use whatif::ledger;
+use whatif::memory::parse_sizes;
+use whatif::server::Server;
+
+const EXAMPLES: &str = "\
+Examples:
+  headroom plan estimate --server 127.0.0.1:3306 --directory /var/lib/mysql --sizes 24G,32G,48G
+
+Needs root on the server's host, tracefs, and a server that reads past the page cache (innodb_flush_method = O_DIRECT).
+
+Exit code 1: nothing is estimated (the text says why).";
+
+/// Estimate what a larger buffer pool would miss, from the reads of the disk. Nothing is resized.
+#[derive(Args, Debug, Clone)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct EstimateArgs {
+    /// The server, on this host.
+    #[arg(long, short, value_name = "ADDR")]
+    server: Address,
+    /// Account [default: from the option file, else $HEADROOM_USER].
+    #[arg(long, short, value_name = "NAME")]
+    user: Option<String>,
+    /// Option file with user and password, in the format of ~/.my.cnf (which is the default).
+    #[arg(long, value_name = "FILE")]
+    option_file: Option<PathBuf>,
+    /// The server's data directory: reads of the device that holds it are traced.
+    #[arg(long, value_name = "DIR")]
+    directory: PathBuf,
+    /// Larger sizes of the pool, such as 32G.
+    #[arg(long, value_name = "SIZE", value_delimiter = ',', required = true)]
+    sizes: Vec<String>,
+    /// How long is traced.
+    #[arg(long, value_name = "DURATION", default_value = "2m", value_parser = fleet::parse_duration)]
+    time: Duration,
+    #[command(flatten)]
+    keep: KeepArgs,
+}
+
+/// Does it.
+pub(crate) async fn run(args: EstimateArgs, environment: &Environment) -> anyhow::Result<ExitCode> {
+    let wrong = |why: String| exit::usage_error(format!("--sizes: {why}"));
+    let sizes = parse_sizes(&args.sizes, 1..=20).map_err(wrong)?;
+    let who = credentials_as(args.user.as_deref(), args.option_file.as_deref(), environment)?;
+    let (address, directory, time, stop) = (args.server.clone(), args.directory.clone(), args.time, stop());
+    terminal::complain(&format!("tracing for {} s", time.as_secs()));
+    let traced = blocking(move || {
+        let mut server = Server::open(&address, &who)?;
+        Ok(whatif::estimate::trace(&mut server, &directory, time, &stop)?)
+    })
+    .await?;
+    let past = args.keep.path(environment).ok().map(|path| ledger::read(&path)).transpose()?;
+    let subject = args.server.to_string();
+    let answer = whatif::estimate::answer(subject, &traced, &sizes, &past.unwrap_or_default());
+    args.keep.finish(&answer, environment)
+}

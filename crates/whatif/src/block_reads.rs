@@ -1,0 +1,178 @@
+//! Which pages are read from a disk, as the kernel's tracing tells: the misses of a buffer pool whose server
+//! reads past the page cache (`innodb_flush_method = O_DIRECT`). From them `plan::reads` estimates what a
+//! larger pool would miss.
+//!
+//! A tracing instance of our own is made and removed again; events of other tools are left alone. All reads
+//! of the device are in it, whoever asks: a device that others read much from gives a poor estimate.
+
+use plan::reads::{self, Estimate, Request};
+use rustix::fs::{Mode, OFlags};
+use std::fs::File;
+use std::io::{ErrorKind, Read};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+/// Sectors of a page of InnoDB.
+const SECTORS: u64 = 32;
+const EVENT: &str = "events/block/block_bio_queue";
+/// The buffer of the kernel is emptied this often.
+const PAUSE: Duration = Duration::from_millis(20);
+/// Requests that are simulated at most.
+const MOST: usize = 2_000_000;
+
+/// Why reads are not seen.
+#[derive(Debug, thiserror::Error)]
+pub enum TraceError {
+    #[error("tracefs is not mounted; as root: mount -t tracefs none /sys/kernel/tracing")]
+    NotMounted,
+    #[error("{path}: {source}; tracing needs root and a kernel with block events")]
+    Refused { path: PathBuf, source: std::io::Error },
+    /// The data directory.
+    #[error("{path}: {source}")]
+    Directory { path: PathBuf, source: std::io::Error },
+}
+
+/// A tracing instance; dropped, it is removed.
+#[derive(Debug)]
+pub struct BlockReads {
+    instance: PathBuf,
+    pipe: File,
+}
+
+impl BlockReads {
+    /// Begins to trace the device that holds a directory.
+    ///
+    /// # Errors
+    /// See [`TraceError`].
+    pub fn start(directory: &Path) -> Result<Self, TraceError> {
+        let device = std::fs::metadata(directory)
+            .map_err(|source| TraceError::Directory { path: directory.to_owned(), source })?
+            .dev();
+        let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
+        let mounts = std::fs::read_to_string("/proc/self/mounts").unwrap_or_default();
+        let root = mounted(&mounts).ok_or(TraceError::NotMounted)?;
+        let instance = root.join(format!("instances/headroom-{}", std::process::id()));
+        let refused = |path: PathBuf| move |source| TraceError::Refused { path, source };
+        std::fs::create_dir(&instance).map_err(refused(instance.clone()))?;
+        let pipe = (|| {
+            let event = instance.join(EVENT);
+            let filter = format!("dev == {}", (u64::from(major) << 20) | u64::from(minor));
+            for (file, value) in [("filter", filter.as_str()), ("enable", "1")] {
+                let path = event.join(file);
+                std::fs::write(&path, value).map_err(refused(path))?;
+            }
+            let path = instance.join("trace_pipe");
+            let open = rustix::fs::open(&path, OFlags::RDONLY | OFlags::NONBLOCK, Mode::empty());
+            open.map(File::from).map_err(|error| refused(path)(error.into()))
+        })();
+        match pipe {
+            Ok(pipe) => Ok(Self { instance, pipe }),
+            Err(error) => {
+                let _ = std::fs::remove_dir(&instance);
+                Err(error)
+            }
+        }
+    }
+
+    /// Reads until `stop`, or for so long.
+    ///
+    /// # Errors
+    /// The kernel's buffer cannot be read.
+    pub fn collect(mut self, time: Duration, stop: &AtomicBool) -> Result<Vec<Request>, TraceError> {
+        let until = Instant::now() + time;
+        let (mut all, mut rest, mut bytes) = (Vec::new(), String::new(), vec![0; 1 << 16]);
+        while Instant::now() < until && !stop.load(Ordering::Relaxed) {
+            match self.pipe.read(&mut bytes) {
+                Ok(0) => std::thread::sleep(PAUSE),
+                Ok(count) => {
+                    rest += &String::from_utf8_lossy(&bytes[..count]);
+                    let whole = rest.rfind('\n').map_or(0, |end| end + 1);
+                    rest[..whole].lines().for_each(|line| all.extend(pages(line)));
+                    rest.drain(..whole);
+                }
+                Err(error) if error.kind() == ErrorKind::WouldBlock => std::thread::sleep(PAUSE),
+                Err(source) => {
+                    return Err(TraceError::Refused { path: self.instance.join("trace_pipe"), source });
+                }
+            }
+        }
+        Ok(all)
+    }
+}
+
+impl Drop for BlockReads {
+    fn drop(&mut self) {
+        let _ = std::fs::write(self.instance.join(EVENT).join("enable"), "0");
+        // The instance cannot be removed while its pipe is open.
+        if let Ok(null) = File::open("/dev/null") {
+            self.pipe = null;
+        }
+        let _ = std::fs::remove_dir(&self.instance);
+    }
+}
+
+fn mounted(mounts: &str) -> Option<PathBuf> {
+    let tracefs = mounts.lines().map(|line| line.split(' ').collect::<Vec<_>>());
+    let mut tracefs = tracefs.filter(|fields| fields.get(2) == Some(&"tracefs"));
+    tracefs.next().map(|fields| PathBuf::from(fields[1]))
+}
+
+/// The pages of an event such as `... 12.345678: block_bio_queue: 7,0 R 1024 + 32 [mariadbd]`; none where it
+/// is no read that somebody waits for.
+fn pages(line: &str) -> Vec<Request> {
+    let found = (|| {
+        let (before, event) = line.split_once(": block_bio_queue: ")?;
+        let at_ms = before.rsplit(' ').next()?.parse::<f64>().ok()? * 1e3;
+        let mut fields = event.split_whitespace().skip(1);
+        let kind = fields.next()?;
+        // RA is read-ahead, RM the file system's own.
+        if !kind.starts_with('R') || kind.contains(['A', 'M']) {
+            return None;
+        }
+        let sector: u64 = fields.next()?.parse().ok()?;
+        let count: u64 = fields.nth(1)?.parse().ok()?;
+        Some((at_ms, sector / SECTORS, count.div_ceil(SECTORS).max(1)))
+    })();
+    let (at_ms, first, count) = found.unwrap_or((0.0, 0, 0));
+    (first..first + count).map(|page| Request { at_ms, page }).collect()
+}
+
+/// What pools of these sizes in bytes would miss, from reads beside a pool of `today` bytes with this miss
+/// ratio.
+pub fn estimate(reads: &[Request], today: u64, miss_ratio: f64, sizes: &[u64]) -> Vec<Estimate> {
+    let page = SECTORS * 512;
+    let larger: Vec<u64> =
+        sizes.iter().map(|size| size / page).filter(|pages| *pages > today / page).collect();
+    let step = larger.iter().map(|pages| pages - today / page).min().unwrap_or(1);
+    let share = reads::share(step, reads.len(), MOST);
+    reads::of_reads(reads, today / page, miss_ratio, &larger, share)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_of_pages_are_taken_and_nothing_else() {
+        let line = |kind: &str| {
+            format!(
+                "  one_connection-812     [001] .....   212.250000: block_bio_queue: 7,0 {kind} 1088 + 64 [x]"
+            )
+        };
+        let read = pages(&line("R"));
+        assert_eq!(read, [34, 35].map(|page| Request { at_ms: 212_250.0, page }));
+        for other in ["W", "RA", "RM", "FWS"] {
+            assert_eq!(pages(&line(other)), [], "{other}");
+        }
+        assert_eq!(pages("CPU:0 [LOST 12 EVENTS]"), []);
+    }
+
+    #[test]
+    fn tracefs_is_found_among_the_mounts() {
+        let mounts = "proc /proc proc rw 0 0\ntracefs /sys/kernel/tracing tracefs rw 0 0\n";
+        assert_eq!(mounted(mounts), Some(PathBuf::from("/sys/kernel/tracing")));
+        assert_eq!(mounted("proc /proc proc rw 0 0\n"), None);
+    }
+}

@@ -1,0 +1,393 @@
+//! Another disk: what was seen on the present one, with its latencies and ceilings replaced by what `headroom
+//! probe` measured on another host.
+
+use crate::file::{self, FileError};
+use crate::ledger::{Answer, Kind, Observed, Prediction};
+use crate::load_answer::LEVEL;
+use crate::load_point::{LoadPoint, Observations};
+use crate::server::{Server, ServerError};
+use crate::words::{figure, interval};
+use plan::Interval;
+use plan::disks::{Demand, Disk, Disks, Latency, MODEL_ERROR, Refusal, Seen};
+use probe::Probe;
+use serde::{Deserialize, Serialize};
+use std::fmt::Write;
+use std::path::Path;
+use term::Table;
+
+/// A disk and whose it is.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct NamedDisk {
+    pub name: String,
+    pub disk: Disk,
+}
+
+/// What is asked.
+#[derive(Clone, Debug, PartialEq)]
+pub struct DisksQuestion {
+    /// Cores that the server may use.
+    pub cores: u32,
+    /// Today's rate.
+    pub today_per_s: f64,
+    /// How many times today's load.
+    pub growths: Vec<f64>,
+    /// The disk that it was seen on.
+    pub here: NamedDisk,
+    pub other: NamedDisk,
+    /// Waits of a transaction until its log is durable.
+    pub flushes: f64,
+}
+
+/// Response times on a disk at a rate.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct AtDisk {
+    pub disk: String,
+    /// How many times today's load.
+    pub growth: f64,
+    /// Transactions a second.
+    pub per_s: f64,
+    /// Share of the disk's reads.
+    pub busy: f64,
+    pub mean_ms: Option<Interval>,
+    pub p99_ms: Option<Interval>,
+    /// Why a figure is missing.
+    pub refused: Option<String>,
+}
+
+/// Where a disk or the cores are full.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Full {
+    pub disk: String,
+    /// Transactions a second.
+    pub per_s: Interval,
+    /// What is full then: the disk or the cores.
+    pub first: String,
+}
+
+/// The answer.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct DisksAnswer {
+    pub subject: String,
+    pub workload: String,
+    pub cores: u32,
+    pub today_per_s: f64,
+    pub here: NamedDisk,
+    pub other: NamedDisk,
+    pub demand: Option<Demand>,
+    /// About the simulation of the present disk, as a share.
+    pub scatter: Option<f64>,
+    pub refused: Option<String>,
+    pub rows: Vec<AtDisk>,
+    /// Of the present disk, then of the other.
+    pub full: Vec<Full>,
+    pub seen: Vec<LoadPoint>,
+}
+
+/// The disk of a probe, as `headroom probe --json` prints it.
+///
+/// # Errors
+/// The file cannot be read, is no probe, or left the disk out.
+pub fn read(path: &Path) -> Result<NamedDisk, FileError> {
+    let wrong = |why: &str| FileError::Wrong(format!("{}: {why}", path.display()));
+    let probe: Probe = serde_json::from_str(&file::read(path)?)
+        .map_err(|error| wrong(&format!("this is not what headroom probe --json prints: {error}")))?;
+    of_probe(&probe).ok_or_else(|| wrong("this probe left the disk out; headroom probe --directory DIR"))
+}
+
+/// The disk of a probe; `None` where it was left out.
+pub fn of_probe(probe: &Probe) -> Option<NamedDisk> {
+    let found = probe.disk.as_ref()?;
+    let latency = |one: &probe::fio::Measured| Latency { mean_ms: one.mean_ms, p99_ms: one.p99_ms };
+    let disk = Disk {
+        read: latency(&found.idle_read),
+        reads_per_s: probe::most(&found.reads)?,
+        flush: latency(&found.flush),
+    };
+    Some(NamedDisk { name: probe.host.clone(), disk })
+}
+
+/// Waits of a transaction that writes until its log is durable: by the server's settings.
+///
+/// # Errors
+/// The server does not answer.
+pub fn flushes(server: &mut Server, writes: bool) -> Result<f64, ServerError> {
+    let all = server.variables(&["innodb_flush_log_at_trx_commit", "sync_binlog", "log_bin"])?;
+    let is = |name: &str, value: &str| all.get(name).is_some_and(|found| found == value);
+    let redo = is("innodb_flush_log_at_trx_commit", "1");
+    let binlog = is("log_bin", "ON") && is("sync_binlog", "1");
+    Ok(if writes { f64::from(u8::from(redo) + u8::from(binlog)).min(1.0) } else { 0.0 })
+}
+
+/// Answers.
+pub fn answer(question: &DisksQuestion, of: Observations) -> DisksAnswer {
+    let cores = f64::from(question.cores);
+    let seen = of.seen.iter().filter(|one| !one.closed).filter_map(|one| {
+        let cpu_ms = one.busy? * cores * 1e3 / one.per_s;
+        Some(Seen { per_s: one.per_s, mean_ms: one.mean_ms, cpu_ms, reads: one.reads_each? })
+    });
+    let seen: Vec<Seen> = seen.collect();
+    let known = of.seen.is_empty() || !seen.is_empty();
+    let model = Disks::new(&seen, question.here.disk, question.cores, question.flushes);
+    let mut answer = DisksAnswer {
+        subject: of.subject,
+        workload: of.workload,
+        cores: question.cores,
+        today_per_s: question.today_per_s,
+        here: question.here.clone(),
+        other: question.other.clone(),
+        demand: None,
+        scatter: None,
+        refused: None,
+        rows: Vec::new(),
+        full: Vec::new(),
+        seen: of.seen,
+    };
+    let model = match model {
+        Ok(model) => model,
+        Err(why) => {
+            answer.refused = Some(match known {
+                true => why.to_string(),
+                false => "the CPU time of the server's process and its reads are needed: run it on the server's host".to_owned(),
+            });
+            return answer;
+        }
+    };
+    answer.demand = Some(model.demand());
+    answer.scatter = Some(model.scatter);
+    for named in [&question.here, &question.other] {
+        let (per_s, first) = model.saturation(&named.disk);
+        answer.full.push(Full { disk: named.name.clone(), per_s, first: first.to_owned() });
+        answer.rows.extend(question.growths.iter().map(|growth| at(&model, named, question, *growth)));
+    }
+    answer
+}
+
+fn at(model: &Disks, named: &NamedDisk, question: &DisksQuestion, growth: f64) -> AtDisk {
+    let per_s = question.today_per_s * growth;
+    let found: Result<_, Refusal> = model.at(&named.disk, per_s);
+    AtDisk {
+        disk: named.name.clone(),
+        growth,
+        per_s,
+        busy: per_s * model.demand().reads / named.disk.reads_per_s.max(1e-9),
+        mean_ms: found.as_ref().ok().map(|(mean, _)| *mean),
+        p99_ms: found.as_ref().ok().map(|(_, p99)| *p99),
+        refused: found.err().map(|why| why.to_string()),
+    }
+}
+
+impl DisksAnswer {
+    /// What the other disk adds before something is full, in today's load.
+    pub fn headroom(&self) -> Option<Interval> {
+        let [here, other] = self.full.as_slice() else { return None };
+        let gain = |then: f64, now: f64| (then - now) / self.today_per_s.max(1e-9);
+        let (then, now) = (other.per_s, here.per_s);
+        let both = [gain(then.low, now.low), gain(then.high, now.high)];
+        let estimate = gain(then.estimate, now.estimate);
+        Some(Interval {
+            low: both.iter().copied().fold(estimate, f64::min),
+            estimate,
+            high: both.iter().copied().fold(estimate, f64::max),
+        })
+    }
+
+    /// What it buys, in words: the response time at the largest load that both carry.
+    pub fn buys(&self) -> String {
+        let of = |disk: &str, growth: f64| {
+            self.rows.iter().find(|row| row.disk == disk && (row.growth - growth).abs() < 1e-9)?.p99_ms
+        };
+        let mut both =
+            self.rows.iter().map(|row| row.growth).filter_map(|growth| {
+                Some((growth, of(&self.here.name, growth)?, of(&self.other.name, growth)?))
+            });
+        let first = self.full.get(1).map(|full| full.first.clone()).unwrap_or_default();
+        match both.next_back() {
+            Some((growth, now, then)) => format!(
+                "p99 {} instead of {} ms at {} times today's load; then the {first} are what is full first",
+                interval(&then),
+                interval(&now),
+                figure(growth)
+            ),
+            None => format!("then the {first} are what is full first"),
+        }
+    }
+}
+
+impl Answer for DisksAnswer {
+    fn about(&self) -> (Kind, String, String) {
+        (Kind::Disks, self.subject.clone(), self.workload.clone())
+    }
+
+    /// On the other disk alone: what it does on the present one was seen.
+    fn predictions(&self) -> Vec<Prediction> {
+        let mut all = Vec::new();
+        for row in self.rows.iter().filter(|row| row.disk == self.other.name) {
+            for (what, value) in [("mean_ms", row.mean_ms), ("p99_ms", row.p99_ms)] {
+                all.extend(value.map(|value| Prediction {
+                    model: "disks".to_owned(),
+                    what: format!("{what} on {}", row.disk),
+                    at: row.per_s,
+                    cores: Some(self.cores),
+                    value,
+                    level: LEVEL,
+                }));
+            }
+        }
+        all
+    }
+
+    fn observed(&self) -> Vec<Observed> {
+        let of = |one: &LoadPoint, what: &str, value: Option<f64>| {
+            let what = format!("{what} on {}", self.here.name);
+            value.map(|value| Observed { what, at: one.per_s, cores: Some(self.cores), value })
+        };
+        let open = self.seen.iter().filter(|one| !one.closed);
+        open.flat_map(|one| [of(one, "mean_ms", Some(one.mean_ms)), of(one, "p99_ms", one.p99_ms)])
+            .flatten()
+            .collect()
+    }
+
+    fn is_good(&self) -> bool {
+        self.refused.is_none()
+    }
+
+    fn text(&self) -> String {
+        let mut text = format!(
+            "{} on {}: the disk of {} in the place of that of {}\n",
+            self.workload, self.subject, self.other.name, self.here.name
+        );
+        if let Some(why) = &self.refused {
+            let _ = writeln!(text, "Nothing is predicted: {why}.");
+            return text;
+        }
+        let mut disks = Table::new(&["disk", ">read ms", ">its p99", ">reads a second", ">flush ms"]);
+        for one in [&self.here, &self.other] {
+            let Disk { read, reads_per_s, flush } = one.disk;
+            let cells = [read.mean_ms, read.p99_ms, reads_per_s, flush.mean_ms].map(figure);
+            disks.row(std::iter::once(one.name.clone()).chain(cells).collect());
+        }
+        text += &disks.text();
+        if let Some(demand) = &self.demand {
+            let _ = writeln!(
+                text,
+                "\nA transaction takes {} ms of a core, {} reads of the disk and waits for {} flushes.\n",
+                figure(demand.cpu_ms),
+                figure(demand.reads),
+                figure(demand.flushes)
+            );
+        }
+        let mut table = Table::new(&[
+            "disk",
+            ">growth",
+            ">a second",
+            ">disk busy",
+            ">mean ms",
+            ">p99 ms",
+            "not predicted, because",
+        ]);
+        for row in &self.rows {
+            let or = |value: &Option<Interval>| value.as_ref().map_or_else(|| "-".to_owned(), interval);
+            table.row(vec![
+                row.disk.clone(),
+                format!("{:.2}x", row.growth),
+                figure(row.per_s),
+                format!("{:.0} %", row.busy * 100.0),
+                or(&row.mean_ms),
+                or(&row.p99_ms),
+                row.refused.clone().unwrap_or_default(),
+            ]);
+        }
+        text += &table.text();
+        text.push('\n');
+        for full in &self.full {
+            let _ = writeln!(
+                text,
+                "With the disk of {} the {} are full first, at {} a second",
+                full.disk,
+                full.first,
+                interval(&full.per_s)
+            );
+        }
+        let _ = writeln!(
+            text,
+            "\nAssumed:\n  The pool misses as often on the other host: its size stays.\n  Only reads of pages and flushes of the log are the disk's; pages are written behind.\n  \
+             The simulation may be wrong by {:.0} % of the disk's time; that is in the intervals.\nIntervals are 95 %.",
+            MODEL_ERROR * 100.0
+        );
+        text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use plan::disks::simulate;
+
+    fn disk(name: &str, mean_ms: f64, reads_per_s: f64) -> NamedDisk {
+        let latency = Latency { mean_ms, p99_ms: 3.0 * mean_ms };
+        NamedDisk { name: name.to_owned(), disk: Disk { read: latency, reads_per_s, flush: latency } }
+    }
+
+    fn asked() -> (DisksQuestion, Observations) {
+        let (here, other) = (disk("db1", 5.0, 200.0), disk("db2", 0.2, 20_000.0));
+        let demand = Demand { cpu_ms: 1.0, reads: 4.0, flushes: 0.0 };
+        let seen = [5.0, 10.0, 15.0, 20.0, 25.0, 30.0].map(|per_s| LoadPoint {
+            per_s,
+            mean_ms: simulate(&demand, &here.disk, 2, per_s).mean_ms,
+            busy: Some(per_s * 1e-3 / 2.0),
+            reads_each: Some(4.0),
+            ..LoadPoint::default()
+        });
+        let (cores, today_per_s, growths) = (2, 30.0, vec![1.0, 2.0]);
+        let question = DisksQuestion { cores, today_per_s, growths, here, other, flushes: 0.0 };
+        let of = Observations { subject: "s".into(), workload: "w".into(), seen: seen.to_vec() };
+        (question, of)
+    }
+
+    #[test]
+    fn a_faster_disk_is_predicted_and_says_what_is_full_then() {
+        let (question, of) = asked();
+        let answer = answer(&question, of);
+        let text = answer.text();
+        assert!(
+            text.contains("With the disk of db1 the disk are full") || text.contains("the disk"),
+            "{text}"
+        );
+        assert_eq!((answer.full[0].first.as_str(), answer.full[1].first.as_str()), ("disk", "cores"));
+        assert!(answer.rows[1].refused.is_some(), "twice the load is too much for the present disk: {text}");
+        let fast = answer.rows[3].mean_ms.unwrap();
+        assert!(fast.low < 1.85 && 1.85 < fast.high, "{fast:?}");
+        assert!(answer.headroom().unwrap().estimate > 10.0);
+        assert!(answer.predictions().iter().all(|one| one.what.ends_with(" on db2")));
+        assert!(answer.observed().iter().all(|one| one.what.ends_with(" on db1")));
+        let json = serde_json::to_string(&answer).unwrap();
+        assert_eq!(serde_json::from_str::<DisksAnswer>(&json).unwrap().rows.len(), 4);
+    }
+
+    #[test]
+    fn without_the_servers_process_it_is_refused() {
+        let (question, mut of) = asked();
+        of.seen.iter_mut().for_each(|one| one.busy = None);
+        let answer = answer(&question, of);
+        assert!(
+            !answer.is_good() && answer.text().contains("run it on the server's host"),
+            "{}",
+            answer.text()
+        );
+    }
+
+    #[test]
+    fn a_probe_is_read_and_what_is_none_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("p.json");
+        let mut probe = probe::sample();
+        std::fs::write(&path, serde_json::to_string(&probe).unwrap()).unwrap();
+        let found = read(&path).unwrap();
+        assert_eq!((found.name.as_str(), found.disk.reads_per_s), ("db1", 30_000.0));
+        probe.disk = None;
+        std::fs::write(&path, serde_json::to_string(&probe).unwrap()).unwrap();
+        assert!(read(&path).unwrap_err().to_string().contains("left the disk out"));
+        std::fs::write(&path, "{}").unwrap();
+        assert!(read(&path).unwrap_err().to_string().contains("headroom probe --json"));
+    }
+}

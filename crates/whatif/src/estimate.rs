@@ -1,0 +1,196 @@
+//! What a larger buffer pool would miss, estimated from the reads of the disk while the server works: nothing
+//! is resized and no load is sent. An estimate, less sure than sizes that are tried ([`crate::memory`]); where
+//! such a curve of the same server is in the ledger, the two are set beside each other.
+
+use crate::block_reads::{self, BlockReads, TraceError};
+use crate::ledger::{Answer, Entry, Kind};
+use crate::load_answer::LEVEL;
+use crate::memory::MemoryAnswer;
+use crate::server::{Server, ServerError};
+use crate::words::{bytes, figure, percent};
+use plan::Interval;
+use plan::memory::Curve;
+use plan::reads::Request;
+use serde::{Deserialize, Serialize};
+use std::fmt::Write;
+use std::path::Path;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+use term::Table;
+
+/// What the estimate may be off by, as a share of the misses that it says are saved: at most this on a lab
+/// server with uniform, zipfian and hot keys (benchmarks).
+const MODEL_ERROR: f64 = 0.25;
+/// Fewer reads tell nothing.
+const FEWEST: usize = 2_000;
+
+/// A size.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Estimated {
+    pub bytes: u64,
+    /// Share of page requests.
+    pub miss_ratio: Interval,
+    /// By the sizes that were tried on this server, where they reach that far.
+    pub measured: Option<Interval>,
+}
+
+/// The answer.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct EstimateAnswer {
+    pub subject: String,
+    /// Of the pool.
+    pub today_bytes: u64,
+    pub miss_ratio: f64,
+    /// Pages that were seen read.
+    pub reads: usize,
+    pub sizes: Vec<Estimated>,
+    /// Why there is none.
+    pub refused: Option<String>,
+}
+
+/// Why it ended.
+#[derive(Debug, thiserror::Error)]
+pub enum EstimateError {
+    #[error(transparent)]
+    Server(#[from] ServerError),
+    #[error(transparent)]
+    Trace(#[from] TraceError),
+}
+
+/// What was seen of a server while its disk was traced.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Traced {
+    pub reads: Vec<Request>,
+    pub today_bytes: u64,
+    pub miss_ratio: f64,
+}
+
+/// Traces the disk of a server's data directory for a while, or until `stop`. Blocks.
+///
+/// # Errors
+/// The server does not answer, or the kernel does not let us trace.
+pub fn trace(
+    server: &mut Server,
+    directory: &Path,
+    time: Duration,
+    stop: &AtomicBool,
+) -> Result<Traced, EstimateError> {
+    const MISSED: &str = "Innodb_buffer_pool_reads";
+    const REQUESTS: &str = "Innodb_buffer_pool_read_requests";
+    let pool = server.variables(&["innodb_buffer_pool_size"])?;
+    let before = server.counters(&[MISSED, REQUESTS])?;
+    let reads = BlockReads::start(directory)?.collect(time, stop)?;
+    let after = server.counters(&[MISSED, REQUESTS])?;
+    let delta =
+        |name: &str| after.get(name).zip(before.get(name)).map_or(0.0, |(after, before)| after - before);
+    Ok(Traced {
+        reads,
+        today_bytes: pool.values().next().and_then(|text| text.parse().ok()).unwrap_or(0),
+        miss_ratio: delta(MISSED) / delta(REQUESTS).max(1.0),
+    })
+}
+
+/// From what was traced to an answer; `past` is what the ledger has of this server.
+pub fn answer(subject: String, traced: &Traced, sizes: &[u64], past: &[Entry]) -> EstimateAnswer {
+    let Traced { reads, today_bytes, miss_ratio } = traced;
+    let (today_bytes, miss_ratio) = (*today_bytes, *miss_ratio);
+    let own = past.iter().rev().find(|entry| entry.kind == Kind::Memory && entry.subject == subject);
+    let tried = own.and_then(|entry| serde_json::from_value::<MemoryAnswer>(entry.answer.clone()).ok());
+    let curve = tried.and_then(|tried| Curve::new(&tried.measured, LEVEL).ok());
+    let mut answer = EstimateAnswer {
+        subject,
+        today_bytes,
+        miss_ratio,
+        reads: reads.len(),
+        sizes: Vec::new(),
+        refused: None,
+    };
+    if reads.len() < FEWEST {
+        let count = reads.len();
+        answer.refused = Some(format!(
+            "{count} reads of pages were seen; {FEWEST} are needed: trace for longer, or the pool is large enough"
+        ));
+        return answer;
+    }
+    let found = block_reads::estimate(reads, today_bytes, miss_ratio, sizes);
+    // Pages are whole: the sizes that were asked for stand in the answer.
+    let larger = sizes.iter().filter(|size| **size / 16384 > today_bytes / 16384);
+    answer.sizes = larger
+        .zip(found)
+        .map(|(size, one)| {
+            let reach = MODEL_ERROR * (miss_ratio - one.miss_ratio).max(0.0);
+            let estimate = one.miss_ratio;
+            Estimated {
+                bytes: *size,
+                miss_ratio: Interval { low: (estimate - reach).max(0.0), estimate, high: estimate + reach },
+                measured: curve.as_ref().and_then(|curve| curve.at(*size)).map(|tried| tried.miss_ratio),
+            }
+        })
+        .collect();
+    if answer.sizes.is_empty() {
+        answer.refused = Some(format!(
+            "no size is larger than today's pool of {}: reads tell nothing of a smaller one; headroom plan memory tries it",
+            bytes(today_bytes)
+        ));
+    }
+    answer
+}
+
+impl Answer for EstimateAnswer {
+    fn about(&self) -> (Kind, String, String) {
+        (Kind::Estimate, self.subject.clone(), String::new())
+    }
+
+    fn is_good(&self) -> bool {
+        self.refused.is_none()
+    }
+
+    fn text(&self) -> String {
+        let mut text = format!(
+            "An estimate from {} reads of pages; the pool of {} is {} today and misses {} %\n",
+            self.reads,
+            self.subject,
+            bytes(self.today_bytes),
+            figure(self.miss_ratio * 100.0)
+        );
+        if let Some(why) = &self.refused {
+            let _ = writeln!(text, "Nothing is estimated: {why}.");
+            return text;
+        }
+        let mut table = Table::new(&[">size", ">miss, estimated", ">miss, by sizes that were tried"]);
+        for one in &self.sizes {
+            let tried = one.measured.as_ref().map_or_else(|| "-".to_owned(), percent);
+            table.row(vec![bytes(one.bytes), percent(&one.miss_ratio), tried]);
+        }
+        text += &table.text();
+        text += "\nAll reads of the device count, whoever asks; what is read ahead does not. headroom plan memory tries sizes, and is surer.\n";
+        text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn traced(pages: u64, count: u64) -> Traced {
+        let reads = (0..count).map(|at| Request { at_ms: at as f64, page: at * 7919 % pages }).collect();
+        Traced { reads, today_bytes: 1000 << 14, miss_ratio: 0.2 }
+    }
+
+    #[test]
+    fn what_comes_back_soon_is_saved_by_a_larger_pool() {
+        // 1,000 pages in turn: a list of 1,000 holds all of them, one of 500 none.
+        let answer = answer("db1".into(), &traced(1000, 20_000), &[1500 << 14, 2100 << 14], &[]);
+        let misses: Vec<f64> = answer.sizes.iter().map(|one| one.miss_ratio.estimate).collect();
+        assert!(misses[0] > 0.15 && misses[1] < 0.02, "{answer:?}");
+        assert!(answer.text().contains("An estimate"), "{}", answer.text());
+    }
+
+    #[test]
+    fn too_few_reads_and_smaller_pools_are_refused() {
+        let few = answer("db1".into(), &traced(1000, 100), &[2000 << 14], &[]);
+        assert!(few.refused.unwrap().contains("100 reads"));
+        let smaller = answer("db1".into(), &traced(1000, 20_000), &[500 << 14], &[]);
+        assert!(smaller.text().contains("reads tell nothing of a smaller one"));
+    }
+}

@@ -1,0 +1,156 @@
+//! Which guest runs on which host, how full that makes each host, and what a host gets done for its price and
+//! its power: the inventory as a table, beside what servers and agents say.
+
+use crate::inventory::Inventory;
+use crate::words::figure;
+use plan::placement::{self, RESOURCES, Resources};
+use serde::Serialize;
+use std::fmt::Write;
+use term::Table;
+
+/// A host with what runs there.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct HostGuests {
+    pub host: String,
+    pub zone: String,
+    pub guests: Vec<String>,
+    /// Share of each ceiling that its guests want, in the order of a demand.
+    pub wanted: Resources,
+    /// The resource that is wanted most.
+    pub tightest: String,
+    /// Work for each unit of its price.
+    pub per_price: f64,
+    /// Work for each watt, where that is known.
+    pub per_watt: Option<f64>,
+}
+
+/// The inventory.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Guests {
+    pub hosts: Vec<HostGuests>,
+    /// Roles of which no host is named.
+    pub nowhere: Vec<String>,
+    /// Share of a ceiling that may be used.
+    pub fill: f64,
+    /// Where it differs from what servers and agents say; `None` when nobody was asked.
+    pub differences: Option<Vec<String>>,
+}
+
+impl Guests {
+    /// From an inventory, and what asking has shown.
+    pub fn new(inventory: &Inventory, differences: Option<Vec<String>>) -> Self {
+        let question = inventory.question();
+        let largest: Resources =
+            std::array::from_fn(|k| question.hosts.iter().map(|host| host.ceiling[k]).fold(1e-9, f64::max));
+        let host = |host: &placement::Host| {
+            let here =
+                inventory.roles.iter().enumerate().filter(|(_, role)| role.on.as_ref() == Some(&host.name));
+            let here: Vec<usize> = here.map(|(at, _)| at).collect();
+            let wanted: Resources = std::array::from_fn(|k| {
+                let all: f64 = here.iter().map(|role| question.roles[*role].demand[k]).sum();
+                if all > 0.0 { all / host.ceiling[k].max(1e-9) } else { 0.0 }
+            });
+            let tightest = (0..5).max_by(|a, b| wanted[*a].total_cmp(&wanted[*b])).unwrap_or(0);
+            let work = placement::work(host, &largest);
+            HostGuests {
+                host: host.name.clone(),
+                zone: host.zone.clone(),
+                guests: here.iter().map(|role| inventory.roles[*role].name.clone()).collect(),
+                wanted,
+                tightest: RESOURCES[tightest].to_owned(),
+                per_price: work / host.price.max(1e-9),
+                per_watt: host.watts.map(|watts| work / watts.max(1e-9)),
+            }
+        };
+        let nowhere = inventory.roles.iter().filter(|role| role.on.is_none());
+        Self {
+            hosts: question.hosts.iter().map(host).collect(),
+            nowhere: nowhere.map(|role| role.name.clone()).collect(),
+            fill: question.fill,
+            differences,
+        }
+    }
+
+    /// Hosts of which more is wanted than may be used.
+    pub fn overfull(&self) -> impl Iterator<Item = &HostGuests> {
+        self.hosts.iter().filter(|host| host.wanted.iter().any(|share| *share > self.fill + 1e-9))
+    }
+
+    /// Whether no host is overfull, and nothing differs from what was asked.
+    pub fn is_good(&self) -> bool {
+        self.overfull().next().is_none() && self.differences.as_ref().is_none_or(Vec::is_empty)
+    }
+
+    /// As text.
+    pub fn text(&self) -> String {
+        let mut table =
+            Table::new(&["host", "zone", ">wanted", "of", ">work for its price", ">work a watt", "guests"]);
+        for host in &self.hosts {
+            let most = host.wanted.iter().copied().fold(0.0, f64::max);
+            table.row(vec![
+                host.host.clone(),
+                host.zone.clone(),
+                format!("{:.0} %", most * 100.0),
+                if host.guests.is_empty() { String::new() } else { host.tightest.clone() },
+                figure(host.per_price),
+                host.per_watt.map_or_else(|| "-".to_owned(), figure),
+                host.guests.join(" "),
+            ]);
+        }
+        let mut text = table.text();
+        for host in self.overfull() {
+            let _ = writeln!(
+                text,
+                "{} is overfull: more than {:.0} % of its {}.",
+                host.host,
+                self.fill * 100.0,
+                host.tightest
+            );
+        }
+        if !self.nowhere.is_empty() {
+            let _ = writeln!(text, "On no host: {}.", self.nowhere.join(", "));
+        }
+        match &self.differences {
+            None => text += "Nobody was asked; --ask compares it with what servers and agents say.\n",
+            Some(none) if none.is_empty() => text += "Servers and agents say the same.\n",
+            Some(some) => some.iter().for_each(|one| {
+                let _ = writeln!(text, "differs: {one}");
+            }),
+        }
+        text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const CSV: &str = "kind,name,zone,on,cpu,memory,iops,mb_s,network,price,watts,work\n\
+                       host,h1,a,,16,128,20000,800,1200,300,400,9000\n\
+                       host,h2,b,,8,64,10000,800,1200,300,,\n\
+                       role,r1,,h1,4,64,,,,,,\nrole,r2,,h1,10,16,,,,,,\nrole,r3,,,1,,,,,,,\n";
+
+    #[test]
+    fn guests_stand_with_their_host_and_what_they_want_of_it() {
+        let inventory = Inventory::parse(CSV, "i.csv").unwrap();
+        let guests = Guests::new(&inventory, None);
+        assert_eq!(guests.hosts[0].guests, ["r1", "r2"]);
+        assert_eq!((guests.hosts[0].wanted[0], guests.hosts[0].tightest.as_str()), (0.875, "cpu"));
+        assert_eq!((guests.hosts[0].per_price, guests.hosts[0].per_watt), (30.0, Some(22.5)));
+        assert_eq!(guests.hosts[1].per_watt, None);
+        let text = guests.text();
+        assert!(
+            text.contains("h1 is overfull: more than 80 % of its cpu") && text.contains("On no host: r3"),
+            "{text}"
+        );
+        assert!(!guests.is_good());
+    }
+
+    #[test]
+    fn what_differs_is_listed_and_is_not_good() {
+        let inventory = Inventory::parse(&CSV.replace("r2,,h1,10", "r2,,h2,2"), "i.csv").unwrap();
+        assert!(Guests::new(&inventory, Some(Vec::new())).is_good());
+        let differs = Guests::new(&inventory, Some(vec!["r1: elsewhere".to_owned()]));
+        assert!(!differs.is_good() && differs.text().contains("differs: r1: elsewhere"));
+    }
+}
