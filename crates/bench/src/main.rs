@@ -39,6 +39,7 @@ mod switchover;
 mod sysbench;
 mod trial;
 mod verdict;
+mod volume;
 
 use clap::{Args, Parser, Subcommand};
 use schedule::{Condition, Plan, Subject};

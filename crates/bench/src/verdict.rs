@@ -16,9 +16,9 @@ mod making;
 mod packets;
 mod quota;
 mod table;
-mod volume;
 
 use super::output::{Directory, finish, scratch};
+use super::volume::{USUAL_PER_S, Volume};
 use agent::{Monitor, MonitorOptions};
 use anyhow::Context;
 use clap::Args;
@@ -38,7 +38,6 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 use term::{exit, interrupted, terminal};
-use volume::Volume;
 
 /// The file of a run that holds all of it.
 const OUTCOMES: &str = "outcomes.json";
@@ -217,7 +216,7 @@ async fn make(args: &VerdictArgs, makings: Vec<(Making, u32)>) -> anyhow::Result
         // MariaDB tells who holds a lock on everything with this plugin only.
         spec = spec.option("plugin_load_add", "metadata_lock_info");
     }
-    let volume = Volume::make(&scratch())?;
+    let volume = Volume::make(&scratch(), USUAL_PER_S)?;
     let ceilings = volume.ceilings().await?;
     let lab = Lab::up(&spec, volume.path()).await?;
     let fixture = VerdictFixture::set(&lab, &volume, WINDOW).await.context("preparing the tables")?;

@@ -106,7 +106,14 @@ pub(super) async fn measure(step: Duration) -> anyhow::Result<Cores> {
         let mut asked = whatif::server::Server::open(&to, &credentials)?;
         let set = Cpuset::make(pid)?;
         let stop = Arc::new(AtomicBool::new(false));
-        let ladder = Ladder { step, rounds: 3, rates: Vec::new(), clients: Vec::new(), cores: None };
+        let ladder = Ladder {
+            step,
+            rounds: 3,
+            rates: Vec::new(),
+            clients: Vec::new(),
+            cores: None,
+            disk_reads_per_s: None,
+        };
         terminal::complain("cores: one");
         let one = ladder.climb(&plan, Some(&mut asked), &stop, terminal::complain)?;
         one.notes.iter().for_each(|note| terminal::complain(note));
@@ -127,7 +134,7 @@ pub(super) async fn measure(step: Duration) -> anyhow::Result<Cores> {
         set.cpus("0-1")?;
         terminal::complain("cores: two");
         let rates = RATES.map(|share| share * now).to_vec();
-        let ladder = Ladder { step, rounds: 3, rates, clients: vec![8], cores: None };
+        let ladder = Ladder { step, rounds: 3, rates, clients: vec![8], cores: None, disk_reads_per_s: None };
         let two = ladder.climb(&plan, Some(&mut asked), &stop, terminal::complain)?;
         two.notes.iter().for_each(|note| terminal::complain(note));
         Ok(Cores { pairs: pairs(&found, &two.seen), answer: found })

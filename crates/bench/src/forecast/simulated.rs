@@ -105,6 +105,7 @@ impl Server {
             p99_ms: plan::quantile::nearest_rank(&times, 0.99),
             at_work: rate * mean_ms / 1e3,
             busy: Some(work / now / self.cores as f64),
+            reads_each: None,
             closed: false,
             shape: shape.collect(),
         }

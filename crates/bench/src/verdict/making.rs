@@ -5,7 +5,7 @@ use super::application::{Application, Slow};
 use super::client;
 use super::packets::Packets;
 use super::quota::Quota;
-use super::volume::{Lifted, Volume};
+use crate::volume::{Lifted, Volume};
 use anyhow::{Context, bail};
 use clap::ValueEnum;
 use diagnose::verdict::{Name, Timing};

@@ -86,7 +86,7 @@ pub(super) fn markdown(run: &Run, date: &str) -> String {
         run.capacity,
         ms(run.ceilings.idle_read_ms),
         ms(run.ceilings.idle_write_ms),
-        super::volume::PER_S,
+        crate::volume::USUAL_PER_S,
     ));
     let mut rows: BTreeMap<Making, BTreeMap<Option<Name>, u32>> = BTreeMap::new();
     for outcome in &run.outcomes {

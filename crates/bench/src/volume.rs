@@ -6,7 +6,7 @@
 //! asked: a request that has to wait is under way on the loop device meanwhile, as it would be on a
 //! provisioned volume.
 //!
-//! [`PER_S`] is what AWS documents as the baseline of a gp3 volume.
+//! [`USUAL_PER_S`] is what AWS documents as the baseline of a gp3 volume.
 
 use anyhow::{Context, bail};
 use diagnose::host::disk;
@@ -16,8 +16,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-/// Reads, and as many writes, a second.
-pub(super) const PER_S: u32 = 3000;
+/// Reads, and as many writes, a second, where a bench has no other wish.
+pub(crate) const USUAL_PER_S: u32 = 3000;
 /// Size of the image; sparse, so that only what is written takes room.
 const MIB: u64 = 3 * 1024;
 /// How the idle disk is measured: the file, requests a second, seconds.
@@ -26,13 +26,15 @@ const IDLE_PER_S: u32 = 200;
 const IDLE_S: u32 = 3;
 /// What is ended may hold the disk for this long.
 const LET_GO: Duration = Duration::from_secs(5);
+/// Of the cgroup, with the number of this process behind it.
 const CGROUP: &str = "headroom-bench-disk";
 
 /// The disk; dropped, it is unmounted and removed.
-pub(super) struct Volume {
+pub(crate) struct Volume {
     image: PathBuf,
     mount: PathBuf,
     limit: Limit,
+    per_s: u32,
 }
 
 /// The cgroup whose processes are limited, and how.
@@ -44,7 +46,7 @@ struct Limit {
 }
 
 /// While it is there requests are not limited.
-pub(super) struct Lifted(Limit);
+pub(crate) struct Lifted(Limit);
 
 impl Drop for Lifted {
     fn drop(&mut self) {
@@ -55,11 +57,12 @@ impl Drop for Lifted {
 }
 
 impl Volume {
-    /// Makes it below `base`, in place of one that was left behind there.
+    /// Makes it below `base`, in place of one that was left behind there; limited to so many reads, and as
+    /// many writes, a second.
     ///
     /// # Errors
     /// Not root, or a tool is missing: the message says which.
-    pub(super) fn make(base: &Path) -> anyhow::Result<Self> {
+    pub(crate) fn make(base: &Path, per_s: u32) -> anyhow::Result<Self> {
         if !rustix::process::geteuid().is_root() {
             bail!("a disk of its own needs root (a loop device and a cgroup); run as root");
         }
@@ -71,9 +74,9 @@ impl Volume {
         }
         let file = std::fs::File::create(&image).with_context(|| format!("making {}", image.display()))?;
         file.set_len(MIB << 20)?;
-        let limit = limit_of(&image)?;
+        let limit = limit_of(&image, per_s)?;
         limit.set(true)?;
-        let volume = Self { limit, image, mount };
+        let volume = Self { limit, image, mount, per_s };
         let image = volume.image.as_os_str();
         run(
             "mkfs.ext4",
@@ -89,12 +92,12 @@ impl Volume {
     }
 
     /// Where it is mounted.
-    pub(super) fn path(&self) -> &Path {
+    pub(crate) fn path(&self) -> &Path {
         &self.mount
     }
 
     /// What it takes when nobody else asks: one request at a time, few a second.
-    pub(super) async fn ceilings(&self) -> anyhow::Result<Ceilings> {
+    pub(crate) async fn ceilings(&self) -> anyhow::Result<Ceilings> {
         let job = |kind, block, rate, seconds| {
             let (file, mib) = (self.mount.join("idle"), IDLE_MIB);
             Job { file, mib, kind, block, depth: 1, rate, seconds }
@@ -107,20 +110,20 @@ impl Volume {
             idle_read_ms: Some(read.mean_ms),
             idle_write_ms: Some(write.mean_ms),
             disk: disk::holding(&self.mount, Path::new("/sys")),
-            reads_per_s: Some(PER_S.into()),
-            writes_per_s: Some(PER_S.into()),
+            reads_per_s: Some(self.per_s.into()),
+            writes_per_s: Some(self.per_s.into()),
             ..Ceilings::default()
         })
     }
 
     /// As fast as the disk below can, until what is returned is dropped.
-    pub(super) fn lifted(&self) -> anyhow::Result<Lifted> {
+    pub(crate) fn lifted(&self) -> anyhow::Result<Lifted> {
         self.limit.set(false)?;
         Ok(Lifted(self.limit.clone()))
     }
 
     /// From now on what the process asks of it counts against the limit.
-    pub(super) fn limit(&self, pid: u32) -> anyhow::Result<()> {
+    pub(crate) fn limit(&self, pid: u32) -> anyhow::Result<()> {
         let procs = self.limit.group.join("cgroup.procs");
         std::fs::write(&procs, pid.to_string())
             .with_context(|| format!("writing {pid} to {}", procs.display()))
@@ -153,22 +156,23 @@ impl Limit {
 }
 
 /// The cgroup with the limit on the disk that holds `path`.
-fn limit_of(path: &Path) -> anyhow::Result<Limit> {
-    let name = disk::holding(path, Path::new("/sys")).context("the disk below the image is not known")?;
-    let number = std::fs::read_to_string(format!("/sys/block/{name}/dev"))
-        .with_context(|| format!("reading the number of disk {name}"))?;
+fn limit_of(path: &Path, per_s: u32) -> anyhow::Result<Limit> {
+    let disk = disk::holding(path, Path::new("/sys")).context("the disk below the image is not known")?;
+    let number = std::fs::read_to_string(format!("/sys/block/{disk}/dev"))
+        .with_context(|| format!("reading the number of disk {disk}"))?;
     let number = number.trim();
+    let name = format!("{CGROUP}-{}", std::process::id());
     let old = Path::new("/sys/fs/cgroup/blkio");
     let root = Path::new("/sys/fs/cgroup");
     let (group, words) = if old.is_dir() {
         let words = ["blkio.throttle.read_iops_device", "blkio.throttle.write_iops_device"]
-            .map(|file| (file, format!("{number} {PER_S}"), format!("{number} 0")));
-        (old.join(CGROUP), words.to_vec())
+            .map(|file| (file, format!("{number} {per_s}"), format!("{number} 0")));
+        (old.join(name), words.to_vec())
     } else {
         std::fs::write(root.join("cgroup.subtree_control"), "+io")
             .context("no cgroup can limit requests: neither blkio (v1) nor io (v2) is there")?;
-        let limited = format!("{number} riops={PER_S} wiops={PER_S}");
-        (root.join(CGROUP), vec![("io.max", limited, format!("{number} riops=max wiops=max"))])
+        let limited = format!("{number} riops={per_s} wiops={per_s}");
+        (root.join(name), vec![("io.max", limited, format!("{number} riops=max wiops=max"))])
     };
     std::fs::create_dir_all(&group).with_context(|| format!("making {}", group.display()))?;
     Ok(Limit { group, words })
