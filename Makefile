@@ -52,7 +52,7 @@ bench-load: ## the load generator beside sysbench, then measure and replay again
 	cargo build --release --locked -p headroom -p bench
 	@status=0; for what in load measure replay; do target/release/headroom-bench $$what || status=1; done; exit $$status
 
-bench-plan: ## predictions beside what is known: simulated servers, random instances, one core to two (root)
+bench-plan: ## predictions beside what is known: simulated servers, placements, the buffer pool, one core to two (root; 20 minutes)
 	@scripts/install.sh build servers
 	cargo build --release --locked -p headroom -p bench
 	target/release/headroom-bench plan

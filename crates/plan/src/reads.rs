@@ -344,7 +344,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
     use rand::rngs::StdRng;
-    use rand::{Rng, SeedableRng};
+    use rand::SeedableRng;
     use rand_distr::{Distribution, Zipf};
 
     fn trace(pages: impl IntoIterator<Item = u64>) -> Vec<Request> {
