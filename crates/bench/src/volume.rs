@@ -57,7 +57,7 @@ impl Drop for Lifted {
 }
 
 impl Volume {
-    /// Makes it below `base`, in place of one that was left behind there; limited to so many reads, and as
+    /// Makes it below `base`, in place of one that was left behind there; limited to `per_s` reads, and as
     /// many writes, a second.
     ///
     /// # Errors

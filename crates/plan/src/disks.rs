@@ -1,16 +1,16 @@
 //! Response times with another disk: transactions of CPU and of reads simulated on the disk they were seen
 //! on, fitted, and simulated again on the other.
 //!
-//! A transaction comes at random, takes turns between a core and the disk (so many reads, so much CPU spread
-//! evenly between them), and may end with a wait until its log is durable. A disk is two things: the time of
-//! a request when nobody else asks ([`Latency`], a lognormal law through its mean and its 99th percentile),
-//! any number of them at a time; and a ceiling of requests a second, before which requests queue. Flushes are
-//! made one at a time, and each takes with it all that wait for one (group commit).
+//! A transaction comes at random, takes turns between a core and the disk (its CPU spread evenly between its
+//! reads), and may end with a wait until its log is durable. A disk is two things: the time of a request when
+//! nobody else asks ([`Latency`], a lognormal law through its mean and its 99th percentile), any number of
+//! them at a time; and a ceiling of requests a second, before which requests queue. Flushes are made one at a
+//! time, and each takes with it all that wait for one (group commit).
 //!
 //! **The fit.** What was seen on the present disk is simulated on it. The part of the mean response time that
 //! the simulation does not have is the fixed time of a transaction (the way there and back, the parser). What
-//! still differs is the scatter: above [`MOST_SCATTER`] the model does not describe the server, and nothing is
-//! predicted.
+//! still differs is the scatter: above [`MOST_SCATTER`] the model does not describe the server, and nothing
+//! is predicted.
 //!
 //! **The interval** moves reads, CPU, the latency of the disk and the fixed time by what they may be off, one
 //! by one and over the same random numbers, and adds [`MODEL_ERROR`] of the time that the disk takes.

@@ -1,10 +1,10 @@
 //! An estimate of the miss-ratio curve from a trace of pages: what a buffer pool of another size would miss.
 //!
 //! Two things make it cheap. **Spatial sampling** (SHARDS, Waldspurger et al., FAST 2015): a page belongs to
-//! the sample when the hash of its number says so, so that all its requests are in the sample or none; a pool
-//! of so many pages is then simulated by one of that share of pages. **A small simulation** of the policy
-//! itself (Waldspurger et al., ATC 2017), because InnoDB's is no plain LRU: a page that is read enters at the
-//! head of the *old* part of the list (3/8 of it); it moves to the head of the young part when it is asked for
+//! the sample when the hash of its number says it does. All its requests are in the sample or none, and a
+//! pool is simulated by one of that share of its pages. **A small simulation** of the policy itself
+//! (Waldspurger et al., ATC 2017), because InnoDB's is no plain LRU: a page that is read enters at the head
+//! of the *old* part of the list (3/8 of it); it moves to the head of the young part when it is asked for
 //! again, at least `old_blocks_time` after it was first asked for; a page in the first quarter of the young
 //! part stays where it is.
 //!
@@ -12,12 +12,12 @@
 //! the number of requests that a fair sample has is counted as hits.
 //!
 //! **A trace of reads.** A server does not tell which pages are asked for, but the kernel tells which are
-//! read: what missed. The reads that a pool larger by so many pages would save are those that hit a list of
-//! that many pages behind the pool ([`of_reads`]): a page enters it when it leaves the pool, and leaves it when
-//! it is read. When it leaves the pool is not seen. A page that is asked for once stays there for so many reads
-//! of others (its *stay*), and none can be read again before: the stay is taken from the shortest distances
-//! between two reads of a page. Pages that are asked for again stay longer, so that the estimate errs towards
-//! too little saved. Of a smaller pool reads tell nothing.
+//! read: what missed. The reads that a larger pool would save are those that hit a list behind the pool, as
+//! long as the pool is larger ([`of_reads`]): a page enters it when it leaves the pool, and leaves it when it
+//! is read. When it leaves the pool is not seen. A page that is asked for once stays there for a number of
+//! reads of others (its *stay*), and none can be read again before: the stay is taken from the shortest
+//! distances between two reads of a page. Pages that are asked for again stay longer, and the estimate errs
+//! towards too little saved. Of a smaller pool reads tell nothing.
 
 use crate::quantile;
 use serde::{Deserialize, Serialize};
@@ -27,7 +27,7 @@ use std::collections::{HashMap, VecDeque};
 const OLD: f64 = 3.0 / 8.0;
 /// A page this far at the front of the young part is not moved when it is asked for again.
 const FRONT: f64 = 0.25;
-/// A simulated pool has at least so many pages, or its steps are too coarse.
+/// A simulated pool has at least this number of pages, or its steps are too coarse.
 pub const FEWEST_PAGES: usize = 64;
 const MODULUS: u64 = 1 << 24;
 const NONE: u32 = u32::MAX;
@@ -63,8 +63,8 @@ fn mixed(page: u64) -> u64 {
     hash ^ (hash >> 31)
 }
 
-/// The share of pages to sample so that the smallest of these pools still has [`FEWEST_PAGES`] pages, and at
-/// most so many requests are simulated.
+/// The share of pages to sample: the smallest pool still has [`FEWEST_PAGES`] pages, and at most `most`
+/// requests are simulated.
 pub fn share(smallest_pages: u64, requests: usize, most: usize) -> f64 {
     let for_pages = FEWEST_PAGES as f64 / smallest_pages.max(1) as f64;
     let for_time = most as f64 / requests.max(1) as f64;
@@ -165,7 +165,7 @@ struct Node {
 }
 
 impl MidpointLru {
-    /// An empty pool of so many pages.
+    /// An empty pool of `capacity` pages.
     pub fn new(capacity: usize, old_blocks_ms: f64) -> Self {
         Self::with(capacity, OLD, old_blocks_ms)
     }
@@ -343,8 +343,8 @@ impl MidpointLru {
 mod tests {
     use super::*;
     use proptest::prelude::*;
-    use rand::rngs::StdRng;
     use rand::SeedableRng;
+    use rand::rngs::StdRng;
     use rand_distr::{Distribution, Zipf};
 
     fn trace(pages: impl IntoIterator<Item = u64>) -> Vec<Request> {

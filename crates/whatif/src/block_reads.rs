@@ -76,7 +76,7 @@ impl BlockReads {
         }
     }
 
-    /// Reads until `stop`, or for so long.
+    /// Reads until `stop`, or for this time.
     ///
     /// # Errors
     /// The kernel's buffer cannot be read.

@@ -1,6 +1,6 @@
 //! What a larger buffer pool would miss, estimated from the reads of the disk while the server works: nothing
-//! is resized and no load is sent. An estimate, less sure than sizes that are tried ([`crate::memory`]); where
-//! such a curve of the same server is in the ledger, the two are set beside each other.
+//! is resized and no load is sent. An estimate, less sure than sizes that are tried ([`crate::memory`]);
+//! where such a curve of the same server is in the ledger, the two are set beside each other.
 
 use crate::block_reads::{self, BlockReads, TraceError};
 use crate::ledger::{Answer, Entry, Kind};
@@ -18,8 +18,8 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 use term::Table;
 
-/// What the estimate may be off by, as a share of the misses that it says are saved: at most this on a lab
-/// server with uniform, zipfian and hot keys (benchmarks).
+/// What the estimate may be off by, as a share of the misses that it says are saved. From simulated lists; on
+/// a real server it has not been held against sizes that were tried.
 const MODEL_ERROR: f64 = 0.25;
 /// Fewer reads tell nothing.
 const FEWEST: usize = 2_000;

@@ -28,7 +28,7 @@ pub struct HostGuests {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Guests {
     pub hosts: Vec<HostGuests>,
-    /// Roles of which no host is named.
+    /// Roles without a host.
     pub nowhere: Vec<String>,
     /// Share of a ceiling that may be used.
     pub fill: f64,
@@ -71,7 +71,7 @@ impl Guests {
         }
     }
 
-    /// Hosts of which more is wanted than may be used.
+    /// Hosts whose guests want more than may be used.
     pub fn overfull(&self) -> impl Iterator<Item = &HostGuests> {
         self.hosts.iter().filter(|host| host.wanted.iter().any(|share| *share > self.fill + 1e-9))
     }

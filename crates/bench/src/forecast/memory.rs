@@ -42,7 +42,7 @@ const POINTS: u32 = 10;
 /// Sizes of the curve and of what is held against it, as multiples of the smallest.
 const CURVE: [f64; 5] = [1.0, 1.45, 2.0, 3.0, 4.6];
 const HELD: [f64; 4] = [1.2, 1.7, 2.45, 3.7];
-/// The data are so many times the smallest.
+/// Size of the data, as a multiple of the smallest pool.
 const DATA: f64 = 4.0;
 /// The part of the rows that Hatena's step reads: 24 of 64.
 const HOT: f64 = 0.375;

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 /// More hosts than this have too many sets.
 pub(super) const MOST_HOSTS: usize = 16;
-/// The clock is read after so many steps.
+/// The clock is read after this number of steps.
 const STEPS: u32 = 512;
 
 /// What the search came to.
