@@ -31,10 +31,12 @@ fn compile(object: &Path) -> Result<(), String> {
     let target = if is("CARGO_CFG_TARGET_ENDIAN", "big") { "bpfeb" } else { "bpfel" };
     let machine = std::env::var("CARGO_CFG_TARGET_ARCH").unwrap_or_default();
     // Debian and Ubuntu keep <asm/types.h> in a directory of the architecture, where clang for bpf does not
-    // look.
+    // look; those of a compiler for another architecture are in a directory of that.
     let headers = format!("/usr/include/{machine}-linux-gnu");
+    let cross_headers = format!("/usr/{machine}-linux-gnu/include");
     let clang = Command::new("clang")
         .args(["-target", target, "-mcpu=v3", "-O2", "-Wall", "-Wextra", "-Werror", "-idirafter", &headers])
+        .args(["-idirafter", &cross_headers])
         .args(["-c", "bpf/zero_hop.c", "-o"])
         .arg(object)
         .output()

@@ -16,7 +16,7 @@ Guides: docs/guide/. Every option of the configuration file: headroom.example.to
 /// reads come from, and gives every new connection the nearest server with room. Authentication passes
 /// through end to end.
 #[derive(Parser, Debug)]
-#[command(name = "headroom", version = crate::version::VERSION, after_help = EXIT_CODES, max_term_width = 110)]
+#[command(name = "headroom", version = crate::version::version(), after_help = EXIT_CODES, max_term_width = 110)]
 pub(crate) struct Cli {
     /// What to do.
     #[command(subcommand)]

@@ -50,6 +50,7 @@ pub use close::{CloseOutcome, close_session};
 pub use error::Error;
 pub use layout::{ConnectCounts, LISTENERS, SLOTS, Session, TARGETS, TargetCounters};
 pub use mirror::{Mirror, Piece, PieceKind};
+pub use object::BUILT;
 pub use router_pins::RouterPins;
 pub use sys::duplicate;
 pub use wakeup::Wakeup;

@@ -10,6 +10,9 @@ static WHY_NONE: &str = include_str!(concat!(env!("OUT_DIR"), "/why.txt"));
 
 /// What marks the source of a 64-bit load as a map's descriptor.
 const PSEUDO_MAP_FD: u8 = 1;
+/// Whether this build has the kernel's programs.
+pub const BUILT: bool = WHY_NONE.is_empty();
+
 const SECTION_PREFIX: &str = "program/";
 const TYPE_REL: u32 = 9;
 const TYPE_SYMBOLS: u32 = 2;

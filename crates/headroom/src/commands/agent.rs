@@ -4,6 +4,7 @@ use super::watch::{WatchTarget, WatchTargetArgs, watch_target};
 use crate::commands::probe::known_ceilings;
 use crate::core_dump;
 use crate::environment::{self, Environment};
+use crate::systemd::notify;
 use ::agent::{Files, Keys, Monitor, MonitorOptions, Reconfigure};
 use anyhow::bail;
 use clap::Args;
@@ -72,7 +73,10 @@ pub(crate) async fn run(args: AgentArgs, environment: &Environment) -> anyhow::R
     let monitor = Monitor::start(fleet, watching);
     let hang_up = signal(SignalKind::hangup())?;
     tokio::spawn(again(hang_up, args, environment.clone(), monitor.changes(), objectives, has_fleet));
+    let systemd = environment.notify_socket.as_deref();
+    notify(systemd, "READY=1");
     let served = ::agent::serve(listener, &keys, &monitor, interrupted()).await;
+    notify(systemd, "STOPPING=1");
     monitor.stop().await;
     served.map(|()| exit::DONE)
 }

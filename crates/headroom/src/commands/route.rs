@@ -138,6 +138,7 @@ pub(crate) async fn run(args: RouteArgs, environment: &Environment) -> anyhow::R
     let handed_over = control_sockets(&process, &directory, &address)?;
     let ready = format!("MAINPID={}\nREADY=1", std::process::id());
     notify(environment.notify_socket.as_deref(), &ready);
+    process.store_sockets();
     if let Some((rounds, _)) = process.engine().life() {
         watchdog::keep(environment, rounds);
     }
@@ -350,6 +351,7 @@ async fn stop(process: &Arc<Process>, name: &str, mut signals: Signals) -> ExitC
     let sessions = process.sessions();
     if name != HANDED_OVER {
         notify(process.notify_socket(), "STOPPING=1");
+        systemd::take_back(process.notify_socket());
     }
     tracing::info!(
         sessions,

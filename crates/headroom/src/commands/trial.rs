@@ -375,7 +375,7 @@ fn go(
         let begun = Begun {
             format: 0,
             at: now(),
-            version: version::VERSION.to_owned(),
+            version: version::version().to_owned(),
             server: rig.server.clone().unwrap_or_default(),
             start,
             refused,

@@ -145,14 +145,17 @@ fn a_log_filter_of_the_environment_is_checked_too() {
 }
 
 #[test]
-fn the_version_names_the_commit() {
+fn the_version_names_the_commit_and_the_parts() {
     let dir = tempfile::tempdir().unwrap();
     let output = command(dir.path(), "--version").output().unwrap();
     let text = String::from_utf8(output.stdout).unwrap();
     let commit = text.trim().strip_prefix(concat!("headroom ", env!("CARGO_PKG_VERSION"), " (commit "));
-    let commit = commit.and_then(|rest| rest.strip_suffix(')')).unwrap_or_else(|| panic!("{text}"));
+    let inside = commit.and_then(|rest| rest.strip_suffix(')')).unwrap_or_else(|| panic!("{text}"));
+    let (commit, parts) = inside.split_once(", with ").unwrap_or((inside, ""));
     let hexadecimal = commit.len() >= 12 && commit.chars().all(|c| c.is_ascii_hexdigit());
     assert!(hexadecimal || commit == "unknown", "{text}");
+    assert_eq!(parts.split(", ").any(|part| part == "lab"), cfg!(feature = "lab"), "{text}");
+    assert_eq!(parts.split(", ").any(|part| part == "zero-hop"), zerohop::BUILT, "{text}");
 }
 
 #[tokio::test]

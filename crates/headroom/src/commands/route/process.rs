@@ -7,6 +7,7 @@ use crate::engine::Engine;
 use crate::environment::{self, Environment};
 use crate::recorder;
 use crate::source::{self, Sourced};
+use crate::systemd;
 use config::AdminAccess;
 use console::PendingReport;
 use console::admin::{self, Live};
@@ -146,6 +147,9 @@ impl Process {
                 Reload { accepted: false, at: Instant::now(), notes }
             }
         };
+        if reload.accepted {
+            self.store_sockets();
+        }
         self.changing().reload = Some(reload);
     }
 
@@ -187,6 +191,11 @@ impl Process {
         sockets
     }
 
+    /// Leaves every listening socket with systemd, for the process after this one, should this one die.
+    pub(super) fn store_sockets(&self) {
+        systemd::store(self.notify_socket(), &self.listening());
+    }
+
     /// Another process serves our sockets from now on.
     pub(super) fn hand_over(&self) {
         // The one that takes over judges all new sessions; two would tell everything twice.
@@ -204,6 +213,8 @@ impl Process {
         let Some(program) = words.next() else { return };
         let mut command = tokio::process::Command::new(&program);
         command.args(words);
+        // systemd's watchdog is for this process's number; without one it is for whichever process serves.
+        command.env_remove("WATCHDOG_PID");
         if !self.args.take_over {
             command.arg("--take-over");
         }
