@@ -5,7 +5,7 @@ export PATH := $(CURDIR)/target/rust/bin:$(HOME)/.cargo/bin:$(PATH):/usr/local/g
 export CARGO_TERM_PROGRESS_WHEN ?= auto
 
 .DEFAULT_GOAL := help
-.PHONY: help install build demo test test-mysql test-mariadb test-drivers bench bench-load bench-plan \
+.PHONY: help install build dist image demo test test-mysql test-mariadb test-drivers bench bench-load bench-plan \
   bench-verdict bench-agent bench-asking bench-switchover bench-failover bench-trial bench-soak bench-room fault-matrix lint audit fuzz clean-lab
 
 help: ## this list
@@ -13,7 +13,7 @@ help: ## this list
 	  || sed -n 's/^\([a-z-]*\):.*## /  make \1   /p' $(MAKEFILE_LIST)
 
 install: ## what all targets need, from the distribution's packages (sudo when not root)
-	@scripts/install.sh build servers bench drivers mysql browser monitoring
+	@scripts/install.sh build servers bench drivers mysql browser monitoring units
 
 build: ## the binary: target/release/headroom
 	@scripts/install.sh build
@@ -24,8 +24,15 @@ demo: ## the whole thing on real servers of this machine, about two minutes, the
 	cargo build --release --locked -p headroom
 	target/release/headroom demo
 
+dist: ## packages of a release in target/dist/out: deb, rpm, tar.gz, symbols, what is in them, checksums (ARCH="amd64 arm64")
+	@scripts/install.sh build dist $(if $(findstring arm64,$(ARCH)),arm64)
+	@scripts/dist.sh $(ARCH)
+
+image: ## a container image of what `make dist` made, where buildah or podman is installed
+	@scripts/image.sh
+
 test: ## lint, every test, real drivers, MariaDB and MySQL; ends with "N passed, N failed, N skipped"
-	@scripts/install.sh build servers bench drivers mysql browser monitoring
+	@scripts/install.sh build servers bench drivers mysql browser monitoring units
 	@scripts/test.sh lint tests drivers mysql
 
 test-mysql: ## only the tests on a real mysqld (brought to target/mysql)
@@ -33,7 +40,7 @@ test-mysql: ## only the tests on a real mysqld (brought to target/mysql)
 	@scripts/test.sh mysql
 
 test-mariadb: ## every test again on the unstable suite's MariaDB (brought to target/mariadb-new)
-	@scripts/install.sh build servers bench mysql browser monitoring
+	@scripts/install.sh build servers bench mysql browser monitoring units
 	@scripts/mysql-root.sh mariadb
 	PATH="$(CURDIR)/target/mariadb-new:$$PATH" scripts/test.sh tests
 

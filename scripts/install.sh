@@ -2,7 +2,8 @@
 # Installs what a group of targets needs and this machine lacks, from the distribution's packages; says
 # nothing when nothing is missing. One line is printed for each package that was put in.
 #
-#   scripts/install.sh build servers bench exporters drivers mysql browser monitoring deny chroot
+#   scripts/install.sh build servers bench exporters drivers mysql browser monitoring units deny dist arm64
+#     chroot
 #
 # Looks for commands, not for packages: a MariaDB or a Go of your own is as good as the distribution's.
 # The distribution's services (mariadb, haproxy, the exporters) are neither started nor enabled: only their
@@ -26,17 +27,24 @@ main() {
             browser) needs_of_browser ;;
             monitoring) needs_of_monitoring ;;
             rustup) need rustup rustup ;;
+            units) need systemd-analyze systemd ;;
             deny) needs_of_build ;;
-            chroot) need debootstrap debootstrap ;;
+            dist) needs_of_dist ;;
+            arm64) needs_of_arm64 ;;
+            chroot)
+                need debootstrap debootstrap
+                need systemd-nspawn systemd-container
+                ;;
             *)
-                say "no group is called '$group': build, servers, bench, exporters, drivers, mysql, browser, monitoring, deny, chroot"
+                say "no group is called '$group': build, servers, bench, exporters, drivers, mysql, browser, monitoring, units, deny, dist, arm64, chroot"
                 exit 64
                 ;;
         esac
     done
     [ -z "$missing" ] || install_packages $missing
-    case " $* " in *" build "* | *" deny "*) sh scripts/rust.sh ;; esac
-    case " $* " in *" deny "*) sh scripts/cargo-deny.sh ;; esac
+    case " $* " in *" build "* | *" deny "* | *" dist "*) sh scripts/rust.sh ;; esac
+    case " $* " in *" deny "*) sh scripts/cargo-tool.sh deny ;; esac
+    case " $* " in *" dist "*) sh scripts/cargo-tool.sh deb generate-rpm cyclonedx ;; esac
 }
 
 needs_of_build() {
@@ -108,6 +116,22 @@ needs_of_mysql() {
 needs_of_monitoring() {
     need promtool prometheus
     need prometheus prometheus
+}
+
+# Packages, and what looks at them.
+needs_of_dist() {
+    needs_of_build
+    need objcopy binutils
+    need dpkg-deb dpkg
+    need dpkg-shlibdeps dpkg-dev
+    need lintian lintian
+    need rpm rpm
+}
+
+# A linker, and the C library of the other architecture, with its headers for the kernel's programs.
+needs_of_arm64() {
+    need aarch64-linux-gnu-gcc gcc-aarch64-linux-gnu
+    [ -e /usr/aarch64-linux-gnu/include/stdlib.h ] || want libc6-dev-arm64-cross
 }
 
 # What looks at pages: of the manual, and of the web. Any Chromium will do; Ubuntu has it as a snap only, by

@@ -30,7 +30,7 @@ words() {
 }
 
 deny() {
-    sh scripts/cargo-deny.sh
+    sh scripts/cargo-tool.sh deny
     cargo deny --locked check licenses bans sources
 }
 

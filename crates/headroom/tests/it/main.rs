@@ -30,6 +30,7 @@ mod mysql;
 mod names;
 mod objectives;
 mod outcomes;
+mod packages;
 mod pages;
 mod probe;
 mod record;

@@ -1,0 +1,2 @@
+[ ! -d /run/systemd/system ] || systemctl daemon-reload || true
+exit 0
