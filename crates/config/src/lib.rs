@@ -19,6 +19,7 @@ mod matcher;
 mod objective;
 pub mod option_file;
 mod router;
+pub mod schema;
 mod section;
 mod server;
 mod tls;

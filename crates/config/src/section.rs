@@ -4,6 +4,7 @@
 //! deserializer, which stops at the first.
 
 use super::complaint::Ledger;
+use super::schema::{Description, Shape};
 use super::value::{self, Refusal};
 use std::ops::Range;
 use std::path::PathBuf;
@@ -19,11 +20,18 @@ pub(super) struct Section<'a> {
     table: Option<&'a DeTable<'a>>,
     ledger: &'a Ledger<'a>,
     asked: Vec<&'static str>,
+    /// What was asked for and what it may be, where that is what is wanted (`schema.rs`).
+    description: Option<Description>,
 }
 
 impl<'a> Section<'a> {
     pub(super) fn document(table: &'a DeTable<'a>, ledger: &'a Ledger<'a>) -> Self {
         Self::new("the file", Some(table), 0..0, ledger)
+    }
+
+    /// A document without content whose readers describe what they take.
+    pub(super) fn described(description: &Description, ledger: &'a Ledger<'a>) -> Self {
+        Self { description: Some(description.clone()), ..Self::new("the file", None, 0..0, ledger) }
     }
 
     fn new(
@@ -32,17 +40,20 @@ impl<'a> Section<'a> {
         span: Range<usize>,
         ledger: &'a Ledger<'a>,
     ) -> Self {
-        Self { name: name.into(), span, table, ledger, asked: Vec::new() }
+        Self { name: name.into(), span, table, ledger, asked: Vec::new(), description: None }
     }
 
     /// Whether the document has it at all.
     pub(super) fn is_present(&self) -> bool {
-        self.table.is_some()
+        self.table.is_some() || self.description.is_some()
     }
 
     /// The section `[key]` in here; an empty one where the document has none.
     pub(super) fn section(&mut self, key: &'static str) -> Self {
         let name = self.inner_name(key);
+        if let Some(description) = self.inside(key, Shape::Section) {
+            return Self::described(&description, self.ledger).named(name);
+        }
         match self.raw(key) {
             None => Self::new(name, None, self.span.clone(), self.ledger),
             Some(found) => match found.get_ref() {
@@ -58,6 +69,9 @@ impl<'a> Section<'a> {
 
     /// The sections `[[key]]` in here, in the order of the file.
     pub(super) fn sections(&mut self, key: &'static str) -> Vec<Self> {
+        if let Some(description) = self.inside(key, Shape::Sections) {
+            return vec![Self::described(&description, self.ledger).named(format!("[[{key}]]"))];
+        }
         let Some(found) = self.raw(key) else { return Vec::new() };
         let DeValue::Array(array) = found.get_ref() else {
             let right = format!("write it in double brackets, once for each: [[{key}]]");
@@ -86,6 +100,7 @@ impl<'a> Section<'a> {
         key: &'static str,
         read: impl FnOnce(&str) -> Result<T, Refusal>,
     ) -> Option<Spanned<T>> {
+        self.describe(key, || Shape::Text);
         let found = self.raw(key)?;
         let DeValue::String(text) = found.get_ref() else {
             self.wrong_kind(key, found, "a text in quotes", "put it in double quotes");
@@ -119,6 +134,7 @@ impl<'a> Section<'a> {
 
     /// One word of a short list.
     pub(super) fn choice<T: Copy>(&mut self, key: &'static str, choices: &[(&'static str, T)]) -> Option<T> {
+        self.describe(key, || Shape::Choice(choices.iter().map(|(word, _)| *word).collect()));
         let word = self.text(key, |text| {
             let known = choices.iter().find(|(word, _)| word.eq_ignore_ascii_case(text));
             known.map(|(_, value)| *value).ok_or_else(|| {
@@ -136,6 +152,7 @@ impl<'a> Section<'a> {
 
     /// A duration of at least `least`.
     pub(super) fn duration(&mut self, key: &'static str, least: Duration) -> Option<Duration> {
+        self.describe(key, || Shape::Duration(least));
         if let Some(found) = self.table.and_then(|table| table.get(key))
             && matches!(found.get_ref(), DeValue::Integer(_) | DeValue::Float(_))
         {
@@ -157,6 +174,7 @@ impl<'a> Section<'a> {
 
     /// A number in `low..=high`.
     pub(super) fn number(&mut self, key: &'static str, (low, high): (f64, f64)) -> Option<f64> {
+        self.describe(key, || Shape::Number(low, high));
         let found = self.raw(key)?;
         let number = match found.get_ref() {
             DeValue::Integer(i) => i128::from_str_radix(i.as_str(), i.radix()).ok().map(|i| i as f64),
@@ -176,6 +194,7 @@ impl<'a> Section<'a> {
 
     /// A whole number in `low..=high`.
     pub(super) fn count(&mut self, key: &'static str, (low, high): (u32, u32)) -> Option<u32> {
+        self.describe(key, || Shape::Count(low, high));
         let found = self.raw(key)?;
         let DeValue::Integer(integer) = found.get_ref() else {
             let right = "write it without quotes and without a point";
@@ -193,6 +212,7 @@ impl<'a> Section<'a> {
 
     /// `true` or `false`.
     pub(super) fn flag(&mut self, key: &'static str) -> Option<bool> {
+        self.describe(key, || Shape::Flag);
         let found = self.raw(key)?;
         if let DeValue::Boolean(value) = found.get_ref() {
             return Some(*value);
@@ -207,6 +227,7 @@ impl<'a> Section<'a> {
         key: &'static str,
         read: impl Fn(&str) -> Result<T, Refusal>,
     ) -> Option<Vec<Spanned<T>>> {
+        self.describe(key, || Shape::Texts);
         let found = self.raw(key)?;
         let DeValue::Array(array) = found.get_ref() else {
             self.wrong_kind(key, found, "a list", "write it in brackets: [\"...\", \"...\"]");
@@ -240,6 +261,7 @@ impl<'a> Section<'a> {
 
     /// A small table of texts, e.g. `labels = { rack = "7" }`.
     pub(super) fn pairs(&mut self, key: &'static str) -> Vec<(String, String)> {
+        self.describe(key, || Shape::Pairs);
         let Some(found) = self.raw(key) else { return Vec::new() };
         let DeValue::Table(table) = found.get_ref() else {
             self.wrong_kind(key, found, "a small table", "write { key = \"value\", ... }");
@@ -279,6 +301,10 @@ impl<'a> Section<'a> {
 
     /// Notes that `key` is needed and absent, unless it is there (and was refused already).
     pub(super) fn require(&self, key: &'static str, right: &str) {
+        if let Some(description) = &self.description {
+            description.require(key);
+            return;
+        }
         if self.table.is_none_or(|table| !table.contains_key(key)) {
             self.ledger.add(&self.span, format!("{} has no {key}", self.name), right);
         }
@@ -298,6 +324,25 @@ impl<'a> Section<'a> {
                 self.ledger.add(&key.span(), format!("unknown {what} '{name}' in {}", self.name), right);
             }
         }
+    }
+
+    /// Describes a key; the first description counts, which is the one that knows most.
+    fn describe(&self, key: &'static str, shape: impl FnOnce() -> Shape) {
+        if let Some(description) = &self.description {
+            description.add(key, shape());
+        }
+    }
+
+    /// Describes a section in here; `None` where a document is read.
+    fn inside(&self, key: &'static str, shape: fn(Description) -> Shape) -> Option<Description> {
+        let inner = self.description.as_ref().map(|_| Description::default())?;
+        self.describe(key, || shape(inner.clone()));
+        Some(inner)
+    }
+
+    fn named(mut self, name: String) -> Self {
+        self.name = name;
+        self
     }
 
     fn raw(&mut self, key: &'static str) -> Option<&'a Spanned<DeValue<'a>>> {

@@ -39,7 +39,9 @@ pub use lag::{Lag, LagSource, bounds};
 pub use lasting::long;
 pub use position::{FilePosition, Position};
 pub use role::{ListenerRole, Role};
-pub use server::{KnownZone, Load, Newcomer, Replication, Server, ServerName, State, Thread, ZoneSource};
+pub use server::{
+    KnownZone, Lack, Load, Newcomer, Replication, Server, ServerName, State, Thread, ZoneSource,
+};
 pub use snapshot::{Snapshot, WriterStatus};
 pub use units::{Share, UnitError, Weight};
 pub use version::{Flavour, Version, VersionError};

@@ -76,6 +76,17 @@ pub struct Server {
     /// Round-trip time of our own probe, shortest of the recent ones.
     #[serde(serialize_with = "as_optional_ms", rename = "round_trip_ms")]
     pub round_trip: Option<Duration>,
+    /// What our account may not ask it.
+    pub lacks: Vec<Lack>,
+}
+
+/// A privilege that our account lacks on a server.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Lack {
+    /// What is not known because of it.
+    pub unknown: String,
+    /// The statement that grants it, without its semicolon.
+    pub grant: String,
 }
 
 /// Whether a server answers.
@@ -219,6 +230,7 @@ impl Server {
             newcomer: None,
             question_time: None,
             round_trip: None,
+            lacks: Vec::new(),
         }
     }
 

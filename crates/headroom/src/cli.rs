@@ -102,6 +102,10 @@ pub(crate) enum Command {
     /// Show the product's main job on real servers of this machine.
     #[cfg(feature = "lab")]
     Demo(crate::commands::demo::DemoArgs),
+    /// Check the configuration, and ask the servers whether it works.
+    Check(commands::check::CheckArgs),
+    /// What this host and the servers allow, what is lost by it, and the line that mends it.
+    Doctor(commands::doctor::DoctorArgs),
     /// Show or write the man pages.
     Man(commands::man::ManArgs),
     /// Print completions for a shell.

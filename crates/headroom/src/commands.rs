@@ -1,9 +1,11 @@
 //! One file a command: its flags, and what it does with the crates below.
 
 pub(crate) mod agent;
+pub(crate) mod check;
 pub(crate) mod completions;
 #[cfg(feature = "lab")]
 pub(crate) mod demo;
+pub(crate) mod doctor;
 pub(crate) mod drain;
 pub(crate) mod failover;
 pub(crate) mod fleet;

@@ -56,6 +56,14 @@ impl Environment {
         Directory::of_this_user(self.runtime_dir.as_deref(), self.user_runtime_dir.as_deref())
     }
 
+    /// Where that is, if it could be used; it is not made for that.
+    ///
+    /// # Errors
+    /// As [`Self::control_directory`].
+    pub(crate) fn possible_control_directory(&self) -> anyhow::Result<PathBuf> {
+        Directory::possible(self.runtime_dir.as_deref(), self.user_runtime_dir.as_deref())
+    }
+
     /// Reads it once.
     pub(crate) fn read() -> Self {
         let some = |name| variable(name).filter(|value| !value.is_empty());

@@ -43,6 +43,8 @@ async fn run() -> ExitCode {
     };
     let environment = environment::Environment::read();
     let outcome = match cli.command {
+        cli::Command::Check(args) => commands::check::run(args, &environment).await,
+        cli::Command::Doctor(args) => commands::doctor::run(args, &environment).await,
         cli::Command::Man(args) => commands::man::run(&args),
         cli::Command::Completions(args) => commands::completions::run(&args),
         cli::Command::Route(args) => commands::route::run(args, &environment).await,

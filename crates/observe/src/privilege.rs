@@ -1,6 +1,7 @@
 //! A privilege that we miss: what is not known because of it, and the statement that mends it.
 
 use crate::dialect::Dialect;
+use fleet::Lack;
 
 /// What was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -34,7 +35,16 @@ impl Missing {
 
     /// What is not known, and what mends it.
     pub(crate) fn words(&self) -> String {
-        let unknown = match self.purpose {
+        format!("{}; to mend it: {};", self.unknown(), self.grant)
+    }
+
+    /// The same in two.
+    pub(crate) fn lack(&self) -> Lack {
+        Lack { unknown: self.unknown().to_owned(), grant: self.grant.clone() }
+    }
+
+    fn unknown(&self) -> &'static str {
+        match self.purpose {
             Purpose::Replication => "whether and how far it replicates is not known",
             Purpose::Replicas => "the replicas it serves are not known from it",
             Purpose::FilePosition => {
@@ -44,8 +54,7 @@ impl Missing {
             Purpose::Counters => "reads by client host are not counted",
             Purpose::Epoch => "whether it is a former primary cannot be told by its epoch",
             Purpose::RdsTopology => "the other instances of its cluster are not known from it",
-        };
-        format!("{unknown}; to mend it: {};", self.grant)
+        }
     }
 }
 

@@ -7,6 +7,7 @@ use crate::demand::Estimator;
 use crate::epoch::{self, Fence, Memory, ServerClaim, ServerEpoch};
 use crate::judge::{self, Facts, Judgement, Member};
 use crate::lag::{self, Track, Window};
+use crate::privilege::Missing;
 use crate::survey::{Entry, ServerId, Survey};
 use fleet::{
     Claim, Demand, IgnoredClaim, KnownZone, Lag, LagSource, Role, Server, ServerName, Snapshot, State,
@@ -427,5 +428,6 @@ fn server(
         newcomer: entry.newcomer(),
         question_time: answer.and_then(|a| a.question_time),
         round_trip: answer.and_then(|a| a.round_trip),
+        lacks: answer.map(|a| a.missing.iter().map(Missing::lack).collect()).unwrap_or_default(),
     }
 }

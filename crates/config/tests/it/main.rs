@@ -2,3 +2,4 @@
 
 mod config_complaints;
 mod example_file;
+mod schema;

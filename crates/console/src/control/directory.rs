@@ -32,10 +32,23 @@ impl Directory {
     /// It cannot be made, or is not ours alone.
     pub fn of_this_user(named: Option<&Path>, user_runtime_dir: Option<&Path>) -> anyhow::Result<Self> {
         let user = geteuid().as_raw();
-        let is_theirs = |path: &Path| {
-            std::fs::symlink_metadata(path).is_ok_and(|found| found.is_dir() && found.uid() == user)
-        };
-        Self::open_or_make(&place(user, named, user_runtime_dir, is_theirs))
+        Self::open_or_make(&place(user, named, user_runtime_dir, |path| is_of(path, user)))
+    }
+
+    /// Where it is, if it could be opened or made; one that was not there is not left behind.
+    ///
+    /// # Errors
+    /// It cannot be made, or is not ours alone.
+    pub fn possible(named: Option<&Path>, user_runtime_dir: Option<&Path>) -> anyhow::Result<PathBuf> {
+        let user = geteuid().as_raw();
+        let path = place(user, named, user_runtime_dir, |path| is_of(path, user));
+        let was_there = path.symlink_metadata().is_ok();
+        let opened = Self::open_or_make(&path);
+        if opened.is_ok() && !was_there {
+            // Somebody who uses it by now keeps it.
+            let _ = std::fs::remove_dir(&path);
+        }
+        opened.map(|directory| directory.path)
     }
 
     /// This directory, made if it is not there.
@@ -159,6 +172,11 @@ fn place(
     let of_login = PathBuf::from(format!("/run/user/{user}"));
     let runtime = user_runtime_dir.map(Path::to_owned).or_else(|| is_theirs(&of_login).then_some(of_login));
     runtime.map_or_else(|| PathBuf::from(format!("/tmp/headroom-{user}")), |dir| dir.join("headroom"))
+}
+
+/// Whether this is a directory of this user.
+fn is_of(path: &Path, user: u32) -> bool {
+    std::fs::symlink_metadata(path).is_ok_and(|found| found.is_dir() && found.uid() == user)
 }
 
 #[cfg(test)]

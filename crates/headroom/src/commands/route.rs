@@ -4,9 +4,10 @@ mod process;
 mod signals;
 mod watchdog;
 
+use crate::commands::check;
 use crate::engine::Engine;
 use crate::environment::{self, Environment};
-use crate::source::{self, ListenerArgs, SourceArgs, SourceError, Sourced};
+use crate::source::{self, ListenerArgs, SourceArgs, Sourced};
 use crate::systemd::{self, notify};
 use crate::{core_dump, credentials};
 use anyhow::Context;
@@ -19,11 +20,9 @@ use console::fleet_view;
 use fleet::{Address, duration_text};
 use process::Process;
 use router::Sockets;
-use serde::Serialize;
 use signals::{Signal, Signals};
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
-use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -45,7 +44,7 @@ Examples:
   headroom route --config /etc/headroom/headroom.toml --zone us-east-1a
       One file for all hosts, the zone from the command line.
   headroom route --check --config headroom.toml
-      Is the file right? Complaints with line and column, exit code 2; says nothing more than 'right' otherwise.
+      Is the file right? Complaints with line and column, exit code 2; asks no server (headroom check does).
 
 Password: never on the command line, where every user of the machine could read it. From the configuration
 (password_file, password_env), from the option file (~/.my.cnf or --option-file), from HEADROOM_PASSWORD or MYSQL_PWD.
@@ -93,7 +92,7 @@ pub(crate) struct RouteArgs {
 /// Runs until a signal ends it.
 pub(crate) async fn run(args: RouteArgs, environment: &Environment) -> anyhow::Result<ExitCode> {
     if args.check {
-        return check(source::for_route(&args.source, &args.listeners), args.json);
+        return check::without_servers(source::for_route(&args.source, &args.listeners), args.json);
     }
     let mut sourced = source::for_route(&args.source, &args.listeners)?;
     // What is still to be written when we leave is written then.
@@ -261,65 +260,6 @@ fn tell_room(config: &Config, room: Option<usize>) {
             "the limit of file descriptors is enough for max_sessions of all listeners"
         );
     }
-}
-
-/// What `--check --json` prints.
-#[derive(Debug, Default, Serialize)]
-struct Checked {
-    right: bool,
-    /// `null` when flags stood in its place, or when nothing could be read.
-    file: Option<PathBuf>,
-    seeds: usize,
-    zones: usize,
-    listeners: usize,
-    /// Each with file, line and column.
-    complaints: Vec<String>,
-    /// What is right and has consequences that its author may not expect.
-    notes: Vec<String>,
-}
-
-/// `--check`: the file is right, or we are not here any more.
-fn check(sourced: Result<Sourced, SourceError>, json: bool) -> anyhow::Result<ExitCode> {
-    let sourced = match sourced {
-        Ok(sourced) => sourced,
-        Err(error) if json && !error.is_usage() => {
-            let complaints = error.to_string().lines().map(str::to_owned).collect();
-            terminal::print_json(&Checked { complaints, ..Checked::default() })?;
-            return Ok(exit::error());
-        }
-        Err(error) => return Err(error.into()),
-    };
-    let config = &sourced.config;
-    if let Err(error) = router::check_tls(&config.listeners, &config.router.tls) {
-        if !json {
-            return Err(error.into());
-        }
-        terminal::print_json(&Checked { complaints: vec![error.to_string()], ..Checked::default() })?;
-        return Ok(exit::error());
-    }
-    let note = router::passwords_in_clear(&config.listeners, &config.router.tls);
-    if json {
-        terminal::print_json(&Checked {
-            right: true,
-            file: sourced.file,
-            seeds: config.fleet.seeds.len(),
-            zones: config.fleet.zones.len(),
-            listeners: config.listeners.len(),
-            complaints: Vec::new(),
-            notes: note.into_iter().collect(),
-        })?;
-        return Ok(exit::DONE);
-    }
-    let count = |n: usize, what: &str| format!("{n} {what}{}", if n == 1 { "" } else { "s" });
-    let parts = [
-        count(config.fleet.seeds.len(), "seed"),
-        count(config.fleet.zones.len(), "zone"),
-        count(config.listeners.len(), "listener"),
-    ];
-    let name = sourced.file.as_ref().map_or("the command line".to_owned(), |file| file.display().to_string());
-    let note = note.map_or_else(String::new, |note| format!("{note}.\n"));
-    terminal::print(&format!("{name} is right: {}.\n{note}", parts.join(", ")))?;
-    Ok(exit::DONE)
 }
 
 /// Shows the first look, then stays out of the way.

@@ -62,6 +62,13 @@ fn watch() -> WatchView {
 }
 
 #[test]
+fn json_of_doctor_and_check_keeps_its_keys() {
+    let lost = doctor::Finding::warn("this host", "io_uring", "forbidden").costs("CPU").mend("allow it");
+    let passed = doctor::Finding::pass("this host", "kernel", "Linux 6.12");
+    insta::assert_snapshot!("doctor", shape(&doctor::Report { findings: vec![lost, passed] }));
+}
+
+#[test]
 fn json_of_a_router_keeps_its_keys() {
     let sample = console::sample_status::status();
     let objectives = vec![filled()];
