@@ -5,6 +5,7 @@
 //! privilege is missing.
 
 use crate::facts::Facts;
+use crate::failover::exposure::Exposure;
 use serde::Serialize;
 use std::time::Duration;
 
@@ -45,6 +46,8 @@ pub struct Situation<'a> {
     pub limits: Limits,
     /// Whether an account for the former primary's replication is given.
     pub has_replication_login: bool,
+    /// What a crash would lose without semi-sync, where that was measured.
+    pub exposure: Option<&'a Exposure>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
@@ -113,6 +116,7 @@ pub const CHECKS: &[Check] = &[
         run: commit_order,
     },
     Check { name: "warmth", why: "a cold buffer pool makes the first minutes slow", run: warmth },
+    Check { name: "free disk", why: "a primary whose disk is full hangs at its next commit", run: free_disk },
     Check { name: "clocks", why: "lag and times are compared across hosts", run: clocks },
     Check {
         name: "replication account",
@@ -370,7 +374,13 @@ fn lag(s: &Situation<'_>) -> Outcome {
 
 fn transactions(s: &Situation<'_>) -> Outcome {
     let limit = s.limits.transaction.as_secs();
-    let old: Vec<_> = s.primary.blockers.iter().filter(|blocker| blocker.seconds >= limit.max(1)).collect();
+    let Some(blockers) = &s.primary.blockers else {
+        return warn(
+            format!("open transactions of {} cannot be read", s.primary.server),
+            format!("on {}: GRANT PROCESS", s.primary.server),
+        );
+    };
+    let old: Vec<_> = blockers.iter().filter(|blocker| blocker.seconds >= limit.max(1)).collect();
     match old.first() {
         None => pass(format!("none older than {limit} s on {}", s.primary.server)),
         Some(first) => stop(
@@ -388,9 +398,13 @@ fn transactions(s: &Situation<'_>) -> Outcome {
 }
 
 fn prepared(s: &Situation<'_>) -> Outcome {
-    match s.primary.prepared.len() {
-        0 => pass("none prepared"),
-        n => stop(
+    match s.primary.prepared.as_ref().map(Vec::len) {
+        None => warn(
+            format!("prepared transactions of {} cannot be read", s.primary.server),
+            "GRANT XA_RECOVER_ADMIN (MySQL) to the account",
+        ),
+        Some(0) => pass("none prepared"),
+        Some(n) => stop(
             format!("{n} prepared XA transactions on {}", s.primary.server),
             "XA RECOVER shows them; XA COMMIT or XA ROLLBACK each",
         ),
@@ -400,23 +414,38 @@ fn prepared(s: &Situation<'_>) -> Outcome {
 fn locks(s: &Situation<'_>) -> Outcome {
     const WORDS: [&str; 4] = ["read lock", "backup", "metadata lock", "flush"];
     let waits = |what: &str| WORDS.iter().any(|word| what.to_ascii_lowercase().contains(word));
-    let waiting = s.primary.blockers.iter().find(|blocker| waits(&blocker.what));
-    match s.primary.lock_holders.first().or(waiting) {
+    let waiting = s.primary.blockers.iter().flatten().find(|blocker| waits(&blocker.what));
+    match s.primary.lock_holders.iter().flatten().next().or(waiting) {
         Some(blocker) => stop(
             format!(
                 "session {} of {}: {} for {} s",
                 blocker.session, blocker.who, blocker.what, blocker.seconds
             ),
-            "wait until the backup or the DDL is over",
+            format!("wait until the backup or the DDL is over, or on {}: KILL {}", s.primary.server, blocker.session),
         ),
-        None => pass("nobody is seen to hold or to wait for a global or metadata lock"),
+        None if s.primary.lock_holders.is_none() => warn(
+            format!(
+                "nobody waits for a global or metadata lock; whether an idle session of {} holds one is not known, and \
+                 the freeze would find out and be undone",
+                s.primary.server
+            ),
+            match s.primary.dialect().is_mariadb() {
+                true => format!("on {}: INSTALL SONAME 'metadata_lock_info'", s.primary.server),
+                false => "GRANT SELECT ON performance_schema.* to the account".to_owned(),
+            },
+        ),
+        None => pass("nobody holds or waits for a global or metadata lock"),
     }
 }
 
 fn events(s: &Situation<'_>) -> Outcome {
-    match s.primary.events.len() {
-        0 => pass("none enabled"),
-        n => warn(
+    match s.primary.events.as_ref().map(Vec::len) {
+        None => warn(
+            format!("events of {} cannot be read, and would not be moved", s.primary.server),
+            "GRANT EVENT ON *.* to the account",
+        ),
+        Some(0) => pass("none enabled"),
+        Some(n) => warn(
             format!(
                 "{n} enabled on {}: {} enables them, {} stops running them",
                 s.primary.server, s.candidate.server, s.primary.server
@@ -433,14 +462,31 @@ fn accounts(s: &Situation<'_>) -> Outcome {
             "GRANT SELECT ON mysql.user, or mysql.global_priv, to the account",
         );
     };
-    let missing: Vec<&str> = ours.difference(theirs).map(String::as_str).take(5).collect();
-    if missing.is_empty() {
-        return pass(format!("all {} of the primary are on the candidate", ours.len()));
+    let candidate = &s.candidate.server;
+    let missing: Vec<&str> =
+        ours.keys().filter(|name| !theirs.contains_key(*name)).map(String::as_str).take(5).collect();
+    if !missing.is_empty() {
+        return stop(
+            format!("missing on {candidate}: {}", missing.join(", ")),
+            "create them there, or replicate the mysql schema",
+        );
     }
-    stop(
-        format!("missing on {}: {}", s.candidate.server, missing.join(", ")),
-        "create them there, or replicate the mysql schema",
-    )
+    let differs = |(name, digest): &(&String, &Option<u64>)| theirs.get(*name).is_some_and(|other| other != *digest);
+    let differing: Vec<&str> = ours.iter().filter(differs).map(|(name, _)| name.as_str()).take(5).collect();
+    if !differing.is_empty() {
+        return warn(
+            format!("privileges or passwords differ on {candidate}: {}", differing.join(", ")),
+            format!("SHOW GRANTS and SHOW CREATE USER on both; then on {candidate}: SET sql_log_bin = 0, GRANT, ALTER USER"),
+        );
+    }
+    let unread = ours.values().filter(|digest| digest.is_none()).count();
+    if unread > 0 {
+        return warn(
+            format!("all {} of the primary are on {candidate}; what {unread} of them may do cannot be compared", ours.len()),
+            "GRANT SELECT ON mysql.* to the account",
+        );
+    }
+    pass(format!("all {} of the primary are on {candidate}, with the same privileges", ours.len()))
 }
 
 /// What changes behaviour or durability when the primary has another value.
@@ -475,9 +521,13 @@ fn variables(s: &Situation<'_>) -> Outcome {
 
 fn semi_sync(s: &Situation<'_>) -> Outcome {
     if !s.primary.semi_sync_source() {
+        let measured = s.exposure.map_or(String::new(), |exposure| format!("; {exposure}"));
         return warn(
-            "off on the primary: a crash at any moment may lose what was acknowledged (a switchover does not)",
-            "docs/guide/switchover.md tells how to switch it on",
+            format!(
+                "off on {}: a crash loses what was acknowledged and is on no replica (a switchover loses nothing){measured}",
+                s.primary.server
+            ),
+            "docs/guide/failover.md tells how to switch it on",
         );
     }
     let active = s.primary.variable(&["rpl_semi_sync_master_timeout", "rpl_semi_sync_source_timeout"]);
@@ -550,6 +600,45 @@ fn warmth(s: &Situation<'_>) -> Outcome {
             text,
             "send it reads first; --wait-warm waits until it misses about as few as the primary",
         );
+    }
+    pass(text)
+}
+
+/// Below this the candidate would hang within minutes of its first writes.
+const ROOM_STOPS: u64 = 256 << 20;
+/// Below this share somebody should look.
+const ROOM_WARNS: f64 = 0.05;
+
+fn free_disk(s: &Situation<'_>) -> Outcome {
+    let candidate = &s.candidate.server;
+    let Some(disks) = &s.candidate.disks else {
+        let look = format!("df -h {} on its host", or_none(s.candidate.variable(&["datadir"])));
+        return warn(
+            format!("{candidate} does not say how much room its disk has"),
+            match s.candidate.dialect().is_mariadb() {
+                true => format!("{look}; or on {candidate}: INSTALL SONAME 'disks', and GRANT FILE to the account"),
+                false => format!("{look}: no statement of MySQL tells it"),
+            },
+        );
+    };
+    let Some(least) = disks.iter().min_by_key(|room| room.available) else {
+        return warn(format!("the disk of {candidate} is not among those that it lists"), "df -h on its host");
+    };
+    // Its next binary log must fit, with what is written meanwhile.
+    let log = s.candidate.variable(&["max_binlog_size"]).and_then(|bytes| bytes.parse().ok()).unwrap_or(1 << 30);
+    let share = least.available as f64 / least.total.max(1) as f64;
+    let text = format!(
+        "{} MiB left ({:.0} %) for the {} of {candidate}",
+        least.available >> 20,
+        share * 100.0,
+        least.holds.join(", ")
+    );
+    let mend = format!("make room in {} on the host of {candidate}, or choose another candidate", least.directory);
+    if least.available < ROOM_STOPS {
+        return stop(text, mend);
+    }
+    if share < ROOM_WARNS || least.available < log * 2 {
+        return warn(text, mend);
     }
     pass(text)
 }

@@ -7,7 +7,8 @@ use crate::dialect::Dialect;
 use config::Credentials;
 use fleet::{Address, GtidPosition, GtidSet, ServerName, Version};
 use serde::Serialize;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 #[derive(Clone, Debug, Serialize)]
@@ -26,16 +27,20 @@ pub struct Facts {
     pub status: BTreeMap<String, String>,
     /// What it replicates from.
     pub channels: Vec<Channel>,
-    /// Sessions that would delay a freeze, longest first.
-    pub blockers: Vec<Blocker>,
-    /// Sessions that hold a lock for which a freeze waits, where the server says so.
-    pub lock_holders: Vec<Blocker>,
-    /// Prepared XA transactions.
-    pub prepared: Vec<String>,
-    /// Enabled events that it runs itself: schema and name.
-    pub events: Vec<(String, String)>,
-    /// Accounts (`user@host`), where the account may read them.
-    pub accounts: Option<BTreeSet<String>>,
+    /// Sessions that would delay a freeze, longest first; `None` where they cannot be read.
+    pub blockers: Option<Vec<Blocker>>,
+    /// Sessions that hold a lock for which a freeze waits; `None` where the server does not say.
+    pub lock_holders: Option<Vec<Blocker>>,
+    /// Prepared XA transactions; `None` where they cannot be read.
+    pub prepared: Option<Vec<String>>,
+    /// Enabled events that it runs itself: schema and name; `None` where they cannot be read.
+    pub events: Option<Vec<(String, String)>>,
+    /// Accounts (`user@host`), where the account may read them, each with a digest of its privileges and
+    /// its authentication; `None` for one whose privileges cannot be read.
+    #[serde(skip)]
+    pub accounts: Option<BTreeMap<String, Option<u64>>>,
+    /// Room where it writes; `None` where the server does not say.
+    pub disks: Option<Vec<DiskRoom>>,
     /// How far its clock is ahead of ours, milliseconds.
     pub clock_ahead_ms: i64,
     /// What it has, in its own words.
@@ -71,6 +76,19 @@ pub struct Channel {
     /// How it protects its connection: options of `CHANGE MASTER` without their prefix, and values.
     #[serde(skip)]
     pub protection: Vec<(String, String)>,
+}
+
+/// Room of a file system in which a server writes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct DiskRoom {
+    /// What is written there: `data`, `binary log`, `relay log`, `temporary files`.
+    pub holds: Vec<&'static str>,
+    /// A directory of these.
+    pub directory: String,
+    /// Bytes.
+    pub total: u64,
+    /// Bytes that the server may still write.
+    pub available: u64,
 }
 
 /// A session with an open transaction or a lock.
@@ -174,17 +192,12 @@ async fn read_from(conn: &mut Connection, reach: &Address, deadline: Duration) -
         reach: reach.clone(),
         server_id: variables.get("server_id").and_then(|id| id.parse().ok()).unwrap_or(0),
         channels,
-        blockers: blockers(conn, deadline).await,
+        blockers: blockers(conn, deadline).await.ok(),
         lock_holders: lock_holders(conn, dialect, deadline).await,
-        prepared: conn
-            .ask("XA RECOVER", deadline)
-            .await
-            .unwrap_or_default()
-            .iter()
-            .map(|row| row.get("data").cloned().unwrap_or_default())
-            .collect(),
+        prepared: prepared(conn, deadline).await,
         events: events(conn, deadline).await,
-        accounts: accounts(conn, deadline).await,
+        accounts: accounts(conn, dialect, deadline).await,
+        disks: disks(conn, dialect, &variables, deadline).await,
         clock_ahead_ms: theirs.and_then(|ms| ms.parse::<i64>().ok()).map_or(0, |theirs| theirs - ours),
         replicas: replicas(conn, dialect, deadline).await,
         purged: purged(conn, dialect, deadline).await,
@@ -195,9 +208,8 @@ async fn read_from(conn: &mut Connection, reach: &Address, deadline: Duration) -
     })
 }
 
-/// Open transactions and locks at this moment, longest first; our own sessions are left out. Empty where it
-/// cannot be asked.
-pub(crate) async fn blockers(conn: &mut Connection, deadline: Duration) -> Vec<Blocker> {
+/// Open transactions and locks at this moment, longest first; our own sessions are left out.
+pub(crate) async fn blockers(conn: &mut Connection, deadline: Duration) -> Result<Vec<Blocker>, Error> {
     const ASK: &str = "SELECT p.id AS id, CONCAT(p.user, '@', p.host) AS who, \
         CONCAT(p.command, COALESCE(CONCAT(', ', p.state), '')) AS state, \
         CAST(COALESCE(TIMESTAMPDIFF(SECOND, t.trx_started, NOW()), p.time) AS UNSIGNED) AS seconds, \
@@ -207,7 +219,7 @@ pub(crate) async fn blockers(conn: &mut Connection, deadline: Duration) -> Vec<B
         WHERE p.id <> CONNECTION_ID() AND p.user NOT IN ('system user', 'event_scheduler') \
         AND p.command NOT LIKE 'Binlog Dump%' AND (t.trx_id IS NOT NULL OR p.command NOT IN ('Sleep', 'Daemon')) \
         ORDER BY seconds DESC LIMIT 50";
-    let rows = conn.ask(ASK, deadline).await.unwrap_or_default();
+    let rows = conn.ask(ASK, deadline).await?;
     let blocker = |row: &Named| {
         let open = row.get("open").is_some_and(|open| open == "1");
         let state = row.get("state").cloned().unwrap_or_default();
@@ -218,7 +230,7 @@ pub(crate) async fn blockers(conn: &mut Connection, deadline: Duration) -> Vec<B
             seconds: row.get("seconds").and_then(|seconds| seconds.parse().ok()).unwrap_or(0),
         })
     };
-    rows.iter().filter_map(blocker).collect()
+    Ok(rows.iter().filter_map(blocker).collect())
 }
 
 /// Transactions that are open at this moment, longest first; those of replication threads are not counted.
@@ -265,17 +277,119 @@ pub(crate) async fn queued_writes(conn: &mut Connection, deadline: Duration) -> 
     Ok(rows.iter().filter_map(queued).collect())
 }
 
-async fn events(conn: &mut Connection, deadline: Duration) -> Vec<(String, String)> {
-    let ask =
-        "SELECT EVENT_SCHEMA AS s, EVENT_NAME AS n FROM information_schema.EVENTS WHERE STATUS = 'ENABLED'";
-    let rows = conn.ask(ask, deadline).await.unwrap_or_default();
-    rows.into_iter().filter_map(|mut row| Some((row.remove("s")?, row.remove("n")?))).collect()
+async fn prepared(conn: &mut Connection, deadline: Duration) -> Option<Vec<String>> {
+    let rows = conn.ask("XA RECOVER", deadline).await.ok()?;
+    Some(rows.into_iter().map(|mut row| row.remove("data").unwrap_or_default()).collect())
 }
 
-async fn accounts(conn: &mut Connection, deadline: Duration) -> Option<BTreeSet<String>> {
-    let ask = "SELECT CONCAT(user, '@', host) AS account FROM mysql.user";
+async fn events(conn: &mut Connection, deadline: Duration) -> Option<Vec<(String, String)>> {
+    let ask =
+        "SELECT EVENT_SCHEMA AS s, EVENT_NAME AS n FROM information_schema.EVENTS WHERE STATUS = 'ENABLED'";
     let rows = conn.ask(ask, deadline).await.ok()?;
-    Some(rows.into_iter().filter_map(|mut row| row.remove("account")).collect())
+    Some(rows.into_iter().filter_map(|mut row| Some((row.remove("s")?, row.remove("n")?))).collect())
+}
+
+/// More accounts than these are compared by name only: each takes a question or two.
+const GRANTS_OF: usize = 1000;
+
+async fn accounts(
+    conn: &mut Connection,
+    dialect: Dialect,
+    deadline: Duration,
+) -> Option<BTreeMap<String, Option<u64>>> {
+    let rows = conn.ask("SELECT user AS u, host AS h FROM mysql.user", deadline).await.ok()?;
+    let mut accounts = BTreeMap::new();
+    for (number, mut row) in rows.into_iter().enumerate() {
+        let (user, host) = (row.remove("u").unwrap_or_default(), row.remove("h").unwrap_or_default());
+        let digest = match number < GRANTS_OF {
+            true => grants(conn, dialect, &user, &host, deadline).await,
+            false => None,
+        };
+        accounts.insert(format!("{user}@{host}"), digest);
+    }
+    Some(accounts)
+}
+
+/// A digest of what an account may do and how it logs in: nothing of a password is kept.
+async fn grants(
+    conn: &mut Connection,
+    dialect: Dialect,
+    user: &str,
+    host: &str,
+    deadline: Duration,
+) -> Option<u64> {
+    let quoted = crate::connection::quoted;
+    // A role of MariaDB has no host.
+    let account = match host.is_empty() {
+        true => quoted(user),
+        false => format!("{}@{}", quoted(user), quoted(host)),
+    };
+    let mut lines = conn.ask(&format!("SHOW GRANTS FOR {account}"), deadline).await.ok()?;
+    if !dialect.is_mariadb() {
+        // MariaDB's grants name the authentication.
+        lines.extend(conn.ask(&format!("SHOW CREATE USER {account}"), deadline).await.ok()?);
+    }
+    let mut lines: Vec<String> = lines.into_iter().flat_map(BTreeMap::into_values).collect();
+    lines.sort();
+    let mut digest = DefaultHasher::new();
+    lines.hash(&mut digest);
+    Some(digest.finish())
+}
+
+/// Room of the file systems in which it writes. Only MariaDB can say, with the plugin `disks` and FILE.
+async fn disks(
+    conn: &mut Connection,
+    dialect: Dialect,
+    variables: &BTreeMap<String, String>,
+    deadline: Duration,
+) -> Option<Vec<DiskRoom>> {
+    const ASK: &str = "SELECT PATH AS path, TOTAL AS total, AVAILABLE AS available FROM information_schema.DISKS";
+    if !dialect.is_mariadb() {
+        return None;
+    }
+    let rows = conn.ask(ASK, deadline).await.ok()?;
+    let kib = |row: &Named, column: &str| row.get(column)?.parse::<u64>().ok()?.checked_mul(1024);
+    let mounts: Vec<(String, u64, u64)> = rows
+        .iter()
+        .filter_map(|row| Some((row.get("path")?.clone(), kib(row, "total")?, kib(row, "available")?)))
+        .collect();
+    // Without FILE the plugin answers with nothing.
+    (!mounts.is_empty()).then(|| rooms(variables, &mounts))
+}
+
+/// Which of these mounts (path, total, available) hold what the server writes. Pure.
+fn rooms(variables: &BTreeMap<String, String>, mounts: &[(String, u64, u64)]) -> Vec<DiskRoom> {
+    let datadir = variables.get("datadir").map_or("", String::as_str);
+    let place = |name: &str, is_file: bool| {
+        let value = variables.get(name).filter(|value| !value.is_empty())?;
+        let path = std::path::Path::new(datadir).join(value);
+        let directory = if is_file { path.parent()? } else { &path };
+        Some(directory.to_string_lossy().trim_end_matches('/').to_owned())
+    };
+    let places = [
+        ("data", place("datadir", false)),
+        ("redo log", place("innodb_log_group_home_dir", false)),
+        ("binary log", place("log_bin_basename", true)),
+        ("relay log", place("relay_log_basename", true)),
+        ("temporary files", place("tmpdir", false)),
+    ];
+    let mut rooms: Vec<(&str, DiskRoom)> = Vec::new();
+    for (what, directory) in places {
+        let Some(directory) = directory else { continue };
+        let holds = |(path, ..): &&(String, u64, u64)| std::path::Path::new(&directory).starts_with(path);
+        let Some((path, total, available)) = mounts.iter().filter(holds).max_by_key(|(path, ..)| path.len())
+        else {
+            continue;
+        };
+        match rooms.iter_mut().find(|(mount, _)| mount == path) {
+            Some((_, room)) => room.holds.push(what),
+            None => {
+                let (total, available) = (*total, *available);
+                rooms.push((path, DiskRoom { holds: vec![what], directory, total, available }));
+            }
+        }
+    }
+    rooms.into_iter().map(|(_, room)| room).collect()
 }
 
 /// On MariaDB the position at which the oldest log begins.
@@ -293,7 +407,11 @@ async fn purged(conn: &mut Connection, dialect: Dialect, deadline: Duration) -> 
 
 /// Sessions that hold a lock for which the freeze would wait, whatever they do now. Without
 /// `performance_schema` (MySQL) or `metadata_lock_info` (MariaDB) nobody can say.
-async fn lock_holders(conn: &mut Connection, dialect: Dialect, deadline: Duration) -> Vec<Blocker> {
+async fn lock_holders(
+    conn: &mut Connection,
+    dialect: Dialect,
+    deadline: Duration,
+) -> Option<Vec<Blocker>> {
     const MYSQL: &str = "SELECT t.PROCESSLIST_ID AS id, CONCAT(t.PROCESSLIST_USER, '@', t.PROCESSLIST_HOST) AS who, \
         m.OBJECT_TYPE AS kind, t.PROCESSLIST_TIME AS seconds FROM performance_schema.metadata_locks m \
         JOIN performance_schema.threads t ON t.THREAD_ID = m.OWNER_THREAD_ID WHERE m.LOCK_STATUS = 'GRANTED' \
@@ -305,7 +423,7 @@ async fn lock_holders(conn: &mut Connection, dialect: Dialect, deadline: Duratio
         AND (l.LOCK_MODE LIKE 'MDL_BACKUP_FTWRL%' OR l.LOCK_MODE LIKE 'MDL_BACKUP_WAIT%' \
         OR l.LOCK_MODE = 'MDL_BACKUP_START' OR l.LOCK_MODE = 'MDL_SHARED_NO_READ_WRITE')";
     let ask = if dialect.is_mariadb() { MARIADB } else { MYSQL };
-    let rows = conn.ask(ask, deadline).await.unwrap_or_default();
+    let rows = conn.ask(ask, deadline).await.ok()?;
     let holder = |row: &Named| {
         Some(Blocker {
             session: row.get("id")?.parse().ok()?,
@@ -317,7 +435,7 @@ async fn lock_holders(conn: &mut Connection, dialect: Dialect, deadline: Duratio
             seconds: row.get("seconds").and_then(|seconds| seconds.parse().ok()).unwrap_or(0),
         })
     };
-    rows.iter().filter_map(holder).collect()
+    Some(rows.iter().filter_map(holder).collect())
 }
 
 async fn replicas(conn: &mut Connection, dialect: Dialect, deadline: Duration) -> Vec<(String, u16)> {
@@ -403,4 +521,26 @@ fn pairs(rows: Vec<Named>) -> BTreeMap<String, String> {
 
 fn now_ms() -> i64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as i64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_file_system_is_counted_once_with_what_is_written_there() {
+        let variables = [
+            ("datadir", "/data/mysql/"),
+            ("innodb_log_group_home_dir", "./"),
+            ("log_bin_basename", "/logs/binlog"),
+            ("relay_log_basename", "/data/mysql/relay"),
+            ("tmpdir", "/tmp"),
+        ];
+        let variables = variables.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
+        let mount = |path: &str, available| (path.to_owned(), 100, available);
+        let rooms = rooms(&variables, &[mount("/", 50), mount("/data", 7), mount("/logs", 9), mount("/log", 1)]);
+        let found: Vec<_> = rooms.iter().map(|room| (room.holds.join(", "), room.available)).collect();
+        let expected = [("data, redo log, relay log", 7), ("binary log", 9), ("temporary files", 50)];
+        assert_eq!(found, expected.map(|(holds, available)| (holds.to_owned(), available)));
+    }
 }

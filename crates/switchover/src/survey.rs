@@ -4,6 +4,7 @@ use crate::Error;
 use crate::check::{self, Finding, Limits, Situation};
 use crate::connection::{BRIEFLY, Connection};
 use crate::facts::{self, Facts};
+use crate::failover::exposure::{self, Exposure};
 use crate::perform::{Deadlines, Kind, Member, Plan};
 use config::Credentials;
 use fleet::{Address, ServerName, Snapshot, WriterStatus};
@@ -21,6 +22,8 @@ pub struct Survey {
     pub silent: Vec<(ServerName, String)>,
     /// The highest epoch that is recorded; 0 before the first switchover.
     pub epoch: u64,
+    /// What a crash would lose, where that was measured.
+    pub exposure: Option<Exposure>,
 }
 
 impl Survey {
@@ -67,12 +70,25 @@ impl Survey {
             highest = highest.max(epoch(&server.name, &server.reach, who, deadline).await.unwrap_or(0));
         }
         let epoch = highest;
-        Ok(Self { primary: primary_facts, candidate: candidate_facts, others, silent, epoch })
+        Ok(Self { primary: primary_facts, candidate: candidate_facts, others, silent, epoch, exposure: None })
+    }
+
+    /// Without semi-sync: counts for this long what a crash would lose. Nothing where a server does not answer.
+    pub async fn measure_exposure(&mut self, who: &Credentials, over: Duration, deadline: Duration) {
+        if self.primary.semi_sync_source() {
+            return;
+        }
+        let replicas: Vec<&Facts> = std::iter::once(&self.candidate)
+            .chain(&self.others)
+            .filter(|facts| facts.channels.iter().any(|channel| check::is_source(&self.primary, channel)))
+            .collect();
+        self.exposure = exposure::measure(&self.primary, &replicas, who, over, deadline).await.ok();
     }
 
     pub fn checks(&self, limits: Limits, has_replication_login: bool) -> Vec<Finding> {
         let (primary, candidate, others) = (&self.primary, &self.candidate, self.others.as_slice());
-        check::all(&Situation { primary, candidate, others, limits, has_replication_login })
+        let exposure = self.exposure.as_ref();
+        check::all(&Situation { primary, candidate, others, limits, has_replication_login, exposure })
     }
 
     /// What is to be done.
@@ -83,7 +99,7 @@ impl Survey {
             primary: self.member(&self.primary),
             candidate: self.member(&self.candidate),
             others: self.others.iter().map(|facts| self.member(facts)).collect(),
-            events: self.primary.events.clone(),
+            events: self.primary.events.clone().unwrap_or_default(),
             semi_sync: self.primary.semi_sync_source(),
             protection: self.candidate.channels.first().map_or_else(Vec::new, |c| c.protection.clone()),
             deadlines,

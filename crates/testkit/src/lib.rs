@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 pub mod certificate;
+pub mod disk;
 
 use std::io::Write;
 use std::path::PathBuf;

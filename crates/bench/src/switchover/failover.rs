@@ -14,6 +14,7 @@ use super::under_writes::{
 };
 use ::switchover::facts;
 use ::switchover::failover::confirm::Rule;
+use ::switchover::failover::exposure::{self, Exposure};
 use ::switchover::failover::rejoin::{RejoinOutcome, rejoin};
 use ::switchover::failover::scene::Scene;
 use ::switchover::journal::Journal;
@@ -100,6 +101,10 @@ struct Takeover {
     own: u64,
     /// What could be lost, as `headroom failover --check` said before the fault; `None`: nothing.
     predicted: Option<String>,
+    /// Without semi-sync: what `headroom switchover --check` counted before the fault.
+    exposure: Option<Exposure>,
+    /// Without semi-sync: acknowledged transactions that the new primary does not have.
+    lost: Option<u64>,
     remarks: Vec<String>,
 }
 
@@ -221,7 +226,10 @@ async fn deaths(
     let seen = writers.stop().await;
     // Without semi-sync the old primary has a history of its own, which nobody is asked to believe.
     let finals = if args.asynchronous { fixture.of_primary().await? } else { fixture.finals().await? };
-    measured.anomalies.add(under_writes::anomalies(&seen, &finals, !args.asynchronous));
+    let anomalies = under_writes::anomalies(&seen, &finals, !args.asynchronous);
+    // Such a series is one death.
+    let lost = args.asynchronous.then_some(anomalies.lost);
+    measured.anomalies.add(anomalies);
     measured.transactions += seen.responses.len() as u64;
     for (what, count) in seen.errors {
         *measured.errors.entry(what).or_default() += count;
@@ -231,6 +239,7 @@ async fn deaths(
         let written =
             seen.responses.iter().filter(|response| response.acknowledged && done(response) > confirmed);
         let first = written.map(done).min();
+        death.lost = lost;
         death.first_write_ms = first.map(|at| (at - began).as_secs_f64() * 1e3);
         measured.deaths.push(death);
     }
@@ -256,6 +265,7 @@ async fn death(
     let name = ServerName::new(&old);
     let scene = Scene::read(&snapshot, Some(&name), &logins.admin, STATEMENT).await?;
     let predicted = scene.rule_out_loss().err().map(|loss| loss.to_string());
+    let exposure = if args.asynchronous { Some(exposure(fixture, &old).await?) } else { None };
     let began = Instant::now();
     fixture.lab.fault(&old, args.fault.fault()).await?;
     scene.confirm(&logins.admin, &Rule::default(), WITHIN).await?;
@@ -294,9 +304,23 @@ async fn death(
         first_write_ms: None,
         own,
         predicted,
+        exposure,
+        lost: None,
         remarks,
     };
     Ok((death, began, confirmed))
+}
+
+/// As `headroom switchover --check` counts it.
+async fn exposure(fixture: &MoveFixture, primary: &str) -> anyhow::Result<Exposure> {
+    let (logins, snapshot) = (fixture.logins(), fixture.snapshot()?);
+    let mut all = Vec::new();
+    for server in &snapshot.servers {
+        all.push(facts::read(&server.name, &server.reach, &logins.admin, STATEMENT).await?);
+    }
+    let (primary, replicas): (Vec<_>, Vec<_>) = all.iter().partition(|facts| facts.server.as_str() == primary);
+    let primary = primary.first().ok_or_else(|| anyhow!("the primary is not known"))?;
+    Ok(exposure::measure(primary, &replicas, &logins.admin, Duration::from_secs(1), STATEMENT).await?)
 }
 
 /// The old primary starts again and follows; what it has of its own is counted.
@@ -380,9 +404,15 @@ fn promises(
     if args.asynchronous {
         let all = predicted == deaths.len();
         let words = format!("{predicted} of {} times", deaths.len());
+        let within = deaths.iter().filter(|death| death.is_within_prediction()).count();
         return vec![
             done,
             Promise::new("the check says before each death that writes could be lost", words, all),
+            Promise::new(
+                "no more is lost than the check counted before the death",
+                format!("{within} of {} times", deaths.len()),
+                within == deaths.len(),
+            ),
             time,
         ];
     }
@@ -392,6 +422,12 @@ fn promises(
         predicted == 0,
     );
     vec![done, nothing_lost(anomalies, transactions), none, topology, time]
+}
+
+impl Takeover {
+    fn is_within_prediction(&self) -> bool {
+        self.exposure.as_ref().zip(self.lost).is_some_and(|(exposure, lost)| lost <= exposure.most)
+    }
 }
 
 impl Report {
@@ -432,9 +468,21 @@ impl Report {
                 self.transactions,
                 self.deaths.len()
             ));
+            text.push_str(&self.predictions());
         }
         let remarks = self.deaths.iter().map(|death| (death.number, death.remarks.as_slice()));
         text.push_str(&errors_and_remarks(&self.errors, "death", remarks));
+        text
+    }
+
+    /// What was counted before each death, beside what it lost.
+    fn predictions(&self) -> String {
+        let mut text = String::from("\n## Predicted and lost, transactions\n\n| death | counted before it, at most | lost |\n|---:|---:|---:|\n");
+        for death in &self.deaths {
+            let most = death.exposure.as_ref().map_or("-".to_owned(), |exposure| exposure.most.to_string());
+            let lost = death.lost.map_or("-".to_owned(), |lost| lost.to_string());
+            text.push_str(&format!("| {} | {most} | {lost} |\n", death.number));
+        }
         text
     }
 }

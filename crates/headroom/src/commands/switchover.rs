@@ -34,6 +34,8 @@ Exit codes: 0 moved (or every check passed); 1 not moved, everything is as befor
 2 error, or a person has to decide; 64 the command line was not understood.
 Guide: docs/guide/switchover.md.";
 
+/// Without semi-sync: so long is looked at what a crash would lose.
+const EXPOSURE: Duration = Duration::from_secs(1);
 /// Where journals lie when root moves a primary.
 const JOURNALS: &str = "/var/lib/headroom/switchover";
 
@@ -151,9 +153,9 @@ pub(crate) async fn run(args: SwitchoverArgs, environment: &Environment) -> anyh
     {
         return Ok(exit::no());
     }
-    let survey =
-        Survey::read(&snapshot, &candidate, &admin, config.fleet.deadline.max(Duration::from_secs(5)))
-            .await?;
+    let deadline = config.fleet.deadline.max(Duration::from_secs(5));
+    let mut survey = Survey::read(&snapshot, &candidate, &admin, deadline).await?;
+    survey.measure_exposure(&admin, EXPOSURE, deadline).await;
     let limits = Limits { lag: args.max_lag, transaction: args.max_transaction };
     let findings = survey.checks(limits, args.operator.replication_option_file.is_some());
     let plan = survey.plan(args.deadlines(), &host());

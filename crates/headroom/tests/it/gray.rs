@@ -6,64 +6,20 @@ use lab::{Account, Fault, Lab, RouterOptions, Spec};
 use mysql_async::prelude::Queryable;
 use mysql_async::{Conn, Opts, OptsBuilder};
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::time::{Duration, Instant};
+use testkit::disk::SmallDisk;
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A file system in a file; thawed and unmounted when dropped, so that nothing is left that cannot be killed.
-struct SmallFileSystem {
-    at: PathBuf,
-}
-
 /// Thaws when dropped.
-struct Thawed(Arc<SmallFileSystem>);
+struct Thawed(Arc<SmallDisk>);
 
 impl Drop for Thawed {
     fn drop(&mut self) {
         self.0.thaw();
-    }
-}
-
-fn ran(program: &str, arguments: &[&str]) {
-    let output = Command::new(program).args(arguments).output().unwrap();
-    assert!(output.status.success(), "{program} {arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
-}
-
-impl SmallFileSystem {
-    fn new(base: &Path, mib: u64) -> Self {
-        let (image, at) = (base.join("image"), base.join("mount"));
-        std::fs::File::create(&image).unwrap().set_len(mib << 20).unwrap();
-        std::fs::create_dir(&at).unwrap();
-        ran("mkfs.ext4", &["-q", "-F", image.to_str().unwrap()]);
-        ran("mount", &["-o", "loop", image.to_str().unwrap(), at.to_str().unwrap()]);
-        Self { at }
-    }
-
-    /// The server, which does not run, has its data here from now on.
-    fn take_data(&self, directory: &Path) {
-        ran("cp", &["-a", directory.to_str().unwrap(), self.at.to_str().unwrap()]);
-        let moved = self.at.join("data");
-        std::fs::remove_dir_all(directory).unwrap();
-        std::os::unix::fs::symlink(moved, directory).unwrap();
-    }
-
-    fn freeze(&self) {
-        ran("fsfreeze", &["-f", self.at.to_str().unwrap()]);
-    }
-
-    fn thaw(&self) {
-        let _ = Command::new("fsfreeze").args(["-u", self.at.to_str().unwrap()]).output();
-    }
-}
-
-impl Drop for SmallFileSystem {
-    fn drop(&mut self) {
-        self.thaw();
-        let _ = Command::new("umount").args(["-l", self.at.to_str().unwrap()]).output();
     }
 }
 
@@ -127,7 +83,7 @@ async fn a_primary_whose_disk_hangs_is_named_by_the_router() {
         return;
     }
     let base = tempfile::tempdir().unwrap();
-    let disk = Arc::new(SmallFileSystem::new(base.path(), 512));
+    let disk = Arc::new(SmallDisk::new(base.path(), 512));
     let spec = [
         ("slave_net_timeout", "4"),
         ("rpl_semi_sync_master_timeout", "86400000"),

@@ -41,6 +41,26 @@ impl Received {
             _ => false,
         }
     }
+
+    /// How many transactions are here and not in `other`.
+    pub fn beyond(&self, other: &Self) -> u64 {
+        match (self, other) {
+            (Self::MariaDb(ours), Self::MariaDb(theirs)) => {
+                let reached = |domain| theirs.domain(domain).map_or(0, |last| last.sequence);
+                ours.domains().map(|(domain, last)| last.sequence.saturating_sub(reached(domain))).sum()
+            }
+            (Self::MySql(ours), Self::MySql(theirs)) => ours.minus(theirs).len(),
+            (Self::MariaDb(_), Self::MySql(_)) | (Self::MySql(_), Self::MariaDb(_)) => 0,
+        }
+    }
+
+    /// Nothing, as a server of this flavour says it.
+    pub fn nothing(like: &Self) -> Self {
+        match like {
+            Self::MariaDb(_) => Self::MariaDb(GtidPosition::default()),
+            Self::MySql(_) => Self::MySql(GtidSet::default()),
+        }
+    }
 }
 
 impl fmt::Display for Received {

@@ -4,7 +4,8 @@
 //! Asked of the primary itself, without a write, several times over some time: its position must not move,
 //! and commits must be under way all the while. Those that wait for an acknowledgement of a replica, for a
 //! lock of a backup or for the global read lock hang too, and promoting somebody would not help; then who
-//! holds it is for a person to find out.
+//! holds it is for a person to find out. A full disk is named: MariaDB's session that wants to write its
+//! binary log says that it waits for space, and the others that commit wait for it.
 
 use super::confirm::Rule;
 use crate::Error;
@@ -65,12 +66,14 @@ async fn look(conn: &mut Connection, dialect: Dialect, deadline: Duration) -> Re
 fn commit(row: &Named) -> Option<String> {
     let column = |name: &str| row.get(name).map_or("", String::as_str);
     let (state, info) = (column("state"), column("info").trim_start());
-    if !matches!(column("command"), "Query" | "Execute") {
+    // One that was killed hangs all the same.
+    if !matches!(column("command"), "Query" | "Execute" | "Killed") {
         return None;
     }
     let word = |word: &str| info.get(..word.len()).is_some_and(|start| start.eq_ignore_ascii_case(word));
     let commits =
-        word("COMMIT") || state.to_ascii_lowercase().contains("commit") || is_for_another_reason(state);
+        word("COMMIT") || state.to_ascii_lowercase().contains("commit") || is_for_another_reason(state)
+            || waits_for_space(state);
     commits.then(|| state.to_owned())
 }
 
@@ -80,6 +83,10 @@ fn is_for_another_reason(state: &str) -> bool {
     ["semi-sync ack", "global read lock", "backup lock", "commit lock"]
         .iter()
         .any(|part| state.contains(part))
+}
+
+fn waits_for_space(state: &str) -> bool {
+    state.eq_ignore_ascii_case("Waiting for someone to free space")
 }
 
 /// Whether what was seen so far allows the verdict. Pure.
@@ -99,7 +106,9 @@ fn judge(looks: &[Look]) -> Result<String, String> {
              not mend it"
         ));
     }
-    Ok(format!("it answers, and at least {fewest} commits have been under way and none has ended"))
+    let full = last.commits.iter().any(|state| waits_for_space(state));
+    let disk = if full { "; its disk is full" } else { "" };
+    Ok(format!("it answers, and at least {fewest} commits have been under way and none has ended{disk}"))
 }
 
 #[cfg(test)]
@@ -115,6 +124,8 @@ mod tests {
         assert!(judge(&[look("0-1-5", &["Commit"]), look("0-1-5", &["Commit", "Commit"])]).is_ok());
         let moved = judge(&[look("0-1-5", &["Commit"]), look("0-1-6", &["Commit"])]).unwrap_err();
         assert!(moved.contains("0-1-6"), "{moved}");
+        let full = judge(&[look("0-1-5", &["Commit", "Waiting for someone to free space"])]).unwrap();
+        assert!(full.contains("its disk is full"), "{full}");
         let idle = judge(&[look("0-1-5", &["Commit"]), look("0-1-5", &[])]).unwrap_err();
         assert!(idle.contains("no commit under way"), "{idle}");
         let acked = judge(&[look("0-1-5", &["Waiting for semi-sync ACK from slave"])]).unwrap_err();
@@ -133,6 +144,7 @@ mod tests {
         assert!(commit(&row("Query", "starting", "COMMIT")).is_some());
         assert!(commit(&row("Query", "Commit", "INSERT INTO t VALUES (1)")).is_some());
         assert!(commit(&row("Query", "Waiting for backup lock", "INSERT INTO t VALUES (1)")).is_some());
+        assert!(commit(&row("Query", "Waiting for someone to free space", "INSERT INTO t VALUES (1)")).is_some());
         assert!(commit(&row("Query", "Updating", "UPDATE t SET a = 1")).is_none());
         assert!(commit(&row("Sleep", "", "COMMIT")).is_none());
         assert!(commit(&row("Binlog Dump", "commit", "")).is_none());

@@ -232,7 +232,7 @@ async fn freeze(plan: &Plan, servers: &mut Servers<'_>) -> Result<(), Error> {
     }
     if let Err(error) = frozen {
         let deadline = servers.deadline();
-        let others = facts::blockers(servers.of(primary).await?, deadline).await;
+        let others = facts::blockers(servers.of(primary).await?, deadline).await.unwrap_or_default();
         let _ = servers.run(primary, &format!("KILL {session}")).await;
         let blocker = others.iter().find(|blocker| blocker.session != u64::from(session));
         let detail = blocker.map_or(String::new(), |blocker| {

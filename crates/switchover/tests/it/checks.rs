@@ -1,7 +1,7 @@
 //! Every check that stops a switchover, brought about on real servers and mended again.
 
 use crate::moving::{DEADLINE, Fleet, quick};
-use lab::Spec;
+use lab::{Fault, Spec};
 use mysql_async::prelude::Queryable;
 use std::time::{Duration, Instant};
 use switchover::check::{Finding, Level, Limits};
@@ -11,7 +11,7 @@ use switchover::step::{State, Step};
 use testkit::mysqld;
 
 async fn findings(fleet: &Fleet, limits: Limits) -> Vec<Finding> {
-    fleet.survey("a2").await.checks(limits, true)
+    fleet.survey_of("a2").await.checks(limits, true)
 }
 
 /// Waits until this check, and no other, stops a move to a2, and returns its facts.
@@ -55,26 +55,131 @@ async fn on(fleet: &Fleet, server: &str, statements: &[&str]) {
     conn.disconnect().await.unwrap();
 }
 
-#[tokio::test]
-async fn each_check_that_stops_is_seen_on_real_servers_and_passes_once_it_is_mended() {
-    let fleet = Fleet::up(Spec::new(&[("a", 2), ("b", 1)])).await;
+/// How the two flavours say the same.
+struct Words {
+    stop: &'static str,
+    start: &'static str,
+    stop_applier: &'static str,
+    by_file: &'static str,
+    by_gtid: &'static str,
+    other_channel: &'static str,
+    no_other_channel: &'static str,
+    status: &'static str,
+    not_logged: &'static str,
+    see_locks: &'static [&'static str],
+    newest_log: &'static str,
+}
+
+const MARIADB: Words = Words {
+    stop: "STOP SLAVE",
+    start: "START SLAVE",
+    stop_applier: "STOP SLAVE SQL_THREAD",
+    by_file: "CHANGE MASTER TO MASTER_USE_GTID = no",
+    by_gtid: "CHANGE MASTER TO MASTER_USE_GTID = slave_pos",
+    other_channel: "CHANGE MASTER 'other' TO MASTER_HOST = '127.0.0.1'",
+    no_other_channel: "RESET SLAVE 'other' ALL",
+    status: "SHOW SLAVE STATUS",
+    not_logged: "log_slave_updates = OFF\n",
+    see_locks: &["INSTALL SONAME 'metadata_lock_info'"],
+    newest_log: "SHOW MASTER STATUS",
+};
+
+const MYSQL: Words = Words {
+    stop: "STOP REPLICA",
+    start: "START REPLICA",
+    stop_applier: "STOP REPLICA SQL_THREAD",
+    by_file: "CHANGE REPLICATION SOURCE TO SOURCE_AUTO_POSITION = 0",
+    by_gtid: "CHANGE REPLICATION SOURCE TO SOURCE_AUTO_POSITION = 1",
+    other_channel: "CHANGE REPLICATION SOURCE TO SOURCE_HOST = '127.0.0.1' FOR CHANNEL 'other'",
+    no_other_channel: "RESET REPLICA ALL FOR CHANNEL 'other'",
+    status: "SHOW REPLICA STATUS",
+    not_logged: "log_replica_updates = OFF\n",
+    see_locks: &["SET sql_log_bin = 0", "GRANT SELECT ON performance_schema.* TO admin"],
+    newest_log: "SHOW BINARY LOG STATUS",
+};
+
+/// Brings about each check that stops a move, on one lab, and mends it. Two versions at once cannot be had
+/// there: that check has a test of its own below.
+async fn walk_through_the_checks(fleet: &Fleet, words: &Words) {
+    no_stop(fleet).await;
+    writers(fleet).await;
+    replication(fleet, words).await;
+    transactions_and_locks(fleet, words).await;
+    accounts(fleet).await;
+    logs(fleet, words).await;
+    // Last: a history of its own is not mended.
+    on(fleet, "a2", &["SET GLOBAL read_only = OFF", "INSERT INTO app.writes VALUES (4)", "SET GLOBAL read_only = ON"])
+        .await;
+    assert!(only_stop(fleet, "errant transactions", Limits::default()).await.starts_with("a2 has"));
+}
+
+async fn writers(fleet: &Fleet) {
     let limits = Limits::default();
-    no_stop(&fleet).await;
+    on(fleet, "a1", &["SET GLOBAL read_only = ON"]).await;
+    assert_eq!(only_stop(fleet, "one writer", limits).await, "a1 refuses writes");
+    on(fleet, "a1", &["SET GLOBAL read_only = OFF"]).await;
+    on(fleet, "b1", &["SET GLOBAL read_only = OFF"]).await;
+    assert_eq!(only_stop(fleet, "one writer", limits).await, "b1 take writes too");
+    on(fleet, "b1", &["SET GLOBAL read_only = ON"]).await;
+    no_stop(fleet).await;
+    let without = fleet.survey_of("a2").await.checks(limits, false);
+    let stops: Vec<_> = without.iter().filter(|finding| finding.level == Level::Stop).collect();
+    assert!(matches!(stops.as_slice(), [stop] if stop.check == "replication account"), "{stops:?}");
+}
 
-    on(&fleet, "a2", &["STOP SLAVE SQL_THREAD"]).await;
-    let findings = findings(&fleet, limits).await;
-    let stopped = findings.iter().find(|finding| finding.check == "threads run").unwrap();
+async fn replication(fleet: &Fleet, words: &Words) {
+    let limits = Limits::default();
+    on(fleet, "a2", &[words.stop_applier]).await;
+    let stops = findings(fleet, limits).await;
+    let stopped = stops.iter().find(|finding| finding.check == "threads run").unwrap();
     assert!(stopped.level == Level::Stop && stopped.facts.contains("applying thread of a2"), "{stopped:?}");
-    on(&fleet, "a2", &["START SLAVE"]).await;
-    no_stop(&fleet).await;
+    // Such a replica does not say how far behind it is either.
+    assert_eq!(level_of(&stops, "lag"), Level::Stop);
+    on(fleet, "a2", &[words.start]).await;
+    no_stop(fleet).await;
 
-    on(&fleet, "a2", &["STOP SLAVE", "CHANGE MASTER TO MASTER_USE_GTID = no", "START SLAVE"]).await;
-    assert!(only_stop(&fleet, "GTID", limits).await.contains("by file and offset"));
-    on(&fleet, "a2", &["STOP SLAVE", "CHANGE MASTER TO MASTER_USE_GTID = slave_pos", "START SLAVE"]).await;
-    no_stop(&fleet).await;
+    on(fleet, "a2", &[words.stop, words.by_file, words.start]).await;
+    assert!(only_stop(fleet, "GTID", limits).await.contains("by file and offset"));
+    on(fleet, "a2", &[words.stop, words.by_gtid, words.start]).await;
+    no_stop(fleet).await;
 
+    on(fleet, "a2", &[words.other_channel]).await;
+    let stops = findings(fleet, limits).await;
+    let follows = stops.iter().find(|finding| finding.check == "candidate follows").unwrap();
+    assert!(follows.level == Level::Stop && follows.facts.contains("a2 has 2 channels"), "{follows:?}");
+    on(fleet, "a2", &[words.no_other_channel]).await;
+    no_stop(fleet).await;
+
+    // a2 follows b1 for a while, by its address; user and password stay.
+    let mut conn = fleet.lab.connect("a2").await.unwrap();
+    let row: mysql_async::Row = conn.query_first(words.status).await.unwrap().unwrap();
+    let mysql = words.status.contains("REPLICA");
+    let prefix = if mysql { "Source" } else { "Master" };
+    let host: String = row.get(format!("{prefix}_Host").as_str()).unwrap();
+    let port: u16 = row.get(format!("{prefix}_Port").as_str()).unwrap();
+    let follow = |host: &str, port: u16| match mysql {
+        true => format!("CHANGE REPLICATION SOURCE TO SOURCE_HOST = '{host}', SOURCE_PORT = {port}"),
+        false => format!("CHANGE MASTER TO MASTER_HOST = '{host}', MASTER_PORT = {port}"),
+    };
+    let b1 = fleet.lab.real("b1").unwrap();
+    on(fleet, "a2", &[words.stop, &follow(&b1.ip().to_string(), b1.port()), words.start]).await;
+    assert!(only_stop(fleet, "candidate follows", limits).await.contains("which is not a1"));
+    on(fleet, "a2", &[words.stop, &follow(&host, port), words.start]).await;
+    no_stop(fleet).await;
+
+    fleet.lab.fault("a2", Fault::Lag { seconds: 600 }).await.unwrap();
+    on(fleet, "a1", &["INSERT INTO app.writes VALUES (10)"]).await;
+    let brief = Limits { lag: Duration::from_secs(1), ..limits };
+    assert!(only_stop(fleet, "lag", brief).await.contains("s behind, allowed are 1 s"));
+    fleet.lab.heal("a2").await.unwrap();
+    fleet.lab.wait_applied("a2", "a1", DEADLINE).await.unwrap();
+    no_stop(fleet).await;
+}
+
+async fn transactions_and_locks(fleet: &Fleet, words: &Words) {
+    let limits = Limits::default();
     on(
-        &fleet,
+        fleet,
         "a1",
         &["XA START 'left'", "INSERT INTO app.writes VALUES (1)", "XA END 'left'", "XA PREPARE 'left'"],
     )
@@ -89,38 +194,129 @@ async fn each_check_that_stops_is_seen_on_real_servers_and_passes_once_it_is_men
         }
         assert!(Instant::now() < until);
     }
-    assert!(
-        only_stop(&fleet, "XA", Limits { transaction: DEADLINE * 6, ..limits }).await.contains("1 prepared")
-    );
-    on(&fleet, "a1", &["XA ROLLBACK 'left'"]).await;
-    no_stop(&fleet).await;
+    let patient = Limits { transaction: DEADLINE * 60, ..limits };
+    assert!(only_stop(fleet, "XA", patient).await.contains("1 prepared"));
+    on(fleet, "a1", &["XA ROLLBACK 'left'"]).await;
+    no_stop(fleet).await;
 
     let mut open = fleet.lab.connect("a1").await.unwrap();
     open.query_drop("BEGIN").await.unwrap();
     open.query_drop("INSERT INTO app.writes VALUES (2)").await.unwrap();
     let brief = Limits { transaction: Duration::from_secs(1), ..limits };
-    let facts = only_stop(&fleet, "open transactions", brief).await;
+    let facts = only_stop(fleet, "open transactions", brief).await;
     assert!(facts.contains(&format!("session {}", open.id())), "{facts}");
     open.query_drop("ROLLBACK").await.unwrap();
-    no_stop(&fleet).await;
+    no_stop(fleet).await;
 
-    on(&fleet, "a1", &["SET sql_log_bin = 0", "CREATE USER only_here@localhost"]).await;
-    assert!(only_stop(&fleet, "accounts", limits).await.contains("only_here@localhost"));
-    on(&fleet, "a1", &["SET sql_log_bin = 0", "DROP USER only_here@localhost"]).await;
-    no_stop(&fleet).await;
+    // A session that holds the lock and does nothing: nobody waits for it yet. Who holds it must be seen.
+    let unseen = level_of(&findings(fleet, limits).await, "locks");
+    assert_eq!(unseen, Level::Warn, "what is not known is no pass");
+    on(fleet, "a1", words.see_locks).await;
+    assert_eq!(level_of(&findings(fleet, limits).await, "locks"), Level::Pass);
+    for (take, give) in [
+        ("FLUSH TABLES WITH READ LOCK", "UNLOCK TABLES"),
+        ("LOCK TABLES app.writes WRITE", "UNLOCK TABLES"),
+    ] {
+        let mut backup = fleet.lab.connect("a1").await.unwrap();
+        backup.query_drop(take).await.unwrap();
+        let facts = only_stop(fleet, "locks", limits).await;
+        assert!(facts.contains(&format!("session {}", backup.id())), "{take}: {facts}");
+        backup.query_drop(give).await.unwrap();
+        no_stop(fleet).await;
+    }
+}
 
+async fn accounts(fleet: &Fleet) {
+    let limits = Limits::default();
+    on(fleet, "a1", &["SET sql_log_bin = 0", "CREATE USER only_here@localhost IDENTIFIED BY 'one'"]).await;
+    assert!(only_stop(fleet, "accounts", limits).await.contains("only_here@localhost"));
+    // It is there, and may less; then it has another password.
+    on(fleet, "a2", &["SET sql_log_bin = 0", "CREATE USER only_here@localhost IDENTIFIED BY 'one'"]).await;
+    on(fleet, "a1", &["SET sql_log_bin = 0", "GRANT SELECT ON app.* TO only_here@localhost"]).await;
+    let differing = async || {
+        let findings = findings(fleet, limits).await;
+        let found = findings.into_iter().find(|finding| finding.check == "accounts").unwrap();
+        found.facts.contains("differ on a2: only_here@localhost") && found.level == Level::Warn
+    };
+    assert!(differing().await, "privileges");
+    if !fleet.lab.version().contains("MySQL") {
+        on(fleet, "a2", &["SET sql_log_bin = 0", "GRANT SELECT ON app.* TO only_here@localhost"]).await;
+        assert!(!differing().await);
+        on(fleet, "a2", &["SET sql_log_bin = 0", "SET PASSWORD FOR only_here@localhost = PASSWORD('two')"]).await;
+        assert!(differing().await, "passwords");
+    }
+    for server in ["a1", "a2"] {
+        on(fleet, server, &["SET sql_log_bin = 0", "DROP USER only_here@localhost"]).await;
+    }
+    no_stop(fleet).await;
+}
+
+async fn logs(fleet: &Fleet, words: &Words) {
+    let limits = Limits::default();
     // b1 stands still while a2 throws away what b1 would need.
-    on(&fleet, "b1", &["STOP SLAVE"]).await;
-    on(&fleet, "a1", &["INSERT INTO app.writes VALUES (3)"]).await;
+    on(fleet, "b1", &[words.stop]).await;
+    on(fleet, "a1", &["INSERT INTO app.writes VALUES (3)"]).await;
     fleet.lab.wait_applied("a2", "a1", DEADLINE).await.unwrap();
-    purge(&fleet, "a2", "SHOW MASTER STATUS").await;
-    assert!(only_stop(&fleet, "purged logs", limits).await.starts_with("b1 lacks"));
-    on(&fleet, "b1", &["START SLAVE"]).await;
-    no_stop(&fleet).await;
+    purge(fleet, "a2", words.newest_log).await;
+    assert!(only_stop(fleet, "purged logs", limits).await.starts_with("b1 lacks"));
+    on(fleet, "b1", &[words.start]).await;
+    no_stop(fleet).await;
 
-    // Last: a history of its own is not mended.
-    on(&fleet, "a2", &["INSERT INTO app.writes VALUES (4)"]).await;
-    assert!(only_stop(&fleet, "errant transactions", limits).await.starts_with("a2 has"));
+    for (option, facts) in [(words.not_logged, "does not log what it replicates"), ("skip_log_bin\n", "writes no binary log")] {
+        fleet.restart_with("a2", option).await;
+        assert!(only_stop(fleet, "binary log", limits).await.contains(facts), "{option}");
+        fleet.restart_with("a2", "").await;
+        no_stop(fleet).await;
+    }
+}
+
+fn level_of(findings: &[Finding], check: &str) -> Level {
+    findings.iter().find(|finding| finding.check == check).unwrap().level
+}
+
+#[tokio::test]
+async fn each_check_that_stops_is_seen_on_real_servers_and_passes_once_it_is_mended() {
+    let fleet = Fleet::up(Spec::new(&[("a", 2), ("b", 1)])).await;
+    walk_through_the_checks(&fleet, &MARIADB).await;
+    fleet.lab.down().await.unwrap();
+}
+
+pub(crate) async fn each_check_that_stops_is_seen_on_mysql() {
+    let fleet = Fleet::up(Spec::new(&[("a", 2), ("b", 1)]).program(mysqld())).await;
+    walk_through_the_checks(&fleet, &MYSQL).await;
+    fleet.lab.down().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_candidate_that_is_newer_than_another_server_is_refused() {
+    let fleet = Fleet::up(Spec::new(&[("a", 2), ("b", 1)])).await;
+    let mut survey = fleet.survey_of("a2").await;
+    survey.candidate.version = "99.1.0-MariaDB".parse().unwrap();
+    let findings = survey.checks(Limits::default(), true);
+    let found = findings.iter().find(|finding| finding.check == "version").unwrap();
+    assert!(found.level == Level::Stop && found.facts.ends_with("is older than a2: it cannot follow it"), "{found:?}");
+    fleet.lab.down().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_candidate_whose_disk_is_nearly_full_is_refused_and_one_that_does_not_say_is_named() {
+    if !testkit::root_or_not_tested("a disk of its own needs root") {
+        return;
+    }
+    let fleet = Fleet::up(Spec::new(&[("a", 2), ("b", 1)])).await.on_small_disk_of("a2").await;
+    let limits = Limits::default();
+    let unknown = findings(&fleet, limits).await;
+    let unknown = unknown.iter().find(|finding| finding.check == "free disk").unwrap();
+    assert!(unknown.level == Level::Warn && unknown.facts.contains("does not say"), "{unknown:?}");
+    on(&fleet, "a2", &["SET sql_log_bin = 0", "INSTALL SONAME 'disks'", "GRANT FILE ON *.* TO admin"]).await;
+    on(&fleet, "a1", &["SET sql_log_bin = 0", "GRANT FILE ON *.* TO admin"]).await;
+    no_stop(&fleet).await;
+    let disk = fleet.disk.as_ref().unwrap();
+    disk.fill_but(64);
+    let facts = only_stop(&fleet, "free disk", limits).await;
+    assert!(facts.contains("MiB left") && facts.contains("data") && facts.contains("of a2"), "{facts}");
+    disk.empty();
+    no_stop(&fleet).await;
     fleet.lab.down().await.unwrap();
 }
 
@@ -141,28 +337,6 @@ async fn purge(fleet: &Fleet, server: &str, status: &str) {
         assert!(Instant::now() < until, "{server} keeps {} logs", logs.len());
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
-}
-
-pub(crate) async fn purged_logs_and_a_held_lock_stop_it_on_mysql() {
-    let fleet = Fleet::up(Spec::new(&[("a", 2), ("b", 1)]).program(mysqld())).await;
-    let limits = Limits::default();
-    no_stop(&fleet).await;
-    on(&fleet, "b1", &["STOP REPLICA"]).await;
-    on(&fleet, "a1", &["INSERT INTO app.writes VALUES (3)"]).await;
-    fleet.lab.wait_applied("a2", "a1", DEADLINE).await.unwrap();
-    purge(&fleet, "a2", "SHOW BINARY LOG STATUS").await;
-    assert!(only_stop(&fleet, "purged logs", limits).await.starts_with("b1 lacks"));
-    on(&fleet, "b1", &["START REPLICA"]).await;
-    no_stop(&fleet).await;
-    // A session that holds the lock and does nothing: nobody waits for it yet.
-    on(&fleet, "a1", &["GRANT SELECT ON performance_schema.* TO admin"]).await;
-    let mut backup = fleet.lab.connect("a1").await.unwrap();
-    backup.query_drop("FLUSH TABLES WITH READ LOCK").await.unwrap();
-    let facts = only_stop(&fleet, "locks", limits).await;
-    assert!(facts.contains(&format!("session {}", backup.id())), "{facts}");
-    backup.query_drop("UNLOCK TABLES").await.unwrap();
-    no_stop(&fleet).await;
-    fleet.lab.down().await.unwrap();
 }
 
 #[tokio::test]

@@ -8,12 +8,13 @@
 #![allow(clippy::disallowed_methods, reason = "which cells run is told by the environment, as make does")]
 #![allow(clippy::print_stdout, reason = "the matrix shows each cell as it ends")]
 
+use crate::gray::{self, Disk, Writers};
 use crate::moving::{DEADLINE, Fleet, quick};
 use fleet::ServerName;
 use lab::{Account, Fault, Spec};
 use mysql_async::Conn;
 use mysql_async::prelude::Queryable;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -31,12 +32,13 @@ const NO_WRITER: Duration = Duration::from_secs(30);
 /// A server that is asked all the while and does not answer by then takes no writes either.
 const LOOK: Duration = Duration::from_millis(500);
 const TABLE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/guide/switchover-faults.md");
-const SAMPLE: [(Step, Breaks); 5] = [
+const SAMPLE: [(Step, Breaks); 6] = [
     (Step::Drain, Breaks::Transaction),
     (Step::Freeze, Breaks::Tool),
     (Step::Await, Breaks::PrimaryKilled),
     (Step::Await, Breaks::CandidateFrozen),
     (Step::Mark, Breaks::CandidateKilled),
+    (Step::CatchUp, Breaks::DiskFull),
 ];
 
 /// What breaks the moment a step begins.
@@ -49,15 +51,18 @@ enum Breaks {
     Transaction,
     /// Nothing goes from the old primary to its replicas any more.
     LinkCut,
+    /// Of the old primary, while clients write: its commits hang.
+    DiskFull,
 }
 
-const BREAKS: [(Breaks, &str); 6] = [
+const BREAKS: [(Breaks, &str); 7] = [
     (Breaks::Tool, "the tool is killed"),
     (Breaks::PrimaryKilled, "kill -9 of the old primary"),
     (Breaks::CandidateKilled, "kill -9 of the candidate"),
     (Breaks::CandidateFrozen, "the candidate freezes"),
     (Breaks::Transaction, "a transaction never ends"),
     (Breaks::LinkCut, "the link to the replicas is cut"),
+    (Breaks::DiskFull, "the old primary's disk is full"),
 ];
 
 /// How a cell ended.
@@ -75,6 +80,9 @@ async fn whatever_breaks_at_a_step_it_is_undone_or_completed_with_one_writer() {
     if wanted.is_empty() {
         let table = std::fs::read_to_string(TABLE).unwrap();
         for (step, breaks) in SAMPLE {
+            if breaks == Breaks::DiskFull && !testkit::root_or_not_tested("a disk of its own needs root") {
+                continue;
+            }
             let ended = cell(step, breaks).await;
             let row =
                 table.lines().find(|line| line.starts_with(&format!("| {} |", step.about().name))).unwrap();
@@ -122,6 +130,8 @@ fn table(cells: &BTreeMap<(Step, Breaks), Ended>) -> String {
          - *Undone*: the old primary takes writes as before.\n\
          - *Completed*: the candidate does.\n\
          - *Failover*: the rest had no primary, because it was killed; `headroom failover` promoted a replica.\n\
+         - *Gray failover*: the old primary's commits still hang, because its disk is full; it was killed, and\n\
+         \x20 `headroom failover --gray` promoted a replica.\n\
          - *Resumed*: `headroom switchover --resume` was typed after the tool was killed, or after a frozen candidate\n\
          \x20 woke up.\n\
          - *Given up*: the candidate was killed at the moment of its promotion. Nothing moved until\n\
@@ -152,8 +162,19 @@ async fn cell(step: Step, breaks: Breaks) -> Ended {
         .option("init_rpl_role", "SLAVE")
         .option("rpl_semi_sync_slave_enabled", "ON")
         .option("slave_net_timeout", "4");
-    let fleet = Arc::new(Fleet::up_read_only(spec).await);
+    let mut fleet = Fleet::up_read_only(spec).await;
+    if breaks == Breaks::DiskFull {
+        fleet = fleet.on_small_disk().await;
+    }
+    let fleet = Arc::new(fleet);
     fleet.semi_sync("a1", &["a2", "b1"]).await;
+    let writers = match breaks {
+        Breaks::DiskFull => {
+            fleet.lab.connect("a1").await.unwrap().query_drop(Writers::TABLE).await.unwrap();
+            Some(Writers::start(&fleet))
+        }
+        _ => None,
+    };
     let deadlines = Deadlines { catch_up_ms: 3_000, verify_ms: 5_000, ..quick() };
     let plan = fleet.survey("a2").await.plan(deadlines, "test");
     let mut journal = Journal::create(fleet.journals.path(), &plan).unwrap();
@@ -176,6 +197,10 @@ async fn cell(step: Step, breaks: Breaks) -> Ended {
             format!("given up: {}", words(&run(&fleet, &plan, &mut journal, state).await))
         };
     }
+    if breaks == Breaks::DiskFull && takes_writes(&fleet, "a1", DEADLINE).await == Some(true) {
+        fail_over_gray(&fleet).await;
+        how.push_str(", gray failover");
+    }
     if let Some(dead) = dead(&fleet).await {
         if breaks == Breaks::CandidateFrozen {
             // It may wake up and take writes: this is what `--fence` is for.
@@ -185,12 +210,21 @@ async fn cell(step: Step, breaks: Breaks) -> Ended {
         how.push_str(", failover");
     }
     let no_writer = watch.stop().await;
+    let acknowledged = match writers {
+        Some(writers) => writers.stop().await,
+        None => BTreeSet::new(),
+    };
     assert!(no_writer <= NO_WRITER, "{step} x {breaks:?}: no writer for {no_writer:?}");
     if let Some((conn, runtime)) = transaction {
         drop(conn);
         runtime.shutdown_background();
     }
     restored(&fleet, step, breaks).await;
+    if breaks == Breaks::DiskFull {
+        let found = gray::ids(&fleet, "a2").await;
+        let lost: Vec<_> = acknowledged.difference(&found).collect();
+        assert!(lost.is_empty(), "{step} x {breaks:?}: acknowledged and lost: {lost:?}");
+    }
     let fleet = Arc::into_inner(fleet).unwrap();
     fleet.lab.down().await.unwrap();
     Ended { how, no_writer }
@@ -248,6 +282,7 @@ async fn inflict(fleet: &Fleet, breaks: Breaks) -> Option<Conn> {
         Breaks::CandidateKilled => fleet.lab.fault("a2", Fault::Kill).await.unwrap(),
         Breaks::CandidateFrozen => fleet.lab.fault("a2", Fault::Freeze).await.unwrap(),
         Breaks::LinkCut => fleet.lab.fault("a1", Fault::Blackhole).await.unwrap(),
+        Breaks::DiskFull => Disk::IsFull.begin(fleet),
         Breaks::Transaction => {
             // Wherever the application would write: from the freeze on it is refused or waits, which is as
             // good.
@@ -287,6 +322,17 @@ async fn dead(fleet: &Fleet) -> Option<&'static str> {
     silent
 }
 
+/// `headroom failover --gray`, with a fence that ends the old primary.
+async fn fail_over_gray(fleet: &Fleet) {
+    gray::gray(fleet).await;
+    let scene = gray::scene(fleet).await;
+    fleet.lab.fault("a1", Fault::Kill).await.unwrap();
+    let fence = FenceBy::Command { command: "true".to_owned() };
+    let plan = scene.plan(&scene.choose(None).unwrap(), fence, quick(), "test").unwrap();
+    let mut journal = Journal::create(fleet.journals.path(), &plan).unwrap();
+    assert_eq!(run(fleet, &plan, &mut journal, State::START).await, State::Done);
+}
+
 /// `headroom failover`.
 async fn fail_over(fleet: &Fleet, dead: &str) {
     let (logins, known, name) = (fleet.logins(), fleet.known(), ServerName::new(dead));
@@ -303,6 +349,11 @@ async fn fail_over(fleet: &Fleet, dead: &str) {
 
 /// Everything is healed: one server takes writes, and all others follow it.
 async fn restored(fleet: &Fleet, step: Step, breaks: Breaks) {
+    if breaks == Breaks::DiskFull {
+        Disk::IsFull.end(fleet);
+        // Whatever waits for space looks again only once a minute.
+        fleet.lab.fault("a1", Fault::Kill).await.unwrap();
+    }
     fleet.lab.heal_all().await.unwrap();
     let mut writers = Vec::new();
     for server in ["a1", "a2", "b1"] {

@@ -20,8 +20,10 @@ use switchover::perform::Deadlines;
 /// A busy machine takes its time.
 const PATIENCE: Duration = Duration::from_secs(60);
 
+type Gray = tokio::sync::watch::Receiver<Option<(ServerName, String)>>;
+
 /// A guard as a process would be: its connections end with it.
-struct Running {
+pub(crate) struct Running {
     thread: std::thread::JoinHandle<()>,
     kill: tokio::sync::oneshot::Sender<()>,
     status: Arc<Mutex<Option<GuardStatus>>>,
@@ -30,12 +32,17 @@ struct Running {
 
 impl Running {
     fn start(fleet: &Fleet, by: &'static str) -> Self {
+        Self::start_with(fleet, by, None)
+    }
+
+    /// One that acts on this evidence that the primary is gray.
+    pub(crate) fn start_with(fleet: &Fleet, by: &'static str, gray: Option<Gray>) -> Self {
         let options = GuardOptions {
             interval: Duration::from_millis(200),
             deadline: Duration::from_secs(2),
             rule: Rule { looks: 3, over: Duration::from_millis(600) },
             within: Duration::from_secs(30),
-            caution: Caution { not_again_within: Duration::from_secs(3600), act_on_gray: false },
+            caution: Caution { not_again_within: Duration::from_secs(3600), act_on_gray: gray.is_some() },
             dry_run: false,
             fence: None,
             deadlines: Deadlines::default(),
@@ -48,7 +55,7 @@ impl Running {
         let (kill, killed) = tokio::sync::oneshot::channel::<()>();
         let guarding = async move || {
             let watcher = Watcher::start(config);
-            let guard = Guard::new(options, admin, watcher.snapshots(), None).unwrap();
+            let guard = Guard::new(options, admin, watcher.snapshots(), gray).unwrap();
             let tell = |status: &GuardStatus| *told.lock().unwrap() = Some(status.clone());
             tokio::select! {
                 () = guard.run(std::future::pending(), tell) => {}
@@ -60,7 +67,7 @@ impl Running {
         Self { thread, kill, status, by }
     }
 
-    async fn until(&self, what: &str, is: impl Fn(&GuardStatus) -> bool) -> GuardStatus {
+    pub(crate) async fn until(&self, what: &str, is: impl Fn(&GuardStatus) -> bool) -> GuardStatus {
         let until = Instant::now() + PATIENCE;
         loop {
             let status = self.status.lock().unwrap().clone();
@@ -77,7 +84,7 @@ impl Running {
     }
 
     /// As kill -9 would.
-    async fn kill(self) {
+    pub(crate) async fn kill(self) {
         let _ = self.kill.send(());
         tokio::task::spawn_blocking(|| self.thread.join()).await.unwrap().unwrap();
     }

@@ -5,6 +5,7 @@
 mod checks;
 mod failover;
 mod faults;
+mod gray;
 mod guard;
 mod mariadb;
 mod moving;

@@ -2,7 +2,7 @@
 
 use config::{Credentials, FleetConfig};
 use fleet::{Address, ServerName, Snapshot};
-use lab::{Account, Lab, Spec};
+use lab::{Account, Fault, Lab, Spec};
 use mysql_async::prelude::Queryable;
 use std::time::Duration;
 use switchover::check::{self, Level, Limits};
@@ -10,12 +10,17 @@ use switchover::journal::Journal;
 use switchover::perform::{self, Deadlines, Logins, Outcome};
 use switchover::step::State;
 use switchover::survey::Survey;
+use testkit::disk::SmallDisk;
 
+/// What stands in it beside a lab's server comes last in its option file.
+const OVERRIDE: &str = "override.cnf";
 pub(crate) const DEADLINE: Duration = Duration::from_secs(10);
 
 pub(crate) struct Fleet {
+    /// Where a1 has its data, if apart. Dropped first: a server on a frozen disk cannot be killed.
+    pub(crate) disk: Option<SmallDisk>,
     pub(crate) lab: Lab,
-    _base: tempfile::TempDir,
+    base: tempfile::TempDir,
     pub(crate) journals: tempfile::TempDir,
 }
 
@@ -40,7 +45,32 @@ impl Fleet {
         for replica in ["a2", "b1"] {
             lab.wait_applied(replica, "a1", DEADLINE).await.unwrap();
         }
-        Self { lab, _base: base, journals: tempfile::tempdir().unwrap() }
+        Self { disk: None, lab, base, journals: tempfile::tempdir().unwrap() }
+    }
+
+    /// a1 has its data on a small disk of its own from now on; it was restarted and takes writes.
+    pub(crate) async fn on_small_disk(self) -> Self {
+        let fleet = self.on_small_disk_of("a1").await;
+        fleet.lab.connect("a1").await.unwrap().query_drop("SET GLOBAL read_only = OFF").await.unwrap();
+        fleet
+    }
+
+    pub(crate) async fn on_small_disk_of(mut self, server: &str) -> Self {
+        let disk = self.disk.insert(SmallDisk::new(self.base.path(), 512));
+        self.lab.fault(server, Fault::Stop).await.unwrap();
+        let directory = self.lab.dir().join(server);
+        let data = disk.take_data(&directory.join("data"));
+        // By its own name too: that is what the server compares with the mounts.
+        std::fs::write(directory.join(OVERRIDE), format!("datadir = {}\n", data.display())).unwrap();
+        self.lab.heal(server).await.unwrap();
+        self
+    }
+
+    /// Restarted with these lines in its option file; it comes up as a replica does.
+    pub(crate) async fn restart_with(&self, server: &str, options: &str) {
+        self.lab.fault(server, Fault::Stop).await.unwrap();
+        std::fs::write(self.lab.dir().join(server).join(OVERRIDE), options).unwrap();
+        self.lab.heal(server).await.unwrap();
     }
 
     /// The account with no more than what the guide grants.
@@ -95,6 +125,13 @@ impl Fleet {
             snapshot.servers.push(fleet::Server::unasked(ServerName::new(&name), reach));
         }
         snapshot
+    }
+
+    /// With a1 as the primary, whatever it says of itself.
+    pub(crate) async fn survey_of(&self, candidate: &str) -> Survey {
+        let mut snapshot = self.known();
+        snapshot.writer = fleet::WriterStatus::Known { server: ServerName::new("a1") };
+        Survey::read(&snapshot, &ServerName::new(candidate), &self.logins().admin, DEADLINE).await.unwrap()
     }
 
     pub(crate) async fn survey(&self, candidate: &str) -> Survey {

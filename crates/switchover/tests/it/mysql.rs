@@ -73,6 +73,6 @@ async fn a_replica_takes_over_from_a_dead_primary_that_comes_back_as_a_replica_o
 }
 
 #[tokio::test]
-async fn purged_logs_and_a_held_lock_stop_it() {
-    crate::checks::purged_logs_and_a_held_lock_stop_it_on_mysql().await;
+async fn each_check_that_stops_is_seen_on_real_servers_and_passes_once_it_is_mended_on_mysql() {
+    crate::checks::each_check_that_stops_is_seen_on_mysql().await;
 }
