@@ -421,7 +421,10 @@ fn locks(s: &Situation<'_>) -> Outcome {
                 "session {} of {}: {} for {} s",
                 blocker.session, blocker.who, blocker.what, blocker.seconds
             ),
-            format!("wait until the backup or the DDL is over, or on {}: KILL {}", s.primary.server, blocker.session),
+            format!(
+                "wait until the backup or the DDL is over, or on {}: KILL {}",
+                s.primary.server, blocker.session
+            ),
         ),
         None if s.primary.lock_holders.is_none() => warn(
             format!(
@@ -471,18 +474,24 @@ fn accounts(s: &Situation<'_>) -> Outcome {
             "create them there, or replicate the mysql schema",
         );
     }
-    let differs = |(name, digest): &(&String, &Option<u64>)| theirs.get(*name).is_some_and(|other| other != *digest);
+    let differs =
+        |(name, digest): &(&String, &Option<u64>)| theirs.get(*name).is_some_and(|other| other != *digest);
     let differing: Vec<&str> = ours.iter().filter(differs).map(|(name, _)| name.as_str()).take(5).collect();
     if !differing.is_empty() {
         return warn(
             format!("privileges or passwords differ on {candidate}: {}", differing.join(", ")),
-            format!("SHOW GRANTS and SHOW CREATE USER on both; then on {candidate}: SET sql_log_bin = 0, GRANT, ALTER USER"),
+            format!(
+                "SHOW GRANTS and SHOW CREATE USER on both; then on {candidate}: SET sql_log_bin = 0, GRANT, ALTER USER"
+            ),
         );
     }
     let unread = ours.values().filter(|digest| digest.is_none()).count();
     if unread > 0 {
         return warn(
-            format!("all {} of the primary are on {candidate}; what {unread} of them may do cannot be compared", ours.len()),
+            format!(
+                "all {} of the primary are on {candidate}; what {unread} of them may do cannot be compared",
+                ours.len()
+            ),
             "GRANT SELECT ON mysql.* to the account",
         );
     }
@@ -616,16 +625,22 @@ fn free_disk(s: &Situation<'_>) -> Outcome {
         return warn(
             format!("{candidate} does not say how much room its disk has"),
             match s.candidate.dialect().is_mariadb() {
-                true => format!("{look}; or on {candidate}: INSTALL SONAME 'disks', and GRANT FILE to the account"),
+                true => format!(
+                    "{look}; or on {candidate}: INSTALL SONAME 'disks', and GRANT FILE to the account"
+                ),
                 false => format!("{look}: no statement of MySQL tells it"),
             },
         );
     };
     let Some(least) = disks.iter().min_by_key(|room| room.available) else {
-        return warn(format!("the disk of {candidate} is not among those that it lists"), "df -h on its host");
+        return warn(
+            format!("the disk of {candidate} is not among those that it lists"),
+            "df -h on its host",
+        );
     };
     // Its next binary log must fit, with what is written meanwhile.
-    let log = s.candidate.variable(&["max_binlog_size"]).and_then(|bytes| bytes.parse().ok()).unwrap_or(1 << 30);
+    let log =
+        s.candidate.variable(&["max_binlog_size"]).and_then(|bytes| bytes.parse().ok()).unwrap_or(1 << 30);
     let share = least.available as f64 / least.total.max(1) as f64;
     let text = format!(
         "{} MiB left ({:.0} %) for the {} of {candidate}",
@@ -633,7 +648,8 @@ fn free_disk(s: &Situation<'_>) -> Outcome {
         share * 100.0,
         least.holds.join(", ")
     );
-    let mend = format!("make room in {} on the host of {candidate}, or choose another candidate", least.directory);
+    let mend =
+        format!("make room in {} on the host of {candidate}, or choose another candidate", least.directory);
     if least.available < ROOM_STOPS {
         return stop(text, mend);
     }

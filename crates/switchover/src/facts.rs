@@ -343,7 +343,8 @@ async fn disks(
     variables: &BTreeMap<String, String>,
     deadline: Duration,
 ) -> Option<Vec<DiskRoom>> {
-    const ASK: &str = "SELECT PATH AS path, TOTAL AS total, AVAILABLE AS available FROM information_schema.DISKS";
+    const ASK: &str =
+        "SELECT PATH AS path, TOTAL AS total, AVAILABLE AS available FROM information_schema.DISKS";
     if !dialect.is_mariadb() {
         return None;
     }
@@ -407,11 +408,7 @@ async fn purged(conn: &mut Connection, dialect: Dialect, deadline: Duration) -> 
 
 /// Sessions that hold a lock for which the freeze would wait, whatever they do now. Without
 /// `performance_schema` (MySQL) or `metadata_lock_info` (MariaDB) nobody can say.
-async fn lock_holders(
-    conn: &mut Connection,
-    dialect: Dialect,
-    deadline: Duration,
-) -> Option<Vec<Blocker>> {
+async fn lock_holders(conn: &mut Connection, dialect: Dialect, deadline: Duration) -> Option<Vec<Blocker>> {
     const MYSQL: &str = "SELECT t.PROCESSLIST_ID AS id, CONCAT(t.PROCESSLIST_USER, '@', t.PROCESSLIST_HOST) AS who, \
         m.OBJECT_TYPE AS kind, t.PROCESSLIST_TIME AS seconds FROM performance_schema.metadata_locks m \
         JOIN performance_schema.threads t ON t.THREAD_ID = m.OWNER_THREAD_ID WHERE m.LOCK_STATUS = 'GRANTED' \
@@ -538,7 +535,8 @@ mod tests {
         ];
         let variables = variables.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
         let mount = |path: &str, available| (path.to_owned(), 100, available);
-        let rooms = rooms(&variables, &[mount("/", 50), mount("/data", 7), mount("/logs", 9), mount("/log", 1)]);
+        let rooms =
+            rooms(&variables, &[mount("/", 50), mount("/data", 7), mount("/logs", 9), mount("/log", 1)]);
         let found: Vec<_> = rooms.iter().map(|room| (room.holds.join(", "), room.available)).collect();
         let expected = [("data, redo log, relay log", 7), ("binary log", 9), ("temporary files", 50)];
         assert_eq!(found, expected.map(|(holds, available)| (holds.to_owned(), available)));

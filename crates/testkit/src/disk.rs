@@ -44,7 +44,8 @@ impl SmallDisk {
 
     /// Until only this many MiB are left.
     pub fn fill_but(&self, mib: u64) {
-        let output = Command::new("stat").args(["-f", "-c", "%a %S", self.at.to_str().unwrap()]).output().unwrap();
+        let output =
+            Command::new("stat").args(["-f", "-c", "%a %S", self.at.to_str().unwrap()]).output().unwrap();
         let text = String::from_utf8(output.stdout).unwrap();
         let (blocks, size) = text.trim().split_once(' ').unwrap();
         let free = blocks.parse::<u64>().unwrap() * size.parse::<u64>().unwrap();

@@ -318,7 +318,8 @@ async fn exposure(fixture: &MoveFixture, primary: &str) -> anyhow::Result<Exposu
     for server in &snapshot.servers {
         all.push(facts::read(&server.name, &server.reach, &logins.admin, STATEMENT).await?);
     }
-    let (primary, replicas): (Vec<_>, Vec<_>) = all.iter().partition(|facts| facts.server.as_str() == primary);
+    let (primary, replicas): (Vec<_>, Vec<_>) =
+        all.iter().partition(|facts| facts.server.as_str() == primary);
     let primary = primary.first().ok_or_else(|| anyhow!("the primary is not known"))?;
     Ok(exposure::measure(primary, &replicas, &logins.admin, Duration::from_secs(1), STATEMENT).await?)
 }
@@ -477,7 +478,9 @@ impl Report {
 
     /// What was counted before each death, beside what it lost.
     fn predictions(&self) -> String {
-        let mut text = String::from("\n## Predicted and lost, transactions\n\n| death | counted before it, at most | lost |\n|---:|---:|---:|\n");
+        let mut text = String::from(
+            "\n## Predicted and lost, transactions\n\n| death | counted before it, at most | lost |\n|---:|---:|---:|\n",
+        );
         for death in &self.deaths {
             let most = death.exposure.as_ref().map_or("-".to_owned(), |exposure| exposure.most.to_string());
             let lost = death.lost.map_or("-".to_owned(), |lost| lost.to_string());

@@ -57,9 +57,8 @@ pub async fn measure(
     let dialect = primary.dialect();
     let refused =
         |error: fleet::GtidError| Error::Refused { server: primary.server.clone(), why: error.to_string() };
-    let open = async |facts: &Facts| {
-        Connection::open(&facts.server, &facts.reach, who, deadline, BRIEFLY).await
-    };
+    let open =
+        async |facts: &Facts| Connection::open(&facts.server, &facts.reach, who, deadline, BRIEFLY).await;
     let mut source = open(primary).await?;
     let mut receivers = Vec::new();
     for facts in replicas {
@@ -82,7 +81,8 @@ pub async fn measure(
             received.push(found);
         }
         let position = source.scalar(dialect.position(), deadline).await?.unwrap_or_default();
-        let has = Received::new(dialect.0.flavour, "", &position.replace(['\n', ' '], "")).map_err(refused)?;
+        let has =
+            Received::new(dialect.0.flavour, "", &position.replace(['\n', ' '], "")).map_err(refused)?;
         looks += 1;
         most = most.max(on_no_replica(&has, &received));
         let (since, at_first) = first.get_or_insert_with(|| (Instant::now(), has.clone()));

@@ -216,7 +216,9 @@ impl Guard {
         let keep = async {
             loop {
                 tokio::time::sleep(self.options.interval).await;
-                let found = locks.round(&servers(&self.snapshots.borrow().clone()), Some(primary)).await;
+                // Let go before waiting: who publishes the next snapshot waits for whoever looks at this one.
+                let known = servers(&self.snapshots.borrow());
+                let found = locks.round(&known, Some(primary)).await;
                 if committed.load(Relaxed) {
                     continue;
                 }

@@ -108,8 +108,12 @@ async fn walk_through_the_checks(fleet: &Fleet, words: &Words) {
     accounts(fleet).await;
     logs(fleet, words).await;
     // Last: a history of its own is not mended.
-    on(fleet, "a2", &["SET GLOBAL read_only = OFF", "INSERT INTO app.writes VALUES (4)", "SET GLOBAL read_only = ON"])
-        .await;
+    on(
+        fleet,
+        "a2",
+        &["SET GLOBAL read_only = OFF", "INSERT INTO app.writes VALUES (4)", "SET GLOBAL read_only = ON"],
+    )
+    .await;
     assert!(only_stop(fleet, "errant transactions", Limits::default()).await.starts_with("a2 has"));
 }
 
@@ -213,10 +217,9 @@ async fn transactions_and_locks(fleet: &Fleet, words: &Words) {
     assert_eq!(unseen, Level::Warn, "what is not known is no pass");
     on(fleet, "a1", words.see_locks).await;
     assert_eq!(level_of(&findings(fleet, limits).await, "locks"), Level::Pass);
-    for (take, give) in [
-        ("FLUSH TABLES WITH READ LOCK", "UNLOCK TABLES"),
-        ("LOCK TABLES app.writes WRITE", "UNLOCK TABLES"),
-    ] {
+    for (take, give) in
+        [("FLUSH TABLES WITH READ LOCK", "UNLOCK TABLES"), ("LOCK TABLES app.writes WRITE", "UNLOCK TABLES")]
+    {
         let mut backup = fleet.lab.connect("a1").await.unwrap();
         backup.query_drop(take).await.unwrap();
         let facts = only_stop(fleet, "locks", limits).await;
@@ -242,7 +245,8 @@ async fn accounts(fleet: &Fleet) {
     if !fleet.lab.version().contains("MySQL") {
         on(fleet, "a2", &["SET sql_log_bin = 0", "GRANT SELECT ON app.* TO only_here@localhost"]).await;
         assert!(!differing().await);
-        on(fleet, "a2", &["SET sql_log_bin = 0", "SET PASSWORD FOR only_here@localhost = PASSWORD('two')"]).await;
+        on(fleet, "a2", &["SET sql_log_bin = 0", "SET PASSWORD FOR only_here@localhost = PASSWORD('two')"])
+            .await;
         assert!(differing().await, "passwords");
     }
     for server in ["a1", "a2"] {
@@ -262,7 +266,9 @@ async fn logs(fleet: &Fleet, words: &Words) {
     on(fleet, "b1", &[words.start]).await;
     no_stop(fleet).await;
 
-    for (option, facts) in [(words.not_logged, "does not log what it replicates"), ("skip_log_bin\n", "writes no binary log")] {
+    for (option, facts) in
+        [(words.not_logged, "does not log what it replicates"), ("skip_log_bin\n", "writes no binary log")]
+    {
         fleet.restart_with("a2", option).await;
         assert!(only_stop(fleet, "binary log", limits).await.contains(facts), "{option}");
         fleet.restart_with("a2", "").await;
@@ -294,7 +300,10 @@ async fn a_candidate_that_is_newer_than_another_server_is_refused() {
     survey.candidate.version = "99.1.0-MariaDB".parse().unwrap();
     let findings = survey.checks(Limits::default(), true);
     let found = findings.iter().find(|finding| finding.check == "version").unwrap();
-    assert!(found.level == Level::Stop && found.facts.ends_with("is older than a2: it cannot follow it"), "{found:?}");
+    assert!(
+        found.level == Level::Stop && found.facts.ends_with("is older than a2: it cannot follow it"),
+        "{found:?}"
+    );
     fleet.lab.down().await.unwrap();
 }
 

@@ -28,6 +28,7 @@ pub(crate) struct Running {
     kill: tokio::sync::oneshot::Sender<()>,
     status: Arc<Mutex<Option<GuardStatus>>>,
     by: &'static str,
+    journals: std::path::PathBuf,
 }
 
 impl Running {
@@ -49,7 +50,7 @@ impl Running {
             journals: fleet.journals.path().join(by),
             by: by.to_owned(),
         };
-        let (config, admin) = (config(fleet), fleet.logins().admin);
+        let (config, admin, journals) = (config(fleet), fleet.logins().admin, options.journals.clone());
         let status = Arc::new(Mutex::new(None));
         let told = status.clone();
         let (kill, killed) = tokio::sync::oneshot::channel::<()>();
@@ -64,7 +65,7 @@ impl Running {
         };
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         let thread = std::thread::spawn(move || runtime.block_on(guarding()));
-        Self { thread, kill, status, by }
+        Self { thread, kill, status, by, journals }
     }
 
     pub(crate) async fn until(&self, what: &str, is: impl Fn(&GuardStatus) -> bool) -> GuardStatus {
@@ -74,9 +75,15 @@ impl Running {
             if let Some(status) = status.as_ref().filter(|status| is(status)) {
                 return status.clone();
             }
-            assert!(Instant::now() < until, "{}: not {what}: {status:#?}", self.by);
+            assert!(Instant::now() < until, "{}: not {what}: {status:#?}\n{}", self.by, self.journal());
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
+    }
+
+    /// How far it came, for whoever reads why a test failed.
+    fn journal(&self) -> String {
+        let newest = switchover::journal::newest(&self.journals);
+        newest.and_then(|path| std::fs::read_to_string(path).ok()).unwrap_or_default()
     }
 
     fn is_active(&self) -> bool {
