@@ -73,7 +73,8 @@ impl Survey {
         Ok(Self { primary: primary_facts, candidate: candidate_facts, others, silent, epoch, exposure: None })
     }
 
-    /// Without semi-sync: counts for this long what a crash would lose. Nothing where a server does not answer.
+    /// Without semi-sync: counts for this long what a crash would lose. Nothing where a server does not
+    /// answer.
     pub async fn measure_exposure(&mut self, who: &Credentials, over: Duration, deadline: Duration) {
         if self.primary.semi_sync_source() {
             return;

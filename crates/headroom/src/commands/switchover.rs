@@ -34,7 +34,7 @@ Exit codes: 0 moved (or every check passed); 1 not moved, everything is as befor
 2 error, or a person has to decide; 64 the command line was not understood.
 Guide: docs/guide/switchover.md.";
 
-/// Without semi-sync: so long is looked at what a crash would lose.
+/// Without semi-sync: the time for which it is counted what a crash would lose.
 const EXPOSURE: Duration = Duration::from_secs(1);
 /// Where journals lie when root moves a primary.
 const JOURNALS: &str = "/var/lib/headroom/switchover";

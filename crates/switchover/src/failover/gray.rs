@@ -3,10 +3,12 @@
 //!
 //! Asked of the primary itself, without a write, several times over some time: its position must not move,
 //! and commits must be under way all the while. Where a data file has to grow first, statements hang before
-//! their commit: they count when none of them waits for a lock and no page has changed. Those that wait for an acknowledgement of a replica, for a
-//! lock of a backup or for the global read lock hang too, and promoting somebody would not help; then who
-//! holds it is for a person to find out. A full disk is named: MariaDB's session that wants to write its
-//! binary log says that it waits for space, and the others that commit wait for it.
+//! their commit: those that wait for no lock count when no page has changed.
+//!
+//! Commits that wait for an acknowledgement of a replica, for a lock of a backup or for the global read lock
+//! hang too, and promoting somebody would not help; then who holds it is for a person to find out. A full
+//! disk is named: MariaDB's session that wants to write its binary log says that it waits for space, and the
+//! others that commit wait for it.
 
 use super::confirm::Rule;
 use crate::Error;
@@ -100,7 +102,7 @@ async fn ask_engine(conn: &mut Connection, deadline: Duration) -> Option<Engine>
 /// A statement that changes rows and waits for nobody that the process list knows of.
 fn is_write(row: &Named) -> bool {
     let column = |name: &str| row.get(name).map_or("", String::as_str);
-    let word = column("info").trim_start().split_whitespace().next().unwrap_or_default();
+    let word = column("info").split_whitespace().next().unwrap_or_default();
     let writes =
         ["INSERT", "UPDATE", "DELETE", "REPLACE", "LOAD"].iter().any(|w| word.eq_ignore_ascii_case(w));
     matches!(column("command"), "Query" | "Execute" | "Killed")

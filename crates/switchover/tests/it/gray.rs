@@ -145,7 +145,7 @@ async fn rejoin(fleet: &Fleet, new: &str) -> Result<RejoinOutcome, switchover::E
     rejoin::rejoin(&read("a1").await?, &read(new).await?, &[], &logins, DEADLINE).await
 }
 
-/// The disk is well again; the old primary is ended, as a fence would, and comes back as a replica.
+/// The disk works again; the old primary is ended, as a fence would, and comes back as a replica.
 async fn comes_back(fleet: &Fleet, disk: Disk, new: &str, acknowledged: &BTreeSet<i64>) {
     let found = ids(fleet, new).await;
     let lost: Vec<_> = acknowledged.difference(&found).collect();
