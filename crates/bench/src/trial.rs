@@ -22,7 +22,7 @@ use serde::Serialize;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
-use term::{exit, terminal};
+use term::terminal;
 use tokio::signal::unix::{SignalKind, signal};
 
 /// Flags of `headroom-bench trial`.
@@ -31,9 +31,12 @@ pub(crate) struct TrialBenchArgs {
     /// How long all of it may take; each run is as short as that asks for.
     #[arg(long, default_value = "100m", value_parser = fleet::parse_duration)]
     budget: Duration,
-    /// Only the simulations, with the noise kept in this run's directory (or a file).
+    /// Only the simulations, with the noise kept in this run's directory (or a file). A run of its own.
     #[arg(long, value_name = "PATH", conflicts_with_all = ["resume", "small"])]
     simulate: Option<PathBuf>,
+    /// Only the trial over cells that differ in nothing, and simulations with the noise that it shows.
+    #[arg(long)]
+    identical: bool,
     /// Go on with the run of this directory.
     #[arg(long, value_name = "DIR", conflicts_with = "out")]
     resume: Option<PathBuf>,
@@ -41,7 +44,7 @@ pub(crate) struct TrialBenchArgs {
     #[arg(long)]
     small: bool,
     /// Simulated experiments of each kind.
-    #[arg(long, default_value_t = 200, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    #[arg(long, default_value_t = 1_000, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     experiments: u32,
     /// Where the run's files go [default: benchmarks/runs/YYYY-MM-DD-trial].
     #[arg(long)]
@@ -72,7 +75,7 @@ struct Outcome {
     factors: usize,
     real: Option<Vec<LoadFigures>>,
     same: Option<SameFigures>,
-    noise: Option<NoiseFigures>,
+    noise: Option<Noise>,
     simulated: Option<simulate::Simulated>,
     promises: Vec<Promise>,
 }
@@ -104,17 +107,6 @@ struct SameFigures {
     complete: bool,
 }
 
-#[derive(Debug, Serialize)]
-struct NoiseFigures {
-    /// Standard deviation of the log of a trial, within a block.
-    within: f64,
-    /// Of a block's level.
-    between: f64,
-    /// From the start of a block to its end.
-    drift: f64,
-    residuals: usize,
-}
-
 pub(crate) async fn run(args: TrialBenchArgs) -> anyhow::Result<ExitCode> {
     if let Some(path) = &args.simulate {
         return only_simulated(&args, path);
@@ -124,7 +116,10 @@ pub(crate) async fn run(args: TrialBenchArgs) -> anyhow::Result<ExitCode> {
     let directory = match &args.resume {
         Some(directory) if directory.is_dir() => directory.clone(),
         Some(directory) => bail!("{} is no directory of a run", directory.display()),
-        None => output::Directory::new(args.out.as_deref(), "trial", args.small)?.create()?,
+        None => {
+            let what = if args.identical { "trial-identical" } else { "trial" };
+            output::Directory::new(args.out.as_deref(), what, args.small)?.create()?
+        }
     };
     let scratch = args.scratch.clone().unwrap_or_else(|| output::scratch().join("trial"));
     terminal::complain(&format!("a server of its own below {}", scratch.display()));
@@ -132,8 +127,10 @@ pub(crate) async fn run(args: TrialBenchArgs) -> anyhow::Result<ExitCode> {
     let mut cut = None;
     // What is left for trials: a little for the start, the end and the simulations is kept back.
     let left = args.budget.saturating_sub(began.elapsed()).saturating_sub(Duration::from_secs(45));
-    let (real, same) = (left.mul_f64(0.85), left.mul_f64(0.15));
-    for (name, text) in [("real", spec::real(&bed, real, args.small)), ("same", spec::same(&bed, same))] {
+    let same = if args.identical { left } else { left.mul_f64(0.15) };
+    let specs =
+        [("real", spec::real(&bed, left.saturating_sub(same), args.small)), ("same", spec::same(&bed, same))];
+    for (name, text) in specs.into_iter().skip(usize::from(args.identical)) {
         if cut.is_some() {
             break;
         }
@@ -209,16 +206,18 @@ fn report(
     version: &str,
 ) -> anyhow::Result<Outcome> {
     let (real, same) = (read(directory, "real"), read(directory, "same"));
-    let mut noises = Vec::new();
     for (name, one) in [("real", &real), ("same", &same)] {
         let Some((experiment, history, report)) = one else { continue };
         output::write(directory, &format!("{name}.json"), &(serde_json::to_string_pretty(report)? + "\n"))?;
         output::write(directory, &format!("{name}.csv"), &trial::report::csv(experiment, history))?;
         output::write(directory, &format!("{name}.html"), &trial::page::html(report))?;
-        noises.extend(Noise::of(experiment, &history.trials));
     }
-    // The real trial's where it is long enough: its blocks are as long as those of a real trial.
-    let noise = noises.into_iter().next();
+    // The A/A trial's has a series. Without one, what the baselines of the real trial show.
+    let of = |one: &Option<(Experiment, trial::store::History, Report)>, identical| {
+        let (experiment, history, _) = one.as_ref()?;
+        Noise::of(experiment, &history.trials, identical)
+    };
+    let noise = of(&same, true).or_else(|| of(&real, false));
     let simulated = match &noise {
         Some(noise) => {
             output::write(directory, "noise.json", &(serde_json::to_string(noise)? + "\n"))?;
@@ -241,12 +240,7 @@ fn report(
             .as_ref()
             .map(|(.., report)| report.loads.iter().map(|load| figures(report, load)).collect()),
         same: same.as_ref().map(|(.., report)| same_figures(report)),
-        noise: noise.as_ref().map(|noise| NoiseFigures {
-            within: noise.within_deviation(),
-            between: noise.between,
-            drift: noise.drift,
-            residuals: noise.within.len(),
-        }),
+        noise,
         simulated,
         promises: Vec::new(),
     };
@@ -296,15 +290,13 @@ fn promises(outcome: &Outcome, real: Option<&Report>) -> Vec<Promise> {
     let mut ask = |what: &str, asked: &str, measured: String, met: bool| {
         all.push(Promise::new(&format!("{what}: {asked}"), measured, met));
     };
-    let ended = real.is_some_and(|report| report.ended);
-    let cells = format!("{} cells over {} factors", outcome.cells, outcome.factors);
-    ask("cells", "at least 64 over at least 6 factors", cells, outcome.cells >= 64 && outcome.factors >= 6);
-    ask(
-        "time",
-        "within 100 minutes",
-        format!("{:.0} minutes", outcome.seconds / 60.0),
-        ended && outcome.seconds < 6_000.0,
-    );
+    if let Some(real) = real {
+        let cells = format!("{} cells over {} factors", outcome.cells, outcome.factors);
+        let enough = outcome.cells >= 64 && outcome.factors >= 6;
+        ask("cells", "at least 64 over at least 6 factors", cells, enough);
+        let minutes = format!("{:.0} minutes", outcome.seconds / 60.0);
+        ask("time", "within 100 minutes", minutes, real.ended && outcome.seconds < 6_000.0);
+    }
     for load in outcome.real.iter().flatten() {
         let percent = trial::text::percent;
         let measured = match (load.gain, load.low, load.high, load.over_worst) {
@@ -325,35 +317,7 @@ fn promises(outcome: &Outcome, real: Option<&Report>) -> Vec<Promise> {
         let measured = format!("{wrong} verdicts over {} identical cells", same.cells);
         ask("A/A over real cells", "no verdict", measured, wrong == 0);
     }
-    if let Some(simulated) = &outcome.simulated {
-        let percent = |share: f64| format!("{:.1} %", share * 100.0);
-        ask(
-            "simulated A/A: a false verdict",
-            "at most 5 %",
-            percent(simulated.false_verdicts),
-            simulated.false_verdicts <= 0.05,
-        );
-        ask(
-            "simulated effect of 10 %: found",
-            "at least 90 %",
-            percent(simulated.found),
-            simulated.found >= 0.9,
-        );
-        let covered = (0.93..=0.97).contains(&simulated.covered);
-        ask("the interval covers the truth", "93 to 97 %", percent(simulated.covered), covered);
-        ask(
-            "cost of halving",
-            "at most 40 % of all cells at full repeats",
-            percent(simulated.cost),
-            simulated.cost <= 0.4,
-        );
-        let winners = format!(
-            "{} the very same, {} as good within 3 %",
-            percent(simulated.same_winner),
-            percent(simulated.as_good)
-        );
-        ask("winner of halving", "the same", winners, simulated.as_good >= 0.95);
-    }
+    all.extend(outcome.simulated.iter().flat_map(simulate::promises));
     all
 }
 
@@ -388,35 +352,22 @@ fn text(outcome: &Outcome) -> String {
             if load.void { "; VOID: the A/A cell differs" } else { "" }
         ));
     }
-    if let Some(noise) = &outcome.noise {
-        text.push_str(&format!(
-            "\nNoise: {:.1} % a trial within a block ({} residuals), {:.1} % from block to block, drift within a \
-             block {:+.1} %.\n",
-            noise.within * 100.0,
-            noise.residuals,
-            noise.between * 100.0,
-            noise.drift * 100.0
-        ));
-    }
-    if let Some(simulated) = &outcome.simulated {
-        text.push_str(&format!(
-            "Simulated with it: {} experiments of {} cells each kind, the last stage of {} blocks.\n",
-            simulated.experiments, simulated.cells, simulated.blocks
-        ));
+    if let Some((noise, simulated)) = outcome.noise.as_ref().zip(outcome.simulated.as_ref()) {
+        text.push_str(&simulate::text(noise, simulated));
     }
     text
 }
 
+/// A run of its own: the noise as it was measured, and what the method makes of it.
 fn only_simulated(args: &TrialBenchArgs, path: &Path) -> anyhow::Result<ExitCode> {
     let file = if path.is_dir() { path.join("noise.json") } else { path.to_owned() };
     let text = std::fs::read_to_string(&file).with_context(|| format!("reading {}", file.display()))?;
     let noise: Noise =
         serde_json::from_str(&text).with_context(|| format!("{} is no noise", file.display()))?;
     let simulated = simulate::simulate(&noise, args.experiments);
-    if args.json {
-        terminal::print_json(&simulated)?;
-    } else {
-        terminal::print(&simulate::text(&noise, &simulated))?;
-    }
-    Ok(if simulated.is_met() { exit::DONE } else { exit::no() })
+    let directory = output::Directory::new(args.out.as_deref(), "trial-simulated", false)?.create()?;
+    output::write(&directory, "noise.json", &text)?;
+    let tables = crate::promise::table(&simulate::promises(&simulated));
+    let text = format!("# Trial, simulated\n\n{tables}{}", simulate::text(&noise, &simulated));
+    output::finish(&directory, "report.json", &simulated, &text, simulated.is_met(), args.json)
 }

@@ -2,9 +2,12 @@
 //! differs, what it finds where something does, what halving costs. The truth is known here, and nowhere
 //! else.
 //!
-//! A trial's figure is `level * ratio * exp(drift * position) * exp(e)`: the level changes from block to
-//! block, the host drifts within one, and `e` is drawn from residuals that were seen, so that tails are as
-//! long as they are.
+//! Noise comes in two kinds. *Played*: the logs of trials of the same settings, in the order in which they
+//! were measured. A simulated block begins anywhere in the series and takes what follows, so that it has the
+//! tails, the drift and the autocorrelation that were seen. It may also begin where a measured block began,
+//! which keeps the settling after a reset; but then what the first trials of a few blocks happened to show
+//! counts as if it were always so. *Drawn*: a level for each block, a drift within it, and residuals in any
+//! order; for what is assumed, and to see what the order matters.
 
 use crate::halving::{Stage, promote};
 use crate::order::{Run, block};
@@ -27,21 +30,41 @@ pub struct Noise {
     pub between: f64,
     /// Change of the log from the start of a block to its end.
     pub drift: f64,
+    /// Logs of trials of the same settings in the order in which they ran, as deviations from their mean.
+    #[serde(default)]
+    pub series: Vec<f64>,
+    /// Where in the series blocks began.
+    #[serde(default)]
+    pub starts: Vec<usize>,
+}
+
+/// How noise becomes figures.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Play {
+    /// The series, each block from anywhere in it.
+    Anywhere,
+    /// The series, each block from the start of a measured one.
+    Blocks,
+    /// Residuals in any order.
+    Drawn,
 }
 
 impl Noise {
     /// Normal noise of that standard deviation, as quantiles.
     pub fn normal(within: f64, between: f64) -> Self {
         let residuals = (1..200).map(|at| within * plan::student::quantile(f64::from(at) / 200.0, 1e6));
-        Self { within: residuals.collect(), between, drift: 0.0 }
+        Self { within: residuals.collect(), between, drift: 0.0, series: Vec::new(), starts: Vec::new() }
     }
 
-    /// What the baselines and A/A cells of an experiment show: within their blocks, and from block to block.
-    /// `None` with fewer than six blocks that have two of them.
-    pub fn of(experiment: &Experiment, trials: &[Trial]) -> Option<Self> {
+    /// What trials of the same settings show: the baselines and A/A cells of an experiment, or all its trials
+    /// where its cells are `identical`. Only then there is a series. `None` with fewer than six blocks that
+    /// have two of them.
+    pub fn of(experiment: &Experiment, trials: &[Trial], identical: bool) -> Option<Self> {
         let mut blocks: std::collections::BTreeMap<(usize, usize, u32), Vec<(usize, f64)>> =
             Default::default();
-        for trial in trials.iter().filter(|trial| matches!(trial.run, Run::Baseline | Run::Same)) {
+        let alike = |trial: &&Trial| identical || matches!(trial.run, Run::Baseline | Run::Same);
+        for trial in trials.iter().filter(alike) {
             if let Some(figure) = trial.outcome.figure() {
                 let place = trial.place;
                 let block = blocks.entry((place.load, place.stage, place.block)).or_default();
@@ -66,8 +89,16 @@ impl Noise {
                 levels.push(mean);
             }
         }
+        let (mut series, mut starts) = (Vec::new(), Vec::new());
+        // One load alone: another has another level.
+        for (_, trials) in blocks.iter().filter(|((load, ..), _)| identical && *load == 0) {
+            starts.push(series.len());
+            series.extend(trials.iter().map(|(_, log)| log));
+        }
+        let middle = mean(&series);
+        series.iter_mut().for_each(|log| *log -= middle);
         let between: Vec<f64> = levels.iter().filter(|one| one.len() > 1).map(|one| deviation(one)).collect();
-        Some(Self { within, between: mean(&between), drift: mean(&drifts) })
+        Some(Self { within, between: mean(&between), drift: mean(&drifts), series, starts })
     }
 
     /// Standard deviation of a trial within its block.
@@ -75,14 +106,60 @@ impl Noise {
         let n = self.within.len().max(1) as f64;
         (self.within.iter().map(|one| one * one).sum::<f64>() / n).sqrt()
     }
+
+    /// What the series shows of itself; `None` without one.
+    pub fn shape(&self) -> Option<Shape> {
+        let n = self.series.len();
+        if n < 12 || self.starts.len() < 3 {
+            return None;
+        }
+        let deviation = deviation(&self.series).max(f64::MIN_POSITIVE);
+        let neighbours = self.series.windows(2).map(|pair| pair[0] * pair[1]).sum::<f64>() / (n - 1) as f64;
+        let fourth = self.series.iter().map(|one| (one / deviation).powi(4)).sum::<f64>() / n as f64;
+        // How far the first trial of each block is from the rest of it.
+        let ends = self.starts.iter().skip(1).copied().chain([n]);
+        let firsts: Vec<f64> = self
+            .starts
+            .iter()
+            .zip(ends)
+            .map(|(start, end)| self.series[*start] - mean(&self.series[start + 1..end]))
+            .collect();
+        let log_error = deviation_of_mean(&firsts);
+        let effect = plan::Effect { log_mean: mean(&firsts), log_error, blocks: firsts.len() as u32 };
+        Some(Shape {
+            trials: n,
+            deviation,
+            neighbours: neighbours / deviation.powi(2),
+            excess_kurtosis: fourth - 3.0,
+            widest: self.series.iter().fold(0.0, |most: f64, one| most.max(one.abs())) / deviation,
+            first: effect.ratio(0.95),
+        })
+    }
+}
+
+/// How a series of trials of the same settings looks.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Shape {
+    pub trials: usize,
+    /// Standard deviation of the log, with the changes from block to block.
+    pub deviation: f64,
+    /// Correlation of a trial with the next.
+    pub neighbours: f64,
+    /// 0 for a normal distribution; more is longer tails.
+    pub excess_kurtosis: f64,
+    /// The farthest trial, in standard deviations.
+    pub widest: f64,
+    /// The first trial of a block over the others of it.
+    pub first: plan::Interval,
 }
 
 /// A host on which each cell has a true ratio to the baseline.
 #[derive(Debug)]
 pub struct Host<'a> {
-    pub truth: Vec<f64>,
-    pub noise: &'a Noise,
-    pub rng: StdRng,
+    truth: Vec<f64>,
+    noise: &'a Noise,
+    play: Play,
+    rng: StdRng,
 }
 
 /// What an experiment said.
@@ -103,21 +180,49 @@ pub struct Finding {
 const MARGIN: f64 = 0.03;
 const LEVEL: f64 = 0.05;
 
-impl Host<'_> {
+impl<'a> Host<'a> {
+    /// Plays the series, if there is one.
+    pub fn new(truth: Vec<f64>, noise: &'a Noise, rng: StdRng) -> Self {
+        Self { truth, noise, play: Play::Anywhere, rng }
+    }
+
+    #[must_use]
+    pub fn play(mut self, play: Play) -> Self {
+        self.play = play;
+        self
+    }
+
+    /// The logs of the noise of a block, trial by trial.
+    fn logs(&mut self, length: usize) -> Vec<f64> {
+        let Noise { within, between, drift, series, starts } = self.noise;
+        let start = match self.play {
+            Play::Blocks => starts.choose(&mut self.rng).copied(),
+            Play::Anywhere if !series.is_empty() => Some(self.rng.random_range(0..series.len())),
+            Play::Anywhere | Play::Drawn => None,
+        };
+        if let Some(start) = start {
+            // Past its end it begins anew.
+            return (start..start + length).map(|at| series[at % series.len()]).collect();
+        }
+        let level = Normal::new(0.0, *between).map_or(0.0, |levels| levels.sample(&mut self.rng));
+        let log = |position: usize| {
+            let residual = within.choose(&mut self.rng).copied().unwrap_or_default();
+            level + drift * position as f64 / length.max(1) as f64 + residual
+        };
+        (0..length).map(log).collect()
+    }
+
     /// The figures of one block: each live cell's beside the baselines' mean; the A/A cell is `None`.
     pub fn block(&mut self, live: &[usize]) -> Vec<(Option<usize>, (f64, f64))> {
         let cells: Vec<Vec<usize>> = (0..self.truth.len()).map(|at| vec![at + 1]).collect();
         let order = block(&cells, live, &[], &vec![0], &mut self.rng);
-        let length = order.len().max(1) as f64;
-        let level = Normal::new(0.0, self.noise.between).map_or(0.0, |levels| levels.sample(&mut self.rng));
+        let logs = self.logs(order.len());
         let (mut baselines, mut figures) = (Vec::new(), Vec::new());
-        for (position, run) in order.into_iter().enumerate() {
+        for (run, log) in order.into_iter().zip(logs) {
             let (cell, ratio) = match run {
                 Run::Cell(at) => (Some(at), self.truth[at]),
                 Run::Baseline | Run::Same => (None, 1.0),
             };
-            let residual = self.noise.within.choose(&mut self.rng).copied().unwrap_or_default();
-            let log = level + self.noise.drift * position as f64 / length + residual;
             let figure = 5_000.0 * ratio * log.exp();
             if run == Run::Baseline { baselines.push(figure.ln()) } else { figures.push((cell, figure)) }
         }
@@ -197,4 +302,44 @@ fn deviation(values: &[f64]) -> f64 {
     let middle = mean(values);
     let squares: f64 = values.iter().map(|value| (value - middle).powi(2)).sum();
     (squares / (values.len().max(2) - 1) as f64).sqrt()
+}
+
+fn deviation_of_mean(values: &[f64]) -> f64 {
+    deviation(values) / (values.len().max(1) as f64).sqrt()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rand::SeedableRng;
+
+    #[test]
+    fn a_block_plays_what_followed_the_start_of_a_measured_block() {
+        let series: Vec<f64> = (0..30).map(|at| f64::from(at) / 100.0).collect();
+        let noise = Noise { series: series.clone(), starts: vec![0, 10, 20], ..Noise::normal(0.01, 0.0) };
+        let mut host = Host::new(vec![1.0; 4], &noise, StdRng::seed_from_u64(1)).play(Play::Blocks);
+        for _ in 0..50 {
+            let logs = host.logs(7);
+            let start = (logs[0] * 100.0).round() as usize;
+            assert!([0, 10, 20].contains(&start), "{logs:?}");
+            assert_eq!(logs, series[start..start + 7]);
+        }
+        assert_eq!(host.logs(40).len(), 40, "a longer block begins anew at the end");
+        let mut anywhere = Host::new(vec![], &noise, StdRng::seed_from_u64(1));
+        let starts: Vec<usize> = (0..50).map(|_| (anywhere.logs(1)[0] * 100.0).round() as usize).collect();
+        assert!(starts.iter().any(|start| start % 10 != 0), "{starts:?}");
+    }
+
+    #[test]
+    fn the_shape_of_a_series_names_a_slow_first_trial_and_neighbours_that_are_alike() {
+        // Each block of ten begins 10 % low; the rest alternates.
+        let block = (0..10).map(|at| if at == 0 { -0.1 } else { 0.01 * f64::from(at % 2 * 2 - 1) });
+        let series: Vec<f64> = block.cycle().take(80).collect();
+        let starts = (0..8).map(|at| at * 10).collect();
+        let noise = Noise { series, starts, ..Noise::normal(0.01, 0.0) };
+        let shape = noise.shape().unwrap();
+        assert!(shape.first.high < 0.92 && shape.first.low > 0.88, "{shape:?}");
+        assert!(shape.neighbours < 0.0 && shape.excess_kurtosis > 3.0 && shape.widest > 2.5, "{shape:?}");
+        assert!(Noise::normal(0.01, 0.0).shape().is_none());
+    }
 }

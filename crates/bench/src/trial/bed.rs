@@ -97,11 +97,12 @@ impl Bed {
         if !self.dir.join("knobs.cnf").exists() {
             std::fs::write(self.dir.join("knobs.cnf"), "[mysqld]\n")?;
         }
-        // A small log, so that checkpoints happen within a run; the smallest chunk, so that the pool can be
-        // resized while it runs.
+        // As a primary that loses nothing. A small log, so that checkpoints happen within a run; the smallest
+        // chunk, so that the pool can be resized while it runs.
         let options = format!(
             "[mysqld]\ndatadir = {dir}/disk/data\nsocket = {dir}/server.sock\npid-file = {dir}/server.pid\n\
-             bind-address = 127.0.0.1\nport = {}\nuser = {}\nskip-name-resolve\nskip-log-bin\n\
+             bind-address = 127.0.0.1\nport = {}\nuser = {}\nskip-name-resolve\n\
+             server_id = 1\nlog_bin = binlog\nbinlog_format = ROW\nsync_binlog = 1\n\
              performance_schema = OFF\nmax_connections = 200\ninnodb_log_file_size = 48M\n\
              innodb_buffer_pool_chunk_size = 8M\ninnodb_buffer_pool_size = 32M\ninnodb_io_capacity = 200\n\
              innodb_flush_neighbors = 1\ninnodb_flush_method = fsync\ninnodb_flush_log_at_trx_commit = 1\n\

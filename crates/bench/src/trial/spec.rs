@@ -5,11 +5,11 @@ use ::trial::cost::EXTRA;
 use ::trial::halving::Stage;
 use std::time::Duration;
 
-/// Applying settings, putting them back, connecting and writing dirty pages, a trial.
+/// What is around a trial.
 const AROUND: f64 = 0.7;
 /// A restart with the prepared data.
 const RESTART: f64 = 2.0;
-/// Restarts of a block: four plots, the baseline looked in on twice.
+/// Restarts of a block: two plots, the baseline looked in on twice, and the data.
 const RESTARTS: f64 = 6.0;
 /// Shorter runs than this measure little.
 const SHORTEST: f64 = 4.0;
@@ -18,21 +18,22 @@ const SHORTEST: f64 = 4.0;
 /// in half of the combinations.
 pub(super) fn real(bed: &Bed, budget: Duration, small: bool) -> String {
     let device = bed.device.as_deref();
+    // What matters on a disk first: how much is cached, and how often a commit waits for the disk. The two
+    // dangers are named: after a crash of the host the last second of commits, or of the binary log, is lost.
     let mut factors = format!(
         "{}{}{}{}{}",
         factor("server.innodb_buffer_pool_size", &["33554432", "67108864", "167772160"], ""),
+        factor("server.innodb_flush_log_at_trx_commit", &["1", "2"], "danger = true\n"),
+        factor("server.sync_binlog", &["1", "0"], "danger = true\n"),
         factor("server.innodb_flush_method", &["fsync", "O_DIRECT"], "whole_plot = true\n"),
-        // Named: without it a torn page is lost after a power failure.
-        factor("server.innodb_doublewrite", &["ON", "OFF"], "whole_plot = true\ndanger = true\n"),
         factor("server.innodb_io_capacity", &["200", "2000"], ""),
-        factor("server.innodb_flush_neighbors", &["1", "0"], ""),
     );
     if let Some(device) = device.filter(|_| !small) {
         factors.push_str(&factor(&format!("block.scheduler@{device}"), &["none", "mq-deadline"], ""));
     }
     factors.push_str(&factor("memory.thp", &["madvise", "always"], ""));
     let exclude = "[[exclude]]\n\"server.innodb_buffer_pool_size\" = \"67108864\"\n\
-                   \"server.innodb_doublewrite\" = \"OFF\"\n";
+                   \"memory.thp\" = \"always\"\n";
     let cells = if device.is_some() && !small { 79 } else { 39 };
     let loads = 2;
     let seconds = budget.as_secs_f64() / f64::from(loads);
@@ -59,14 +60,17 @@ pub(super) fn real(bed: &Bed, budget: Duration, small: bool) -> String {
     text
 }
 
-/// Six cells that differ in a variable that does nothing here: the slow log is off.
+/// Six cells that differ in a variable that does nothing here: the slow log is off. As many blocks as fit
+/// into the budget, each trial as long as one of a real experiment: its figures are also the series of noise.
 pub(super) fn same(bed: &Bed, budget: Duration) -> String {
-    let trials = f64::from(8 * (6 + EXTRA as u32));
-    let each = ((budget.as_secs_f64() * 0.9 - 8.0 * RESTART) / trials - AROUND).clamp(1.2, 60.0);
+    let trials = f64::from(6 + EXTRA as u32);
+    let seconds = budget.as_secs_f64() * 0.9;
+    let blocks = (seconds / (trials * (SHORTEST + AROUND) + RESTART)).floor().clamp(8.0, 200.0);
+    let each = ((seconds / blocks - RESTART) / trials - AROUND).clamp(1.2, 60.0);
     let mut text = head("same", bed, budget, "[16]", each);
     text.push_str("[design]\nkind = \"one-at-a-time\"\n\n");
     text.push_str(&factor("server.long_query_time", &["10", "11", "12", "13", "14", "15", "16"], ""));
-    text.push_str("\n[[stage]]\ncells = 6\nblocks = 8\n");
+    text.push_str(&format!("\n[[stage]]\ncells = 6\nblocks = {blocks}\n"));
     text
 }
 

@@ -14,7 +14,7 @@ fn noise() -> Noise {
 }
 
 fn host(truth: Vec<f64>, seed: u64, noise: &Noise) -> Host<'_> {
-    Host { truth, noise, rng: StdRng::seed_from_u64(seed) }
+    Host::new(truth, noise, StdRng::seed_from_u64(seed))
 }
 
 #[test]
