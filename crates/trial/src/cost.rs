@@ -12,6 +12,10 @@ use std::time::Duration;
 /// Baselines of a block and its A/A cell.
 pub const EXTRA: usize = 3;
 
+/// What a trial takes beside its warm-up and measurement: settings are applied, read back, journaled and put
+/// back, clients are connected, dirty pages are written.
+pub const AROUND: Duration = Duration::from_millis(700);
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Timing {
     /// Settings and data as they were.
@@ -25,7 +29,7 @@ pub struct Timing {
 
 impl Timing {
     pub fn trial(&self) -> Duration {
-        self.reset + self.warm_up + self.measure
+        self.reset + self.warm_up + self.measure + AROUND
     }
 }
 
@@ -78,7 +82,7 @@ mod tests {
             Timing { reset: minutes(2), warm_up: minutes(3), measure: minutes(5), restart: Duration::ZERO };
         let (trials, time) = cost(&stages(62), &timing, 1, 0);
         assert_eq!(trials, 182 + 3 * (1 + 3 + 10));
-        assert_eq!(time, minutes(10) * 224);
+        assert_eq!(time, (minutes(10) + AROUND) * 224);
         let (twice, _) = cost(&stages(62), &timing, 2, 0);
         assert_eq!(twice, trials * 2);
     }

@@ -10,6 +10,7 @@ use crate::run::Experiment;
 use crate::schedule::pairs;
 use crate::spec::Kind;
 use crate::store::Trial;
+use crate::verdict::{Verdict, verdicts};
 use plan::regression::fit;
 use plan::{Effect, Interval};
 use serde::Serialize;
@@ -34,6 +35,8 @@ pub struct FactorEffect {
     /// The figure at `to` over that at `from`, as a mean over all else.
     pub ratio: Interval,
     pub p_differs: f64,
+    /// Of all factors as one family (Holm).
+    pub verdict: Verdict,
 }
 
 #[derive(Clone, Debug, Serialize)]
@@ -94,10 +97,15 @@ pub fn effects(experiment: &Experiment, trials: &[&Trial]) -> Option<Effects> {
         let factor = &spec.factors[factor];
         (factor.knob.clone(), factor.levels[level].clone())
     };
-    let of_factor = |(column, effect): (&Column, &Option<Effect>)| {
-        let (effect, (knob, to)) = ((*effect)?, name(*column));
+    let known: Vec<(Column, Effect)> =
+        columns.iter().copied().zip(own).filter_map(|(column, effect)| Some((column, (*effect)?))).collect();
+    let family: Vec<Effect> = known.iter().map(|(_, effect)| *effect).collect();
+    let verdicts = verdicts(&family, spec.metric.good(), spec.smallest_effect, spec.level);
+    let of_factor = |((column, effect), verdict): (&(Column, Effect), Verdict)| {
+        let (knob, to) = name(*column);
         let from = name((column.0, spec.factors[column.0].baseline)).1;
-        Some(FactorEffect { knob, from, to, ratio: effect.ratio(0.95), p_differs: effect.p_differs() })
+        let (ratio, p_differs) = (effect.ratio(0.95), effect.p_differs());
+        FactorEffect { knob, from, to, ratio, p_differs, verdict }
     };
     let of_pair = |((a, b), effect): (&(usize, usize), &Option<Effect>)| {
         let effect = (*effect)?;
@@ -106,7 +114,7 @@ pub fn effects(experiment: &Experiment, trials: &[&Trial]) -> Option<Effects> {
     };
     let mut pairs: Vec<PairEffect> = couples.iter().zip(both).filter_map(of_pair).collect();
     pairs.sort_by(|a, b| a.p_differs.total_cmp(&b.p_differs));
-    let main = columns.iter().zip(own).filter_map(of_factor).collect();
+    let main = known.iter().zip(verdicts).map(of_factor).collect();
     Some(Effects { main, pairs, trials: values.len() })
 }
 
@@ -142,6 +150,7 @@ mod tests {
         let found = effects(&experiment, &trials).unwrap();
         let near = |ratio: &Interval, truth: f64| (ratio.estimate / truth - 1.0).abs() < 0.01;
         assert!(near(&found.main[0].ratio, 1.3) && near(&found.main[3].ratio, 1.0), "{found:?}");
+        assert_eq!((found.main[0].verdict, found.main[3].verdict), (Verdict::Better, Verdict::Equivalent));
         let first = &found.pairs[0];
         assert_eq!((first.one.0.as_str(), first.other.0.as_str()), ("server.b", "server.c"));
         assert!(near(&first.ratio, 1.2), "{first:?}");

@@ -73,8 +73,6 @@ pub fn gives_up(guard: &Guard, window: &Window, memory: f64, baseline: Option<&W
     })
 }
 
-/// The hypervisor may take this share of the CPU.
-const STEAL: f64 = 0.05;
 /// A limit of CPU may hold somebody back for this share of the time.
 const THROTTLED: f64 = 0.05;
 /// Throughput of the last third of a measurement may differ from the first by this share.
@@ -83,10 +81,14 @@ const DRIFT: f64 = 0.30;
 /// Why a measurement must not be used although its load was sent as it should be. A drift counts only where
 /// the warm-up did not become steady either, and only once: a setting that makes a server unsteady twice is a
 /// finding.
-pub fn voids(host: &HostFigures, series: &[Second], excused: bool) -> Option<String> {
+pub fn voids(guard: &Guard, host: &HostFigures, series: &[Second], excused: bool) -> Option<String> {
     let percent = |share: f64| format!("{:.1} %", share * 100.0);
-    if host.steal > STEAL {
-        return Some(format!("the hypervisor took {} of the CPU away", percent(host.steal)));
+    if host.steal > guard.steal {
+        return Some(format!(
+            "the hypervisor took {} of the CPU away (limit {}: steal in [guard])",
+            percent(host.steal),
+            percent(guard.steal)
+        ));
     }
     if host.throttled > THROTTLED {
         return Some(format!(
@@ -166,11 +168,19 @@ mod tests {
         let second = |done| Second { done, ..Second::default() };
         let (steady, rising) = ([second(100); 9], (1..=9).map(|at| second(at * 20)).collect::<Vec<_>>());
         let host = HostFigures::default();
-        assert_eq!(voids(&host, &steady, false), None);
-        assert!(voids(&HostFigures { steal: 0.2, ..host }, &steady, true).unwrap().contains("hypervisor"));
-        assert!(voids(&HostFigures { throttled: 0.5, ..host }, &steady, true).unwrap().contains("throttled"));
-        assert!(voids(&host, &rising, false).unwrap().contains("not stationary"));
-        assert_eq!(voids(&host, &rising, true), None, "twice it is a finding");
+        assert_eq!(voids(&Guard::default(), &host, &steady, false), None);
+        assert!(
+            voids(&Guard::default(), &HostFigures { steal: 0.2, ..host }, &steady, true)
+                .unwrap()
+                .contains("hypervisor")
+        );
+        assert!(
+            voids(&Guard::default(), &HostFigures { throttled: 0.5, ..host }, &steady, true)
+                .unwrap()
+                .contains("throttled")
+        );
+        assert!(voids(&Guard::default(), &host, &rising, false).unwrap().contains("not stationary"));
+        assert_eq!(voids(&Guard::default(), &host, &rising, true), None, "twice it is a finding");
     }
 
     #[test]

@@ -54,6 +54,24 @@ pub fn promote(scores: &[(usize, Option<f64>)], keep: usize) -> Vec<usize> {
     ranked.into_iter().take(keep).map(|(cell, _)| cell).collect()
 }
 
+/// The same, and in the place of the last of them the best that is safe if they are all dangerous: whoever
+/// does not take the danger wants to know what is left without it.
+pub fn promote_safe(
+    scores: &[(usize, Option<f64>)],
+    keep: usize,
+    is_safe: impl Fn(usize) -> bool,
+) -> Vec<usize> {
+    let mut live = promote(scores, keep);
+    if live.len() > 1 && !live.iter().any(|cell| is_safe(*cell)) {
+        let safe: Vec<_> = scores.iter().copied().filter(|(cell, _)| is_safe(*cell)).collect();
+        if let Some(best) = promote(&safe, 1).first() {
+            live.pop();
+            live.push(*best);
+        }
+    }
+    live
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -77,5 +95,14 @@ mod tests {
             [(0, Some(0.1)), (1, None), (2, Some(0.3)), (3, Some(f64::NAN)), (4, Some(0.3)), (5, Some(-0.2))];
         assert_eq!(promote(&scores, 3), [2, 4, 0]);
         assert_eq!(promote(&scores, 9), [2, 4, 0, 5]);
+    }
+
+    #[test]
+    fn the_best_safe_cell_comes_along_if_all_the_better_ones_are_dangerous() {
+        let scores = [(0, Some(0.5)), (1, Some(0.4)), (2, Some(0.3)), (3, Some(0.1)), (4, Some(0.2))];
+        assert_eq!(promote_safe(&scores, 3, |cell| cell >= 3), [0, 1, 4]);
+        assert_eq!(promote_safe(&scores, 3, |cell| cell >= 1), [0, 1, 2]);
+        assert_eq!(promote_safe(&scores, 3, |_| false), [0, 1, 2]);
+        assert_eq!(promote_safe(&scores, 1, |cell| cell >= 3), [0], "the winner stays");
     }
 }

@@ -1,6 +1,6 @@
 //! A spec from what a server offers, and this host: what `headroom trial init` writes. Nothing is touched.
 
-use crate::cost::EXTRA;
+use crate::cost::{self, EXTRA};
 use crate::halving;
 use fleet::Address;
 use knob::Host;
@@ -42,6 +42,20 @@ const SERVER: [Row; 9] = [
     ("innodb_purge_batch_size", &["127", "1000"], "how many old versions are removed at once"),
 ];
 
+/// What matters most on a disk, and can lose data: written as comments.
+const DANGEROUS: [Row; 2] = [
+    (
+        "innodb_flush_log_at_trx_commit",
+        &["1", "2"],
+        "at 1 a commit waits for the disk; at 2 the last second of commits is lost when the host fails",
+    ),
+    (
+        "sync_binlog",
+        &["1", "0"],
+        "at 1 the binary log is synced with each commit; at 0 replicas may have what a failed host has lost",
+    ),
+];
+
 /// Settings of this host worth a look; `@` stands for each disk.
 const HOST: [(&str, &[&str]); 5] = [
     ("block.scheduler", &["none", "mq-deadline"]),
@@ -64,8 +78,24 @@ pub struct Factor {
 /// # Errors
 /// The server cannot be asked.
 pub fn of_server(server: &mut dyn Server) -> Result<(Vec<Factor>, Vec<String>), server::ServerError> {
+    offered(server, &SERVER, false)
+}
+
+/// Variables that matter and can lose data, with the values that this server does not have now.
+///
+/// # Errors
+/// The server cannot be asked.
+pub fn dangerous(server: &mut dyn Server) -> Result<Vec<Factor>, server::ServerError> {
+    Ok(offered(server, &DANGEROUS, true)?.0)
+}
+
+fn offered(
+    server: &mut dyn Server,
+    rows: &[Row],
+    meant: bool,
+) -> Result<(Vec<Factor>, Vec<String>), server::ServerError> {
     let (mut factors, mut left_out) = (Vec::new(), Vec::new());
-    for (variable, values, why) in SERVER {
+    for &(variable, values, why) in rows {
         let Some(described) = server.describe(variable)? else {
             left_out.push(format!("{variable}: this server has none"));
             continue;
@@ -78,7 +108,7 @@ pub fn of_server(server: &mut dyn Server) -> Result<(Vec<Factor>, Vec<String>), 
         let name = name::parse(&Host::new("/"), &format!("server.{variable}"));
         let fits = |value: &&&str| {
             let safe = name.as_ref().is_ok_and(|name| danger(name, value).is_none());
-            safe && server::check(&described, value).is_ok()
+            (safe || meant) && server::check(&described, value).is_ok()
         };
         let mut levels = vec![tidy(&now)];
         let new = values.iter().filter(fits).map(|value| (*value).to_owned());
@@ -135,14 +165,16 @@ pub fn of_host(host: &Host) -> Vec<Factor> {
     factors
 }
 
-/// The text of the spec, which fits into its budget. Factors of the host are comments.
-pub fn spec(request: &Request, factors: &[Factor], host: &[Factor]) -> String {
+/// The text of the spec, which fits into its budget. Factors of the host are comments, and so are those that
+/// can lose data.
+pub fn spec(request: &Request, factors: &[Factor], dangerous: &[Factor], host: &[Factor]) -> String {
     let cells: usize = factors.iter().map(|factor| factor.levels.len() - 1).sum();
     let in_stages =
         halving::stages(cells).into_iter().map(|stage| (stage.cells + EXTRA) * stage.blocks as usize);
     let trials = in_stages.sum::<usize>() * request.threads.len();
-    // A tenth for what is between the trials.
-    let each = (request.budget.as_secs_f64() * 0.9 / trials as f64).clamp(1.0, 180.0);
+    // A tenth in reserve, for void trials and the return to the baseline.
+    let each = request.budget.as_secs_f64() * 0.9 / trials as f64 - cost::AROUND.as_secs_f64();
+    let each = each.clamp(1.0, 180.0);
     let warm_up = (each / 3.0).max(0.6);
     let measure = (each - warm_up).max(1.0);
     let quoted = |text: &str| toml::Value::String(text.to_owned()).to_string();
@@ -183,6 +215,19 @@ pub fn spec(request: &Request, factors: &[Factor], host: &[Factor]) -> String {
     for Factor { knob, levels, why } in factors {
         text.push_str(&format!(
             "\n# {why}; the first level is what it is now.\n[[factor]]\nknob = {}\nlevels = [{}]\n",
+            quoted(knob),
+            list(levels)
+        ));
+    }
+    if !dangerous.is_empty() {
+        text.push_str(
+            "\n# Warning: these can lose data, and are what a disk feels most. To know what durability costs here, \
+             take the # away.\n",
+        );
+    }
+    for Factor { knob, levels, why } in dangerous {
+        text.push_str(&format!(
+            "\n# {why}.\n# [[factor]]\n# knob = {}\n# levels = [{}]\n# danger = true\n",
             quoted(knob),
             list(levels)
         ));
@@ -231,7 +276,7 @@ mod tests {
         let factors: Vec<Factor> = (0..6).map(factor).collect();
         let host = [Factor { knob: "memory.thp".into(), levels: vec!["a".into()], why: "It \"is\".".into() }];
         for budget in [900, 3_600, 6_000] {
-            let text = spec(&request(budget), &factors, &host);
+            let text = spec(&request(budget), &factors, &host, &host);
             let spec = Spec::parse(&text, "t.toml").unwrap_or_else(|wrong| panic!("{wrong}\n{text}"));
             assert_eq!(spec.factors.len(), 6, "those of the host are comments");
             let experiment = crate::run::Experiment::new(spec, &[]).unwrap();

@@ -9,9 +9,12 @@
 //! block the cells that share its levels are a plot; plots are in random order, and the cells within each. It
 //! costs precision for that factor (its levels are compared by plots, and there are few of them) and saves
 //! most of the restarts.
+//!
+//! *Hosts* are the opposite: what differs by nothing but the host runs one after the other, so that hosts are
+//! compared at the same time of a block, whatever drifts between them.
 
 use crate::design::Levels;
-use crate::spec::Factor;
+use crate::spec::{Factor, HOST};
 use rand::Rng;
 use rand::seq::SliceRandom;
 use serde::{Deserialize, Serialize};
@@ -59,8 +62,12 @@ pub fn block(
     order
 }
 
-/// Levels of the factors that are expensive to change.
+/// Levels of the factors that are expensive to change; where hosts are compared, of all but those.
 fn plot(factors: &[Factor], levels: &Levels) -> Vec<usize> {
+    if factors.iter().any(|factor| factor.knob == HOST) {
+        let others = factors.iter().zip(levels).filter(|(factor, _)| factor.knob != HOST);
+        return others.map(|(_, level)| *level).collect();
+    }
     factors.iter().zip(levels).filter(|(factor, _)| factor.whole_plot).map(|(_, level)| *level).collect()
 }
 
@@ -71,6 +78,10 @@ pub fn restarts(order: &[Run], cells: &[Levels], factors: &[Factor], baseline: &
         Run::Cell(at) => plot(factors, &cells[*at]),
         Run::Baseline | Run::Same => plot(factors, baseline),
     };
+    // Servers of several hosts are not restarted.
+    if factors.iter().any(|factor| factor.knob == HOST) {
+        return 0;
+    }
     order.windows(2).filter(|pair| levels(&pair[0]) != levels(&pair[1])).count()
 }
 
@@ -119,5 +130,26 @@ mod tests {
             |seed| block(&design.cells, &live, &factors, &design.baseline, &mut StdRng::seed_from_u64(seed));
         assert_eq!(order(1), order(1));
         assert_ne!(order(1), order(2));
+    }
+
+    #[test]
+    fn cells_that_differ_by_the_host_alone_run_one_after_the_other() {
+        let mut factors = [factor(HOST, 3), factor("server.a", 3)];
+        factors[0].knob = HOST.to_owned();
+        let design = design(&factors, &[], Kind::Full).unwrap();
+        let live: Vec<usize> = (0..design.cells.len()).collect();
+        for seed in 0..20 {
+            let mut rng = StdRng::seed_from_u64(seed);
+            let order = block(&design.cells, &live, &factors, &design.baseline, &mut rng);
+            // The A/A cell stands with the hosts at the baseline's settings; the baseline may part them.
+            let settings = |run: &Run| match run {
+                Run::Cell(at) => Some(design.cells[*at][1]),
+                Run::Same => Some(0),
+                Run::Baseline => None,
+            };
+            let mut groups: Vec<usize> = order.iter().filter_map(settings).collect();
+            groups.dedup();
+            assert_eq!(groups.len(), 3, "{order:?}");
+        }
     }
 }

@@ -1,10 +1,12 @@
 //! The report as one page that needs nothing else: no script, no font, no network.
 
+use crate::effects::{FactorEffect, PairEffect};
 use crate::figures::{Figures, HOST, Moment};
-use crate::report::{CellReport, LoadReport, Report, Standing};
-use crate::text::{length, percent, settings, standing, warnings};
+use crate::report::{CellReport, LoadReport, Report, Standing, Winner};
+use crate::spec::Metric;
+use crate::text::{length, percent, standing, warnings};
 use crate::verdict::Verdict;
-use chart::{Axis, Dots, Line, Lines, Tone, escape};
+use chart::{Axis, Line, Lines, Tone, escape};
 use std::fmt::Write;
 use std::time::Duration;
 
@@ -31,9 +33,11 @@ pub fn html(report: &Report) -> String {
         let words = format!("{knob} was {then} and is {now}");
         let _ = writeln!(page, "<p class=\"said bad\">{}</p>", escape(&words));
     }
+    summary(&mut page, report);
     for load in &report.loads {
         one_load(&mut page, report, load);
     }
+    next_steps(&mut page, report);
     if !report.refused.is_empty() {
         page.push_str("<h2>Refused, never tried</h2>\n<table><tr><th>level</th><th>why</th></tr>\n");
         for level in &report.refused {
@@ -41,6 +45,12 @@ pub fn html(report: &Report) -> String {
             let _ = writeln!(page, "<tr><td><code>{}</code><td>{}</tr>", escape(&words), escape(&level.why));
         }
         page.push_str("</table>\n");
+    }
+    if report.elsewhere {
+        page.push_str(
+            "<p class=\"said warn\">CPU, memory and disk figures are those of the machine that sent the load, not of \
+             the server's: that one is another machine.</p>\n",
+        );
     }
     page.push_str("<h2>Baseline</h2>\n<table>\n");
     for (knob, value) in &report.baseline {
@@ -56,6 +66,143 @@ pub fn html(report: &Report) -> String {
     page
 }
 
+/// What came of each load, in a line.
+fn summary(page: &mut String, report: &Report) {
+    page.push_str("<div class=\"cards\">\n");
+    for load in &report.loads {
+        let unit = match report.metric {
+            Metric::Throughput => "a second",
+            Metric::P99 => "ms",
+        };
+        let base = load.baseline.map_or_else(String::new, |base| format!("from {base:.0} {unit}"));
+        let (tone, figure, what) = match (&load.winner, load.void) {
+            (_, true) => ("bad", "void".to_owned(), "the A/A cell differs from the baseline".to_owned()),
+            (Some(winner), _) => {
+                let ratio = winner.ratio;
+                let range = format!("95 %: {} to {}, {base}", percent(ratio.low), percent(ratio.high));
+                ("good", percent(ratio.estimate), range)
+            }
+            (None, _) if report.ended => {
+                ("plain", "no gain".to_owned(), format!("no cell is confirmed better; baseline {base}"))
+            }
+            (None, _) => ("warn", "not over".to_owned(), format!("{} trials are left", report.left)),
+        };
+        let _ = writeln!(
+            page,
+            "<section class=\"card {tone}\"><h3>{}</h3><p class=\"figure\">{figure}</p><p class=\"soft\">{}</p>",
+            escape(&load.words),
+            escape(&what)
+        );
+        if let Some(winner) = load.winner.as_ref().filter(|_| !load.void) {
+            page.push_str(&chips(&winner.settings));
+            if winner.dangerous {
+                page.push_str("<p><b class=\"bad\">It can lose data.</b></p>");
+            }
+        }
+        if let Some(safe) = &load.safe {
+            let ratio = percent(safe.ratio.estimate);
+            let _ = writeln!(page, "<p>Without such settings: <b>{ratio}</b></p>{}", chips(&safe.settings));
+        }
+        page.push_str("</section>\n");
+    }
+    page.push_str("</div>\n");
+}
+
+/// What a reader does now.
+fn next_steps(page: &mut String, report: &Report) {
+    if !report.ended {
+        return;
+    }
+    page.push_str("<h2>What to do next</h2>\n<ol>\n");
+    let void = report.loads.iter().any(|load| load.void);
+    let winner = report.loads.iter().any(|load| load.winner.is_some());
+    let undecided = report.loads.iter().flat_map(|load| &load.cells);
+    let undecided =
+        undecided.filter(|cell| cell.standing == Standing::Judged { verdict: Verdict::Undecided });
+    if void {
+        page.push_str(
+            "<li>Run it again: something beside the settings changed while it ran (the A/A cell differs). That \
+             happens to one sound experiment in twenty; if it happens twice, look for what else runs on the \
+             host.</li>\n",
+        );
+    }
+    if winner {
+        page.push_str(
+            "<li>Set the lines of the confirmed cell on one replica, restart it if a line needs that, and compare \
+             it with its neighbours for a day: <code>headroom watch</code>.</li>\n\
+             <li>Measure what it is worth at your objective: <code>headroom measure</code> before and after.</li>\n",
+        );
+    }
+    if undecided.count() > 0 {
+        page.push_str(
+            "<li>Cells that are undecided need more blocks or longer trials, if they matter: leave only those \
+             levels in the spec and run it again.</li>\n",
+        );
+    }
+    if !winner && !void {
+        page.push_str(
+            "<li>Nothing here is worth setting. The bottlenecks above say where else to look: other factors, or \
+             <code>headroom plan</code> for hardware.</li>\n",
+        );
+    }
+    page.push_str(
+        "<li>Compare with another host, version or date: <code>headroom trial compare DIR OTHER</code>.</li>\n</ol>\n",
+    );
+}
+
+/// Settings as words that do not break.
+fn chips(set: &[(String, String)]) -> String {
+    let chip = |(knob, value): &(String, String)| {
+        let value = size(value).unwrap_or_else(|| value.clone());
+        format!("<code class=\"chip\">{}={}</code> ", escape(short_knob(knob)), escape(&value))
+    };
+    set.iter().map(chip).collect()
+}
+
+/// `33554432` is `32M`.
+fn size(value: &str) -> Option<String> {
+    const MIB: u64 = 1 << 20;
+    let bytes: u64 = value.parse().ok()?;
+    (bytes >= MIB && bytes % MIB == 0).then(|| format!("{}M", bytes / MIB))
+}
+
+fn confirmed(page: &mut String, winner: &Winner, words: &str) {
+    let danger = if winner.dangerous {
+        "<p><b class=\"bad\">Warning: a setting of it can lose data.</b></p>"
+    } else {
+        ""
+    };
+    let _ = writeln!(
+        page,
+        "<div class=\"said good\"><p><b>{words}: {}</b> (95 %: {} to {})</p><p>{}</p>{danger}\
+         <details open><summary>To set it for good</summary><pre>{}</pre></details></div>",
+        percent(winner.ratio.estimate),
+        percent(winner.ratio.low),
+        percent(winner.ratio.high),
+        chips(&winner.settings),
+        escape(&winner.snippet)
+    );
+}
+
+/// The bottleneck of a run and of the baseline.
+fn bottlenecks(page: &mut String, load: &LoadReport) {
+    let words = |run: &Figures| {
+        let (name, count) = run.bottleneck.as_ref()?;
+        Some(format!("<b>{}</b> ({count} of {} trials)", escape(name), run.trials))
+    };
+    let first = load.cells.first().filter(|cell| cell.ratio.is_some());
+    let none = || "none named".to_owned();
+    if let Some(first) = first {
+        let (before, after) = (words(&load.baseline_run), words(&first.run));
+        let _ = writeln!(
+            page,
+            "<p>Bottleneck at the baseline: {}; in the first cell of the ranking: {}.</p>",
+            before.unwrap_or_else(none),
+            after.unwrap_or_else(none)
+        );
+    }
+}
+
 fn one_load(page: &mut String, report: &Report, load: &LoadReport) {
     let _ = writeln!(page, "<h2>{}</h2>", escape(&load.words));
     for warning in warnings(report, load) {
@@ -64,16 +211,10 @@ fn one_load(page: &mut String, report: &Report, load: &LoadReport) {
     }
     match &load.winner {
         Some(winner) => {
-            let _ = writeln!(
-                page,
-                "<p class=\"said good\"><b>Confirmed: <code>{}</code></b> {} (95 %: {} to {}). To set it for \
-                 good:</p>\n<pre>{}</pre>",
-                escape(&settings(&winner.settings)),
-                percent(winner.ratio.estimate),
-                percent(winner.ratio.low),
-                percent(winner.ratio.high),
-                escape(&winner.snippet)
-            );
+            confirmed(page, winner, "Confirmed on fresh blocks");
+            if let Some(safe) = &load.safe {
+                confirmed(page, safe, "The best that cannot lose data");
+            }
         }
         None if report.ended => {
             page.push_str("<p class=\"said\">No cell is confirmed better than the baseline.</p>\n");
@@ -90,8 +231,9 @@ fn one_load(page: &mut String, report: &Report, load: &LoadReport) {
         }
         page.push_str(".</p>\n");
     }
+    bottlenecks(page, load);
     ranking(page, load);
-    factors(page, load);
+    factors(page, report, load);
     spreads(page, load);
     details(page, load);
     if !load.void_trials.is_empty() {
@@ -105,7 +247,7 @@ fn one_load(page: &mut String, report: &Report, load: &LoadReport) {
 
 fn ranking(page: &mut String, load: &LoadReport) {
     page.push_str(
-        "<div class=\"wide\"><table class=\"ranking chart\"><tr><th>cell</th><th>to the baseline</th><th>95 % interval</th><th></th>\
+        "<h3>Ranking</h3>\n<div class=\"wide\"><table class=\"ranking chart\"><tr><th>cell</th><th>to the baseline</th><th>95 % interval</th><th></th>\
          <th>verdict</th></tr>\n",
     );
     let same = load.same.as_ref().map(|same| same.ratio);
@@ -131,7 +273,7 @@ fn ranking(page: &mut String, load: &LoadReport) {
             (None, None) => String::new(),
         };
         let (tone, words) = (tone(&cell.standing), standing(&cell.standing));
-        line(page, &settings(&cell.settings), &estimate, cell.ratio, &axis, (tone, &escape(&words)));
+        line(page, &chips(&cell.settings), &estimate, cell.ratio, &axis, (tone, &escape(&words)));
     }
     if folded {
         page.push_str("</table></details>\n");
@@ -166,9 +308,8 @@ fn line(
     });
     let _ = writeln!(
         page,
-        "<tr><td><code>{}</code><td class=\"n\">{estimate}<td class=\"n\">{text}<td>{drawn}<td><b \
+        "<tr><td>{name}<td class=\"n\">{estimate}<td class=\"n\">{text}<td>{drawn}<td><b \
          class=\"{}\">{words}</b></tr>",
-        escape(name),
         tone.class()
     );
 }
@@ -194,11 +335,11 @@ fn details(page: &mut String, load: &LoadReport) {
     page.push_str("<th>trials</th></tr>\n");
     row(page, "baseline", &load.baseline_run);
     for cell in load.cells.iter().filter(|cell| cell.ratio.is_some()) {
-        row(page, &settings(&cell.settings), &cell.run);
+        row(page, &chips(&cell.settings), &cell.run);
     }
     page.push_str("</table></div>\n<details><summary>The same of all cells</summary><table>\n");
     for cell in load.cells.iter().filter(|cell| cell.ratio.is_none()) {
-        row(page, &settings(&cell.settings), &cell.run);
+        row(page, &chips(&cell.settings), &cell.run);
     }
     page.push_str("</table></details>\n<details><summary>Every trial of each cell: stage.block: figure</summary><table>\n");
     for CellReport { settings: set, figures, .. } in &load.cells {
@@ -206,12 +347,7 @@ fn details(page: &mut String, load: &LoadReport) {
             .iter()
             .map(|(stage, block, figure)| format!("{}.{}: {figure:.1}", stage + 1, block + 1))
             .collect();
-        let _ = writeln!(
-            page,
-            "<tr><td><code>{}</code><td class=\"soft\">{}</tr>",
-            escape(&settings(set)),
-            all.join(", ")
-        );
+        let _ = writeln!(page, "<tr><td>{}<td class=\"soft\">{}</tr>", chips(set), all.join(", "));
     }
     page.push_str("</table></details>\n");
 }
@@ -223,8 +359,7 @@ fn row(page: &mut String, name: &str, run: &Figures) {
     });
     let _ = write!(
         page,
-        "<tr><td><code>{}</code><td>{named}<td class=\"n\">{}<td class=\"n\">{}<td class=\"n\">{}",
-        escape(name),
+        "<tr><td>{name}<td>{named}<td class=\"n\">{}<td class=\"n\">{}<td class=\"n\">{}",
         figure(run.per_second),
         figure(run.p99_ms),
         run.p99_seconds.map_or_else(String::new, |spread| format!("{:.0} %", spread.width() * 100.0)),
@@ -240,31 +375,57 @@ fn row(page: &mut String, name: &str, run: &Figures) {
 }
 
 /// What each factor does, and pairs that do more or less together.
-fn factors(page: &mut String, load: &LoadReport) {
+fn factors(page: &mut String, report: &Report, load: &LoadReport) {
     let Some(effects) = &load.effects else { return };
-    let tone = |ratio: &plan::Interval| match ratio {
-        ratio if ratio.low > 1.0 => Tone::Good,
-        ratio if ratio.high < 1.0 => Tone::Bad,
+    let good = report.metric.good();
+    let tone = |ratio: &plan::Interval| match (good.score(ratio.low.ln()), good.score(ratio.high.ln())) {
+        (one, other) if one.min(other) > 0.0 => Tone::Good,
+        (one, other) if one.max(other) < 0.0 => Tone::Bad,
         _ => Tone::Plain,
     };
-    let mut dots = Dots::ratios("Each factor, as a mean over all others");
-    for one in &effects.main {
-        let name = format!("{} {} -> {}", short_knob(&one.knob), one.from, one.to);
-        dots = dots.dot(name, one.ratio.estimate, (one.ratio.low, one.ratio.high), tone(&one.ratio));
+    let reach = |ratios: &mut dyn Iterator<Item = plan::Interval>| {
+        let logs = ratios.map(|ratio| ratio.low.ln().abs().max(ratio.high.ln().abs()));
+        Axis::ratio(logs.fold(0.05, f64::max).min(3.0).exp())
+    };
+    let mut main: Vec<&FactorEffect> = effects.main.iter().collect();
+    main.sort_by(|a, b| b.ratio.estimate.ln().abs().total_cmp(&a.ratio.estimate.ln().abs()));
+    let axis = reach(&mut main.iter().map(|one| one.ratio));
+    page.push_str(
+        "<h3>Factors: each as a mean over all others</h3>\n<div class=\"wide\"><table class=\"ranking chart\"><tr>\
+         <th>factor</th><th>on average</th><th>95 % interval</th><th></th><th>verdict</th></tr>\n",
+    );
+    for one in main {
+        let level = |level: &String| escape(&size(level).unwrap_or_else(|| level.clone()));
+        let name = format!(
+            "<code>{}</code> {} to {}",
+            escape(short_knob(&one.knob)),
+            level(&one.from),
+            level(&one.to)
+        );
+        let standing_of = Standing::Judged { verdict: one.verdict };
+        let words = (self::tone(&standing_of), standing(&standing_of));
+        line(page, &name, &percent(one.ratio.estimate), Some(one.ratio), &axis, (words.0, &words.1));
     }
-    page.push_str(&dots.html());
-    let mut dots = Dots::ratios("Pairs: both together over what each does alone (the six surest)");
-    for one in effects.pairs.iter().take(6) {
-        let level = |(knob, level): &(String, String)| format!("{}={level}", short_knob(knob));
-        let name = format!("{} x {}", level(&one.one), level(&one.other));
-        dots = dots.dot(name, one.ratio.estimate, (one.ratio.low, one.ratio.high), tone(&one.ratio));
+    page.push_str("</table></div>\n");
+    let pairs: Vec<&PairEffect> = effects.pairs.iter().take(6).collect();
+    if !pairs.is_empty() {
+        let axis = reach(&mut pairs.iter().map(|one| one.ratio));
+        page.push_str(
+            "<h3>Pairs: both together over what each does alone (the six surest)</h3>\n<div class=\"wide\">\
+             <table class=\"ranking chart\">\n",
+        );
+        for one in pairs {
+            let name = format!("{}with {}", chips(&[one.one.clone()]), chips(&[one.other.clone()]));
+            let tone = tone(&one.ratio);
+            line(page, &name, &percent(one.ratio.estimate), Some(one.ratio), &axis, (tone, ""));
+        }
+        page.push_str("</table></div>\n");
     }
-    page.push_str(&dots.html());
     let _ = writeln!(
         page,
         "<p class=\"soft\">From the {} trials of the first stage, in which every cell stands once; intervals are \
-         95 % each, not adjusted for their number. Use them to see what matters; what to set is the confirmed \
-         cell.</p>",
+         95 % each, verdicts of factors are adjusted for their number (Holm). Use them to see what matters; what \
+         to set is the confirmed cell.</p>",
         effects.trials
     );
 }
@@ -296,7 +457,7 @@ fn spreads(page: &mut String, load: &LoadReport) {
         };
         let lines = Lines::new(title, unit).x_axis("minutes").line(line("baseline", base, 1));
         match best {
-            Some((name, course)) => lines.line(line(name, course, 2)).html(),
+            Some((_, course)) => lines.line(line("first of the ranking", course, 2)).html(),
             None => lines.html(),
         }
     };

@@ -33,6 +33,8 @@ pub struct Report {
     pub level: f64,
     pub seed: u64,
     pub server: String,
+    /// Whether figures of the host are those of the machine that sends, not of the server's.
+    pub elsewhere: bool,
     /// The version of the program.
     pub version: String,
     /// When it was begun, seconds since 1970.
@@ -89,6 +91,8 @@ pub struct LoadReport {
     /// The cells, the best first.
     pub cells: Vec<CellReport>,
     pub winner: Option<Winner>,
+    /// The best confirmed cell that cannot lose data, where the winner can.
+    pub safe: Option<Winner>,
 }
 
 /// The A/A cell, which differs in nothing.
@@ -145,6 +149,8 @@ pub enum Standing {
 pub struct Winner {
     pub cell: usize,
     pub settings: Vec<(String, String)>,
+    /// Whether a setting of it can lose data.
+    pub dangerous: bool,
     /// Its figure over the baseline's.
     pub ratio: Interval,
     /// Lines to set it for good.
@@ -171,6 +177,7 @@ pub fn report(experiment: &Experiment, history: &History) -> Report {
         level: spec.level,
         seed: spec.seed,
         server: begun.server.clone(),
+        elsewhere: begun.elsewhere,
         version: begun.version.clone(),
         begun: begun.at,
         seconds: trials.iter().map(|trial| trial.seconds).sum(),
@@ -217,11 +224,16 @@ fn of_one_load(
         let ((a_judged, a_score), (b_judged, b_score)) = (key(a), key(b));
         b_judged.cmp(&a_judged).then(b_score.total_cmp(&a_score)).then(a.cell.cmp(&b.cell))
     });
-    let winner = cells.iter().filter(|_| !void).find_map(|cell| {
+    let better = cells.iter().filter(|_| !void).filter_map(|cell| {
         let better = cell.standing == Standing::Judged { verdict: Verdict::Better };
         let (settings, ratio) = (cell.settings.clone(), cell.ratio.filter(|_| better)?);
-        Some(Winner { cell: cell.cell, snippet: snippet(&settings), settings, ratio })
+        let dangerous = schedule::is_dangerous(spec, &experiment.design, cell.cell);
+        Some(Winner { cell: cell.cell, dangerous, snippet: snippet(&settings), settings, ratio })
     });
+    let better: Vec<Winner> = better.collect();
+    let winner = better.first().cloned();
+    let safe = better.into_iter().find(|one| !one.dangerous);
+    let safe = safe.filter(|safe| winner.as_ref().is_some_and(|winner| winner.cell != safe.cell));
     let base = sorted(
         trials.iter().filter(|one| one.run == Run::Baseline).filter_map(|one| one.outcome.figure()).collect(),
     );
@@ -252,6 +264,7 @@ fn of_one_load(
         courses: courses(&cells, trials, last),
         cells,
         winner,
+        safe,
     }
 }
 

@@ -3,7 +3,7 @@
 
 use crate::guard::Window;
 use crate::run::{Assignment, Restore, Rig, RigError, Stretch};
-use crate::spec::{Data, Point, Reset};
+use crate::spec::{Data, HOST, Point, Reset, TrialHost};
 use crate::store::{HostFigures, Second};
 use config::Credentials;
 use diagnose::host::cgroup::Limits;
@@ -27,13 +27,15 @@ const ANSWER: Duration = Duration::from_secs(2);
 /// Waiting looks at the stop flag so often.
 const SLICE: Duration = Duration::from_millis(50);
 
-/// A host, a server and a load.
+/// A host, a server and a load; or the servers of several hosts, one of them in turn.
 pub struct HostRig {
     pub session: Session,
     /// Whose settings.
     pub host: Host,
-    /// The server's address; `None` when only the host is varied.
+    /// The server's address, of the host that is in turn; `None` when only the host is varied.
     pub server: Option<String>,
+    /// The hosts that are compared; empty with one server.
+    pub hosts: Vec<TrialHost>,
     /// How settings are changed.
     pub manner: Manner,
     /// Programs that change the same settings and may go on.
@@ -98,11 +100,12 @@ impl HostRig {
         let sampler = Sampler::new(Roots::default());
         let reset = Reset { data: Data::Keep, every: crate::spec::Every::Block, drain: false, fill: false };
         let (held, own) = (BTreeSet::new(), BTreeSet::new());
-        let (tables, load) = (None, None);
+        let (tables, load, hosts) = (None, None, Vec::new());
         Self {
             session,
             host,
             server,
+            hosts,
             manner,
             beside,
             workload,
@@ -114,6 +117,86 @@ impl HostRig {
             load,
             held,
             own,
+        }
+    }
+
+    /// From here on this host is in turn.
+    fn turn_to(&mut self, host: &TrialHost) {
+        self.server = Some(host.server.to_string());
+        self.target.readers = vec![host.server.clone()];
+        self.target.writers = vec![host.server.clone()];
+    }
+
+    /// On each host in turn, or on the one server that there is; the first host is in turn afterwards.
+    fn on_each<T>(
+        &mut self,
+        mut work: impl FnMut(&mut Self) -> Result<T, RigError>,
+    ) -> Result<Vec<T>, RigError> {
+        if self.hosts.is_empty() {
+            return Ok(vec![work(self)?]);
+        }
+        let mut all = Vec::new();
+        for host in self.hosts.clone() {
+            self.turn_to(&host);
+            all.push(work(self)?);
+        }
+        self.turn_to(&self.hosts[0].clone());
+        Ok(all)
+    }
+
+    /// What a host is, as far as its server says.
+    fn version(&mut self) -> Result<String, RigError> {
+        let Some(address) = self.server.clone() else { return Ok(String::new()) };
+        let server = self.session.server(&address).map_err(knob::Error::Server)?;
+        Ok(server.global("version").map_err(knob::Error::Server)?)
+    }
+
+    fn present(&mut self, knob: &str) -> Result<String, RigError> {
+        let host = self.host.clone();
+        let name = name::parse(&host, knob)?;
+        let managed = resolve::managed(&name, self.manner.restart.as_deref());
+        let setting = resolve::resolve(&host, &name, managed)?;
+        let read = |access: &mut Access<'_>| {
+            let values = setting.written.iter().map(|item| access.read(item));
+            values.collect::<Result<Vec<_>, _>>()
+        };
+        let values = self.with_access(&host, read)??;
+        Ok(setting.together(&values))
+    }
+
+    fn refused_here(&mut self, level: &Assignment) -> Result<Option<Refusal>, RigError> {
+        let changes = self.checked(std::slice::from_ref(level))?;
+        let (host, manner) = (self.host.clone(), self.manner.clone());
+        for change in &changes {
+            let preview = self.with_access(&host, |access| apply::preview(access, change, &manner))?;
+            if let Err(refusal) = preview {
+                return Ok(Some(refusal));
+            }
+        }
+        Ok(None)
+    }
+
+    fn reset_here(&mut self, data: bool) -> Result<(), RigError> {
+        if data {
+            match (self.reset.data.clone(), &self.tables) {
+                (Data::Keep, _) => {}
+                (Data::Program(program), _) => self.run_program(&program)?,
+                (Data::Tables, Some(options)) => {
+                    let failed = |error: load::LoadError| RigError::Reset(error.to_string());
+                    load::tables::cleanup(&self.target, options).map_err(failed)?;
+                    let cores = std::thread::available_parallelism().map_or(1, usize::from) as u32;
+                    load::tables::prepare(&self.target, options, cores, 1, |_| {}).map_err(failed)?;
+                }
+                (Data::Tables, None) => {
+                    return Err(RigError::Reset(
+                        "only tables of a built-in workload can be made anew; name a program".to_owned(),
+                    ));
+                }
+            }
+        }
+        match self.tables.clone() {
+            Some(options) if self.reset.drain => self.drain(&options),
+            _ => Ok(()),
         }
     }
 
@@ -142,10 +225,12 @@ impl HostRig {
     }
 
     /// Runs the program that makes the data as they were, and connects anew: it may have restarted the
-    /// server.
+    /// server. Of several hosts it is given the address.
     fn run_program(&mut self, program: &str) -> Result<(), RigError> {
         let failed = |why: String| RigError::Reset(format!("{program}: {why}"));
-        let done = std::process::Command::new(program).stdin(std::process::Stdio::null()).output();
+        let mut command = std::process::Command::new(program);
+        command.args(self.server.as_ref().filter(|_| !self.hosts.is_empty()));
+        let done = command.stdin(std::process::Stdio::null()).output();
         let done = done.map_err(|error| failed(error.to_string()))?;
         if !done.status.success() {
             let words = String::from_utf8_lossy(&done.stderr);
@@ -191,7 +276,13 @@ impl HostRig {
     /// # Errors
     /// The spec is wrong, or a knob would be refused.
     pub fn writes(&mut self, assignments: &[Assignment]) -> Result<Vec<apply::Write>, RigError> {
-        let changes = self.checked(assignments)?;
+        let (turn, assignments): (Vec<_>, Vec<_>) =
+            assignments.iter().cloned().partition(|one| one.knob == HOST);
+        let named = turn.first().and_then(|one| self.hosts.iter().find(|host| host.name == one.value));
+        if let Some(host) = named.cloned() {
+            self.turn_to(&host);
+        }
+        let changes = self.checked(&assignments)?;
         let (host, manner) = (self.host.clone(), self.manner.clone());
         let mut writes = Vec::new();
         for change in &changes {
@@ -216,6 +307,16 @@ impl HostRig {
     }
 }
 
+/// Whether a server is on this machine, as far as its address says: the host's figures are the server's then.
+pub fn is_here(address: &Address) -> bool {
+    let of_this_host = |ip: std::net::IpAddr| std::net::UdpSocket::bind((ip, 0)).is_ok();
+    match address.host() {
+        None | Some("localhost") => true,
+        // Only an address of this machine can be bound.
+        Some(host) => host.parse().is_ok_and(of_this_host),
+    }
+}
+
 /// What may stand behind `--danger` for a level.
 fn named(assignment: &Assignment) -> Vec<String> {
     let bare = assignment.knob.split('@').next().unwrap_or_default();
@@ -231,58 +332,39 @@ fn memory(level: &diagnose::host::memory::Level) -> f64 {
 
 impl Rig for HostRig {
     fn value(&mut self, knob: &str) -> Result<String, RigError> {
-        let host = self.host.clone();
-        let name = name::parse(&host, knob)?;
-        let managed = resolve::managed(&name, self.manner.restart.as_deref());
-        let setting = resolve::resolve(&host, &name, managed)?;
-        let read = |access: &mut Access<'_>| {
-            let values = setting.written.iter().map(|item| access.read(item));
-            values.collect::<Result<Vec<_>, _>>()
-        };
-        let values = self.with_access(&host, read)??;
-        Ok(setting.together(&values))
+        let values = self.on_each(|rig| if knob == HOST { rig.version() } else { rig.present(knob) })?;
+        if self.hosts.is_empty() {
+            return Ok(values.join(", "));
+        }
+        let named = values.iter().zip(&self.hosts);
+        Ok(named.map(|(value, host)| format!("{value} on {}", host.name)).collect::<Vec<_>>().join(", "))
     }
 
     fn refusal(&mut self, level: &Assignment) -> Result<Option<Refusal>, RigError> {
-        let changes = self.checked(std::slice::from_ref(level))?;
-        let (host, manner) = (self.host.clone(), self.manner.clone());
-        for change in &changes {
-            let preview = self.with_access(&host, |access| apply::preview(access, change, &manner))?;
-            if let Err(refusal) = preview {
-                return Ok(Some(refusal));
-            }
+        if level.knob == HOST {
+            // That it answers is known by its version.
+            return Ok(None);
         }
-        Ok(None)
+        let refused = self.on_each(|rig| rig.refused_here(level))?;
+        Ok(refused.into_iter().flatten().next())
     }
 
     fn reset(&mut self, data: bool) -> Result<(), RigError> {
-        if data {
-            match (self.reset.data.clone(), &self.tables) {
-                (Data::Keep, _) => {}
-                (Data::Program(program), _) => self.run_program(&program)?,
-                (Data::Tables, Some(options)) => {
-                    let failed = |error: load::LoadError| RigError::Reset(error.to_string());
-                    load::tables::cleanup(&self.target, options).map_err(failed)?;
-                    let cores = std::thread::available_parallelism().map_or(1, usize::from) as u32;
-                    load::tables::prepare(&self.target, options, cores, 1, |_| {}).map_err(failed)?;
-                }
-                (Data::Tables, None) => {
-                    return Err(RigError::Reset(
-                        "only tables of a built-in workload can be made anew; name a program".to_owned(),
-                    ));
-                }
-            }
-        }
-        match self.tables.clone() {
-            Some(options) if self.reset.drain => self.drain(&options),
-            _ => Ok(()),
-        }
+        // All hosts: what one still writes would be in the next one's time.
+        self.on_each(|rig| rig.reset_here(data)).map(|_| ())
     }
 
     fn apply(&mut self, assignments: &[Assignment]) -> Result<(), RigError> {
+        let (host, settings): (Vec<_>, Vec<_>) =
+            assignments.iter().cloned().partition(|one| one.knob == HOST);
+        if let Some(named) = host.first()
+            && let Some(host) = self.hosts.iter().find(|host| host.name == named.value).cloned()
+        {
+            self.turn_to(&host);
+        }
         // A restart loses variables that were set before it.
-        self.set(assignments, true)?;
-        self.set(assignments, false)
+        self.set(&settings, true)?;
+        self.set(&settings, false)
     }
 
     fn restore(&mut self, what: Restore) -> Result<(), RigError> {
@@ -342,8 +424,12 @@ impl Rig for HostRig {
         let mut beside =
             self.server.as_ref().and_then(|address| Beside::new(&address.parse().ok()?, &self.target));
         let mut recent = Recent::new(time + ANSWER);
+        // The bottleneck is the server's; this host is looked at only if the server runs on it.
+        let here = self.target.writers.iter().all(is_here);
         let mut look = |recent: &mut Recent, host: diagnose::host::Reading| {
-            recent.add_host(Arc::new(host));
+            if here {
+                recent.add_host(Arc::new(host));
+            }
             if let Some(reading) = beside.as_mut().and_then(Beside::read) {
                 recent.add_server(Arc::new(reading));
             }
@@ -433,5 +519,12 @@ mod tests {
         };
         assert_eq!(of("server.sync_binlog", "0"), ["server.sync_binlog", "sync_binlog", "0"]);
         assert_eq!(of("mount.options@/d", "nobarrier,noatime")[2..], ["nobarrier", "noatime"]);
+    }
+
+    #[test]
+    fn a_server_is_here_if_its_address_is_one_of_this_machine() {
+        let here = |address: &str| is_here(&address.parse().unwrap());
+        assert!(here("127.0.0.1:3306") && here("localhost:3306") && here("/run/mysqld/mysqld.sock"));
+        assert!(!here("192.0.2.7:3306") && !here("db.example:3306"));
     }
 }

@@ -467,7 +467,7 @@ fn figures(
     if let Some(why) = stretch.void.first() {
         return Err(void(why.clone()));
     }
-    if let Some(why) = guard::voids(&stretch.host, &stretch.series, steady || again) {
+    if let Some(why) = guard::voids(&spec.guard, &stretch.host, &stretch.series, steady || again) {
         return Err(void(why));
     }
     let Stretch { window, notes, series, host, bottleneck, .. } = stretch;

@@ -82,7 +82,8 @@ pub fn progress(spec: &Spec, design: &Design, possible: &[usize], trials: &[Tria
                 // What was measured since does not change who came this far.
                 let before: Vec<&Trial> =
                     of_load.iter().copied().filter(|trial| trial.place.stage < at).collect();
-                live = halving::promote(&scores(spec, &live, &before), stage.cells);
+                let scores = scores(spec, &live, &before);
+                live = halving::promote_safe(&scores, stage.cells, |cell| !is_dangerous(spec, design, cell));
             }
             reached.push(live.clone());
             for block in 0..stage.blocks {
@@ -133,6 +134,12 @@ fn walk(
         let place = TrialSlot { load, stage, block, position, attempt };
         progress.next.get_or_insert(Next { place, run });
     }
+}
+
+/// Whether a cell differs from the baseline in a factor whose levels can lose data.
+pub fn is_dangerous(spec: &Spec, design: &Design, cell: usize) -> bool {
+    let levels = design.cells[cell].iter().zip(&design.baseline).zip(&spec.factors);
+    levels.into_iter().any(|((level, base), factor)| factor.danger && level != base)
 }
 
 fn cell(run: Run) -> Option<usize> {

@@ -1,5 +1,6 @@
 //! Lines that set a cell for good, each where it belongs: my.cnf, sysctl.d, a udev rule, fstab.
 
+use crate::spec::HOST;
 use knob::Host;
 use knob::catalogue::{self, Place};
 
@@ -9,6 +10,10 @@ pub fn snippet(settings: &[(String, String)]) -> String {
         (String::new(), String::new(), String::new(), String::new(), String::new());
     let host = Host::new("/");
     for (knob, value) in settings {
+        if knob == HOST {
+            rest.push_str(&format!("# the host {value}: another machine, no setting\n"));
+            continue;
+        }
         let name = knob::name::parse(&host, knob).ok();
         let warning = name.as_ref().and_then(|name| catalogue::danger(name, value));
         let warning = warning.map_or_else(String::new, |(_, why)| format!("# Warning: {why}\n"));
@@ -38,7 +43,7 @@ pub fn snippet(settings: &[(String, String)]) -> String {
         ("# /etc/sysctl.d/90-headroom.conf", sysctl),
         ("# /etc/udev/rules.d/90-headroom.rules", udev),
         ("# /etc/fstab", fstab),
-        ("# Until the next reboot:", rest),
+        ("# Until the next reboot, and what no file sets:", rest),
     ];
     let parts = parts.iter().filter(|(_, lines)| !lines.is_empty());
     parts.map(|(heading, lines)| format!("{heading}\n{lines}")).collect::<Vec<_>>().join("\n")
@@ -64,7 +69,7 @@ mod tests {
              # /etc/sysctl.d/90-headroom.conf\nvm.swappiness = 1\nnet.ipv4.tcp_rmem = 1 2 3\n\n\
              # /etc/udev/rules.d/90-headroom.rules\nACTION==\"add|change\", SUBSYSTEM==\"block\", \
              KERNEL==\"sda\", ATTR{queue/scheduler}=\"none\"\n\n\
-             # Until the next reboot:\nheadroom knob set --keep 'network.rps@eth0=all'\n"
+             # Until the next reboot, and what no file sets:\nheadroom knob set --keep 'network.rps@eth0=all'\n"
         );
         let dangerous = snippet(&[("server.innodb_doublewrite".to_owned(), "OFF".to_owned())]);
         assert!(dangerous.contains("# Warning: "), "{dangerous}");

@@ -24,6 +24,7 @@
 //! latency = 2.0                  # p99, times the baseline's
 //! errors = 0.01                  # share of failed transactions, above the baseline's
 //! memory = 0.9                   # share of the host's memory in use
+//! steal = 0.05                   # void: share of the CPU that the hypervisor took
 //!
 //! [design]
 //! kind = "full"                  # or "half", "one-at-a-time", "plackett-burman" (folded unless folded = false)
@@ -42,11 +43,25 @@
 //! "block.scheduler@vda" = "bfq"
 //! "server.innodb_doublewrite" = "OFF"
 //! ```
+//!
+//! Hosts are compared by naming them in place of `server`; they become a factor called `host`, the first its
+//! baseline. Beside it only variables of the servers can be varied: they are set on the host that is tried.
+//!
+//! ```toml
+//! [[host]]
+//! name = "8 cores"
+//! server = "10.0.0.8:3306"
+//!
+//! [[host]]
+//! name = "16 cores"
+//! server = "10.0.0.16:3306"
+//! ```
 
 use crate::cost::Timing;
 use crate::halving::Stage;
 use crate::verdict::Good;
 use config::{Complaint, Complaints};
+use fleet::Address;
 use load::distribution::Distribution;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -70,6 +85,8 @@ pub struct Spec {
     pub seed: u64,
     /// The server, unless the command line names one.
     pub server: Option<String>,
+    /// The hosts that are compared, in the order of the levels of the factor [`HOST`]; empty without it.
+    pub hosts: Vec<TrialHost>,
     /// The file that says how the server is restarted, unless the command line names one.
     pub managed: Option<String>,
     pub load: Load,
@@ -86,6 +103,17 @@ pub struct Spec {
     pub constraints: Vec<Constraint>,
     /// The stages, if they are not to be chosen by the number of cells.
     pub stages: Option<Vec<Stage>>,
+}
+
+/// The factor that hosts are.
+pub const HOST: &str = "host";
+
+/// A host that is compared with others, by its server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TrialHost {
+    pub name: String,
+    /// Its server's address.
+    pub server: Address,
 }
 
 /// What cells are judged by.
@@ -201,11 +229,13 @@ pub struct Guard {
     pub errors: f64,
     /// So large a share of the host's memory is in use.
     pub memory: f64,
+    /// A measurement is void when the hypervisor took more of the CPU.
+    pub steal: f64,
 }
 
 impl Default for Guard {
     fn default() -> Self {
-        Self { latency: 2.0, errors: 0.01, memory: 0.9 }
+        Self { latency: 2.0, errors: 0.01, memory: 0.9, steal: 0.05 }
     }
 }
 
@@ -261,8 +291,10 @@ struct Raw {
     level: Option<Spanned<f64>>,
     budget: Option<Spanned<String>>,
     seed: Option<u64>,
-    server: Option<String>,
-    managed: Option<String>,
+    server: Option<Spanned<String>>,
+    managed: Option<Spanned<String>>,
+    #[serde(default)]
+    host: Vec<Spanned<RawHost>>,
     load: RawLoad,
     #[serde(default)]
     reset: RawReset,
@@ -270,10 +302,17 @@ struct Raw {
     #[serde(default)]
     timing: RawTiming,
     design: Option<RawDesign>,
-    factor: Spanned<Vec<RawFactor>>,
+    factor: Option<Spanned<Vec<RawFactor>>>,
     #[serde(default)]
     exclude: Vec<Spanned<BTreeMap<String, Spanned<String>>>>,
     stage: Option<Spanned<Vec<Stage>>>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RawHost {
+    name: Spanned<String>,
+    server: Spanned<String>,
 }
 
 #[derive(Deserialize)]
@@ -391,6 +430,7 @@ impl Checker<'_> {
         if raw.name.get_ref().trim().is_empty() {
             self.add(&raw.name.span(), "the name is empty", "name = \"block layer\"");
         }
+        let hosts = self.hosts(&raw);
         let smallest_effect = self.share(raw.smallest_effect, 0.03, 0.5);
         let level = self.share(raw.level, 0.05, 0.5);
         let budget = raw.budget.and_then(|text| self.duration(&text));
@@ -399,12 +439,18 @@ impl Checker<'_> {
         let guard = self.guard(raw.guard);
         let timing = self.timing(raw.timing);
         let design = self.design(raw.design);
-        let factors = self.factors(&raw.factor);
+        let mut factors = self.factors(raw.factor.as_ref(), &raw.name.span(), &hosts);
+        if !hosts.is_empty() {
+            let levels = hosts.iter().map(|host| host.name.clone()).collect();
+            let host =
+                Factor { knob: HOST.to_owned(), levels, baseline: 0, whole_plot: false, danger: false };
+            factors.insert(0, host);
+        }
         let constraints =
             raw.exclude.iter().filter_map(|exclude| self.constraint(exclude, &factors)).collect();
         let stages = raw.stage.map(|stages| self.stages(stages));
         let (name, metric, seed) = (raw.name.into_inner(), raw.metric, raw.seed.unwrap_or(1));
-        let (server, managed) = (raw.server, raw.managed);
+        let (server, managed) = (raw.server.map(Spanned::into_inner), raw.managed.map(Spanned::into_inner));
         Spec {
             name,
             metric,
@@ -413,6 +459,7 @@ impl Checker<'_> {
             budget,
             seed,
             server,
+            hosts,
             managed,
             load,
             reset,
@@ -509,11 +556,11 @@ impl Checker<'_> {
         let Some(raw) = raw else { return Guard::default() };
         let guard = *raw.get_ref();
         let share = |value: f64| value > 0.0 && value <= 1.0;
-        if !(guard.latency > 1.0 && share(guard.errors) && share(guard.memory)) {
+        if !(guard.latency > 1.0 && share(guard.errors) && share(guard.memory) && share(guard.steal)) {
             self.add(
                 &raw.span(),
                 "these guards stop everything or nothing",
-                "latency above 1, errors and memory shares up to 1",
+                "latency above 1; errors, memory and steal are shares up to 1",
             );
         }
         guard
@@ -546,13 +593,63 @@ impl Checker<'_> {
         }
     }
 
-    fn factors(&mut self, raw: &Spanned<Vec<RawFactor>>) -> Vec<Factor> {
-        if raw.get_ref().is_empty() {
-            self.add(&raw.span(), "there is no factor", "at least one [[factor]] with knob and levels");
+    fn hosts(&mut self, raw: &Raw) -> Vec<TrialHost> {
+        let mut hosts: Vec<TrialHost> = Vec::new();
+        for one in &raw.host {
+            let RawHost { name, server } = one.get_ref();
+            let free = |host: &TrialHost| host.name != *name.get_ref();
+            if name.get_ref().trim().is_empty() || !hosts.iter().all(free) {
+                self.add(&name.span(), "this name is empty, or another host's", "a name of its own");
+            }
+            match server.get_ref().parse() {
+                Ok(server) => hosts.push(TrialHost { name: name.get_ref().clone(), server }),
+                Err(error) => self.add(&server.span(), format!("{error}"), "server = \"10.0.0.8:3306\""),
+            }
+        }
+        let (Some(first), count) = (raw.host.first(), raw.host.len()) else { return hosts };
+        if count < 2 {
+            self.add(&first.span(), "one host is compared with nothing", "a second [[host]], or server =");
+        }
+        if let Some(server) = &raw.server {
+            self.add(&server.span(), "hosts are named, each with its server", "leave this out");
+        }
+        if let Some(managed) = &raw.managed {
+            self.add(&managed.span(), "servers of several hosts are not restarted", "leave this out");
+        }
+        hosts
+    }
+
+    fn factors(
+        &mut self,
+        raw: Option<&Spanned<Vec<RawFactor>>>,
+        name: &Range<usize>,
+        hosts: &[TrialHost],
+    ) -> Vec<Factor> {
+        let none = raw.is_none_or(|raw| raw.get_ref().is_empty());
+        if none && hosts.is_empty() {
+            let span = raw.map_or_else(|| name.clone(), Spanned::span);
+            self.add(&span, "there is no factor", "at least one [[factor]] with knob and levels");
         }
         let mut factors: Vec<Factor> = Vec::new();
-        for factor in raw.get_ref() {
+        for factor in raw.iter().flat_map(|raw| raw.get_ref()) {
             let knob = factor.knob.get_ref();
+            if knob == HOST {
+                self.add(&factor.knob.span(), "hosts are no knob", "name each as a [[host]]");
+            }
+            if !hosts.is_empty() && !knob.starts_with("server.") {
+                self.add(
+                    &factor.knob.span(),
+                    format!("{knob} is a setting of the machine that Headroom runs on, not of each host"),
+                    "server.VARIABLE; set the hosts' own before, by headroom knob set --keep on each",
+                );
+            }
+            if !hosts.is_empty() && factor.whole_plot {
+                self.add(
+                    &factor.knob.span(),
+                    format!("{knob} needs a restart, and servers of several hosts are not restarted"),
+                    "a variable that can be set while the server runs",
+                );
+            }
             if factors.iter().any(|other| other.knob == *knob) {
                 self.add(
                     &factor.knob.span(),

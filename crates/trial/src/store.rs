@@ -35,8 +35,11 @@ pub struct Begun {
     pub at: u64,
     /// The version of the program.
     pub version: String,
-    /// The server's address; empty without one.
+    /// The server's address; empty without one. Of several hosts each with its name.
     pub server: String,
+    /// Whether a server runs on another machine: figures of the host are those of the one that sends.
+    #[serde(default)]
+    pub elsewhere: bool,
     /// Each knob that is varied, with the value that it had.
     pub start: BTreeMap<String, String>,
     /// Levels that cannot be set here, known before anything was touched.
@@ -330,6 +333,7 @@ pub(crate) mod tests {
             at: 1,
             version: "test".to_owned(),
             server: "127.0.0.1:1".to_owned(),
+            elsewhere: false,
             start: start.into(),
             refused: Vec::new(),
         }

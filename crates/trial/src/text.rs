@@ -14,6 +14,11 @@ use serde::Serialize;
 use std::time::Duration;
 use term::Table;
 
+/// A plan lists this many cells, and as many of a block.
+const MOST_LISTED: usize = 24;
+/// Cells that did not come to the last stage are listed up to this many.
+const MOST_DROPPED: usize = 12;
+
 /// What an experiment would run.
 #[derive(Debug, Serialize)]
 pub struct Plan {
@@ -86,8 +91,11 @@ impl Plan {
             text.push_str(&format!(" ({} more are excluded)", self.excluded));
         }
         text.push('\n');
-        for cell in &self.cells {
+        for cell in self.cells.iter().take(MOST_LISTED) {
             text.push_str(&format!("  {cell}\n"));
+        }
+        if let Some(more @ 1..) = self.cells.len().checked_sub(MOST_LISTED) {
+            text.push_str(&format!("  and {more} more: --json lists all\n"));
         }
         text.push_str(&format!("Loads\n  {}\nStages\n", self.loads.join("\n  ")));
         for Stage { cells, blocks } in &self.stages {
@@ -95,7 +103,9 @@ impl Plan {
                 "  {cells} cells in {blocks} blocks, each with 2 baselines and an A/A cell\n"
             ));
         }
-        text.push_str(&format!("A block, in the order of such a seed\n  {}\n", self.order.join("\n  ")));
+        let order: Vec<&str> = self.order.iter().take(MOST_LISTED).map(String::as_str).collect();
+        let more = if self.order.len() > MOST_LISTED { "\n  ..." } else { "" };
+        text.push_str(&format!("A block, in the order of such a seed\n  {}{more}\n", order.join("\n  ")));
         text.push_str(&format!("Cost\n  {} trials, {:.0} minutes at most", self.trials, self.minutes));
         match (self.budget_minutes, self.fits) {
             (None, _) => text.push('\n'),
@@ -249,21 +259,60 @@ pub fn report(report: &Report) -> String {
             let interval = interval(Some(&same.ratio));
             text.push_str(&format!("  A/A cell {interval} (p = {:.3})\n", same.p_differs));
         }
-        let mut table = Table::new(&["CELL", ">TO BASELINE", "95 % INTERVAL", "VERDICT"]);
-        for cell in &load.cells {
-            table.row(row(cell));
-        }
-        text.push_str(&table.text());
+        text.push_str(&tables(load));
         match &load.winner {
-            Some(winner) => text.push_str(&format!(
-                "Confirmed: {} {}\n\n{}",
-                settings(&winner.settings),
-                interval(Some(&winner.ratio)),
-                winner.snippet
-            )),
+            Some(winner) => {
+                for (words, one) in
+                    [("Confirmed", Some(winner)), ("The best that cannot lose data", load.safe.as_ref())]
+                {
+                    let Some(one) = one else { continue };
+                    let danger = if one.dangerous { " (WARNING: it can lose data)" } else { "" };
+                    text.push_str(&format!(
+                        "{words}: {} {}{danger}\n\n{}\n",
+                        settings(&one.settings),
+                        interval(Some(&one.ratio)),
+                        one.snippet
+                    ));
+                }
+            }
             None if report.ended => text.push_str("No cell is confirmed better than the baseline.\n"),
             None => {}
         }
+    }
+    text
+}
+
+/// The ranking, as far as a terminal has room, and what the factors do.
+fn tables(load: &LoadReport) -> String {
+    let mut table = Table::new(&["CELL", ">TO BASELINE", "95 % INTERVAL", "VERDICT"]);
+    let is_dropped = |cell: &CellReport| matches!(cell.standing, Standing::Dropped { .. });
+    let dropped = load.cells.iter().filter(|cell| is_dropped(cell)).count();
+    let mut room = if dropped > MOST_DROPPED { 0 } else { dropped };
+    for cell in &load.cells {
+        if is_dropped(cell) {
+            let Some(left) = room.checked_sub(1) else { continue };
+            room = left;
+        }
+        table.row(row(cell));
+    }
+    let mut text = table.text();
+    if dropped > MOST_DROPPED {
+        text.push_str(&format!(
+            "{dropped} more cells were dropped before the last stage: see --html or --csv\n"
+        ));
+    }
+    if let Some(effects) = &load.effects {
+        let mut table = Table::new(&["FACTOR, OVER ALL OTHERS", ">ON AVERAGE", "95 % INTERVAL", "VERDICT"]);
+        for one in &effects.main {
+            let ratio = &one.ratio;
+            table.row(vec![
+                format!("{} {} -> {}", one.knob, one.from, one.to),
+                percent(ratio.estimate),
+                format!("{} to {}", percent(ratio.low), percent(ratio.high)),
+                verdict_word(one.verdict).to_owned(),
+            ]);
+        }
+        text.push_str(&format!("\n{}\n", table.text()));
     }
     text
 }
@@ -350,7 +399,8 @@ mod tests {
         let plan = Plan::of(&spec(""), 0.04);
         // Two cells in ten blocks, three beside them in each.
         assert_eq!((plan.trials, plan.fits, plan.cells.len()), (50, true, 2));
-        assert!((plan.minutes - 500.0 / 60.0).abs() < 1e-9, "{}", plan.minutes);
+        let minutes = 50.0 * (10.0 + cost::AROUND.as_secs_f64()) / 60.0;
+        assert!((plan.minutes - minutes).abs() < 1e-9, "{}", plan.minutes);
         let text = plan.text();
         assert!(text.contains("is found in nine of ten cases"), "{text}");
         let plan = Plan::of(&spec("budget = \"5m\""), 0.04);

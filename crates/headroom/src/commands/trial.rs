@@ -24,7 +24,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use trial::compare;
 use trial::order::Run;
 use trial::report::{self, Report};
-use trial::rig::HostRig;
+use trial::rig::{HostRig, is_here};
 use trial::run::{self as runner, End, Event, Experiment, RunError};
 use trial::spec::Spec;
 use trial::store::{self, Begun, Store};
@@ -260,6 +260,10 @@ fn verdict(report: &Report) -> ExitCode {
 async fn experiment(args: RunArgs, environment: &Environment) -> anyhow::Result<ExitCode> {
     let (spec, text) = spec(&args.spec)?;
     let address = match (&args.server, &spec.server) {
+        (Some(_), _) if !spec.hosts.is_empty() => {
+            return Err(exit::usage_error("the spec names hosts, each with its server: leave --server out"));
+        }
+        _ if !spec.hosts.is_empty() => spec.hosts[0].server.clone(),
         (Some(address), _) => address.clone(),
         (None, Some(text)) => {
             text.parse().map_err(|error| exit::usage_error(format!("server = \"{text}\": {error}")))?
@@ -290,6 +294,11 @@ async fn experiment(args: RunArgs, environment: &Environment) -> anyhow::Result<
     // The spec's is beside the spec.
     let beside_spec = |name: &String| args.spec.parent().unwrap_or(Path::new("")).join(name);
     let managed = args.managed.clone().or_else(|| spec.managed.as_ref().map(beside_spec));
+    if !spec.hosts.is_empty() && (managed.is_some() || args.restart_with.is_some()) {
+        return Err(exit::usage_error(
+            "servers of several hosts are not restarted: leave --managed and --restart-with out",
+        ));
+    }
     let program = match (&managed, &args.restart_with) {
         (Some(path), None) => Some(Managed::read(path)?.program()),
         (_, program) => program.as_ref().map(|path| absolute(path)).transpose()?,
@@ -306,7 +315,7 @@ async fn experiment(args: RunArgs, environment: &Environment) -> anyhow::Result<
         let session = Session::open(host.clone(), &args.journal, connect)?;
         let (server, beside) = (Some(address.to_string()), args.beside.clone());
         let mut rig = HostRig::new(session, host, server, manner, beside, workload, target, stop.clone());
-        (rig.reset, rig.tables) = (spec.reset.clone(), tables);
+        (rig.reset, rig.tables, rig.hosts) = (spec.reset.clone(), tables, spec.hosts.clone());
         go(&args, spec, &text, rig, &stop)
     })
     .await?;
@@ -364,8 +373,11 @@ fn go(
         }
     }
     // A server that does not answer is no fault of the spec.
-    if let Some(address) = rig.server.clone() {
-        rig.session.server(&address)?;
+    let named = rig.hosts.iter().map(|host| host.server.to_string());
+    let addresses: Vec<String> =
+        if rig.hosts.is_empty() { rig.server.iter().cloned().collect() } else { named.collect() };
+    for address in &addresses {
+        rig.session.server(address)?;
     }
     let (mut store, begun, trials) = if args.resume {
         let (store, history) = Store::resume(&dir, text)?;
@@ -376,7 +388,13 @@ fn go(
             format: 0,
             at: now(),
             version: version::version().to_owned(),
-            server: rig.server.clone().unwrap_or_default(),
+            server: servers(&rig),
+            elsewhere: !rig
+                .target
+                .writers
+                .iter()
+                .chain(rig.hosts.iter().map(|host| &host.server))
+                .all(is_here),
             start,
             refused,
         };
@@ -408,6 +426,15 @@ fn go(
     }
     terminal::complain(&format!("as a page: headroom trial report {} --html report.html", dir.display()));
     Ok(Some(report::report(&experiment, &store::read(&dir)?)))
+}
+
+/// What is tried, in words.
+fn servers(rig: &HostRig) -> String {
+    let of = |host: &trial::spec::TrialHost| format!("{} ({})", host.name, host.server);
+    match rig.hosts.as_slice() {
+        [] => rig.server.clone().unwrap_or_default(),
+        hosts => hosts.iter().map(of).collect::<Vec<_>>().join(", "),
+    }
 }
 
 /// A spec that does not fit is a wrong command line.

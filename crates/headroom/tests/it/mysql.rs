@@ -1,4 +1,5 @@
 //! On the mysqld of target/mysql.
 
 mod driver_suites;
+mod trial;
 mod zero_hop;

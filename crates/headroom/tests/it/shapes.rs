@@ -290,11 +290,14 @@ fn json_of_trial_keeps_its_keys() {
         run: run(),
         figures: vec![(1, 1, 1.0)],
     };
-    let factor =
-        FactorEffect { knob: "k".into(), from: "f".into(), to: "t".into(), ratio: filled(), p_differs: 1.0 };
+    let (knob, from, to) = ("k".into(), "f".into(), "t".into());
+    let verdict = trial::verdict::Verdict::Better;
+    let factor = FactorEffect { knob, from, to, ratio: filled(), p_differs: 1.0, verdict };
     let level = || ("k".to_owned(), "v".to_owned());
     let pair = PairEffect { one: level(), other: level(), ratio: filled(), p_differs: 1.0 };
     let moment = Moment { minute: 1.0, per_second: 1.0, p99_ms: 1.0 };
+    let winner =
+        || Winner { cell: 1, settings: settings(), dangerous: true, ratio: filled(), snippet: "s".into() };
     let load = LoadReport {
         point: filled(),
         words: "w".into(),
@@ -315,7 +318,8 @@ fn json_of_trial_keeps_its_keys() {
             cell(Standing::Dropped { stage: 1 }),
             cell(Standing::Refused { why: "w".into() }),
         ],
-        winner: Some(Winner { cell: 1, settings: settings(), ratio: filled(), snippet: "s".into() }),
+        winner: Some(winner()),
+        safe: Some(winner()),
     };
     let report = Report {
         name: "n".into(),
@@ -324,6 +328,7 @@ fn json_of_trial_keeps_its_keys() {
         level: 1.0,
         seed: 1,
         server: "s".into(),
+        elsewhere: true,
         version: "v".into(),
         begun: 1,
         seconds: 1.0,

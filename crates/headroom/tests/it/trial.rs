@@ -1,6 +1,9 @@
 //! `headroom trial` on a real MariaDB: an experiment that is killed in the middle and goes on, finds a
 //! setting that is worse, and leaves the server as it was.
 
+pub(crate) mod ends;
+mod hosts;
+
 use lab::{Account, DATABASE, Lab, Spec};
 use mysql_async::prelude::Queryable;
 use serde_json::Value;
@@ -12,8 +15,9 @@ use std::time::{Duration, Instant};
 const LIMIT: Duration = Duration::from_secs(60);
 
 /// These move by themselves.
-const MOVING: [&str; 6] = [
+const MOVING: [&str; 7] = [
     "gtid_binlog_pos",
+    "gtid_executed",
     "gtid_binlog_state",
     "gtid_current_pos",
     "timestamp",
@@ -66,6 +70,8 @@ table_size = 1000
 
 [guard]                # worse is to be found here, not given up
 latency = 10000.0
+memory = 1.0
+steal = 1.0
 
 [timing]
 reset = \"0s\"

@@ -33,14 +33,16 @@ pub(super) const ROWS: &[Knob] = &[
         Place::Dataset,
         "zfsprops(7)",
         "A property of a dataset: recordsize, compression, logbias, primarycache, atime. Blocks that are \
-         there keep the recordsize and compression they were written with.",
+         there keep the recordsize and compression they were written with. Tested against recorded output of \
+         zfs, not against a pool.",
     ),
     row(
         "zpool.*",
         Target::Dataset,
         Place::Pool,
         "zpoolprops(7)",
-        "A property of a pool: autoreplace, autotrim. ashift counts only for disks that are added afterwards.",
+        "A property of a pool: autoreplace, autotrim. ashift counts only for disks that are added afterwards. \
+         Tested against recorded output of zpool, not against a pool.",
     ),
     Knob {
         change: Change::Dynamic,

@@ -38,3 +38,35 @@ fn everything_that_is_wrong_is_said_at_once_with_its_place() {
     let unknown = Spec::parse("name = \"x\"\nmetrik = \"p99\"\n", "t.toml").unwrap_err();
     assert_eq!((unknown.0[0].line, unknown.0[0].column), (2, 1), "{unknown}");
 }
+
+/// Two hosts in place of a server.
+pub(crate) const HOSTS: &str = "name = \"h\"\nmetric = \"throughput\"\n[load]\nworkload = \"w\"\nthreads = [4]\n\
+     [[host]]\nname = \"small\"\nserver = \"127.0.0.1:1\"\n[[host]]\nname = \"large\"\nserver = \"127.0.0.1:2\"\n";
+
+#[test]
+fn hosts_are_a_factor_of_which_the_first_is_the_baseline() {
+    let spec = Spec::parse(HOSTS, "t.toml").unwrap_or_else(|wrong| panic!("{wrong}"));
+    let host = &spec.factors[0];
+    assert_eq!((host.knob.as_str(), host.baseline), (HOST, 0));
+    assert_eq!(host.levels, ["small", "large"]);
+    assert_eq!(spec.hosts[1].server, "127.0.0.1:2".parse().unwrap());
+    let factor = "[[factor]]\nknob = \"server.a\"\nlevels = [\"0\", \"1\"]\n[[exclude]]\nhost = \"large\"\n\"server.a\" = \"1\"\n";
+    let both = Spec::parse(&format!("{HOSTS}{factor}"), "t.toml").unwrap_or_else(|wrong| panic!("{wrong}"));
+    assert!(both.constraints[0].excludes(&[1, 1]) && !both.constraints[0].excludes(&[0, 1]));
+}
+
+#[test]
+fn with_hosts_only_variables_of_running_servers_are_varied() {
+    let text = format!(
+        "server = \"127.0.0.1:3\"\nmanaged = \"m.toml\"\n{HOSTS}[[host]]\nname = \"small\"\nserver = \"a b:x\"\n\
+         [[factor]]\nknob = \"memory.thp\"\nlevels = [\"always\", \"never\"]\n\
+         [[factor]]\nknob = \"server.a\"\nwhole_plot = true\nlevels = [\"0\", \"1\"]\n\
+         [[factor]]\nknob = \"host\"\nlevels = [\"0\", \"1\"]\n"
+    );
+    let wrong = Spec::parse(&text, "t.toml").unwrap_err();
+    let lines: Vec<usize> = wrong.0.iter().map(|complaint| complaint.line).collect();
+    assert_eq!(lines, [1, 2, 15, 16, 18, 21, 25, 25], "{wrong}");
+    let alone = HOSTS.split("[[host]]\nname = \"large\"").next().unwrap();
+    let wrong = Spec::parse(alone, "t.toml").unwrap_err();
+    assert!(wrong.to_string().contains("compared with nothing"), "{wrong}");
+}

@@ -21,7 +21,8 @@ The tables of the workload must be there: headroom load prepare WORKLOAD --serve
 /// Write a spec from what a server and this host offer.
 ///
 /// Variables of the server that can be set while it runs and lose no data, each with its present value as the
-/// baseline. Settings of this host are written as comments: they concern everything that runs on it.
+/// baseline. Settings of this host are written as comments: they concern everything that runs on it. So are
+/// variables that can lose data.
 #[derive(Args, Debug, Clone)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct InitArgs {
@@ -60,9 +61,9 @@ pub(crate) struct InitArgs {
 pub(super) async fn init(args: InitArgs, environment: &Environment) -> anyhow::Result<ExitCode> {
     let mut connect = connect_as(args.user.as_deref(), args.option_file.as_deref(), environment)?;
     let address = args.server.to_string();
-    let (factors, left_out) = blocking(move || {
+    let ((factors, left_out), dangerous) = blocking(move || {
         let mut server = connect(&address)?;
-        Ok(init::of_server(&mut *server)?)
+        Ok((init::of_server(&mut *server)?, init::dangerous(&mut *server)?))
     })
     .await?;
     if factors.is_empty() {
@@ -79,7 +80,7 @@ pub(super) async fn init(args: InitArgs, environment: &Environment) -> anyhow::R
         table_size: args.table_size,
         budget: args.budget,
     };
-    let text = init::spec(&request, &factors, &host);
+    let text = init::spec(&request, &factors, &dangerous, &host);
     for words in &left_out {
         terminal::complain(&format!("left out: {words}"));
     }
