@@ -225,9 +225,8 @@ fn io_uring(facts: &HostFacts, demands: &Demands) -> Finding {
 }
 
 fn zero_hop(facts: &HostFacts, demands: &Demands) -> Finding {
-    let (found, mend) = match bypass_obstacle(facts) {
-        None => return Finding::pass(HOST, "zero-hop", "connections can bypass the router"),
-        Some(obstacle) => obstacle,
+    let Some((found, mend)) = bypass_obstacle(facts) else {
+        return Finding::pass(HOST, "zero-hop", "connections can bypass the router");
     };
     if demands.zero_hop == config::ZeroHop::Off {
         return Finding::pass(HOST, "zero-hop", format!("{found}; not asked for (zero_hop = \"off\")"));

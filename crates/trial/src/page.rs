@@ -163,7 +163,7 @@ fn chips(set: &[(String, String)]) -> String {
 fn size(value: &str) -> Option<String> {
     const MIB: u64 = 1 << 20;
     let bytes: u64 = value.parse().ok()?;
-    (bytes >= MIB && bytes % MIB == 0).then(|| format!("{}M", bytes / MIB))
+    (bytes >= MIB && bytes.is_multiple_of(MIB)).then(|| format!("{}M", bytes / MIB))
 }
 
 fn confirmed(page: &mut String, winner: &Winner, words: &str) {
@@ -415,7 +415,11 @@ fn factors(page: &mut String, report: &Report, load: &LoadReport) {
              <table class=\"ranking chart\">\n",
         );
         for one in pairs {
-            let name = format!("{}with {}", chips(&[one.one.clone()]), chips(&[one.other.clone()]));
+            let name = format!(
+                "{}with {}",
+                chips(std::slice::from_ref(&one.one)),
+                chips(std::slice::from_ref(&one.other))
+            );
             let tone = tone(&one.ratio);
             line(page, &name, &percent(one.ratio.estimate), Some(one.ratio), &axis, (tone, ""));
         }

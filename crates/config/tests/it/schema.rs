@@ -22,7 +22,7 @@ fn validator() -> Validator {
 /// What the schema says against this text.
 fn complaints(validator: &Validator, text: &str) -> Vec<String> {
     let document: toml::Table = text.parse().unwrap_or_else(|error| panic!("{error}\n{text}"));
-    let document = serde_json::to_value(document).unwrap();
+    let document = serde_json::to_value(document).expect("TOML is JSON");
     validator.iter_errors(&document).map(|error| format!("{}: {error}", error.instance_path())).collect()
 }
 
@@ -59,7 +59,7 @@ fn the_schema_takes_the_example_and_every_block_of_the_guide() {
 
 /// Each key of the schema with its section: `("[[listener]]", "role", ...)`.
 fn keys(schema: &Value, header: &str, found: &mut Vec<(String, String, Value)>) {
-    for (key, value) in schema["properties"].as_object().unwrap() {
+    for (key, value) in schema["properties"].as_object().expect("a section has keys") {
         let path = if header.is_empty() {
             key.clone()
         } else {
@@ -77,7 +77,7 @@ fn keys(schema: &Value, header: &str, found: &mut Vec<(String, String, Value)>) 
 
 /// Of each key a value of the wrong kind, and one beyond its limits.
 fn wrong(value: &Value) -> Vec<&'static str> {
-    let mut wrong = match value["type"].as_str().unwrap() {
+    let mut wrong = match value["type"].as_str().expect("a key has a type") {
         "string" => vec!["17", "true", "\"\""],
         "boolean" => vec!["\"true\"", "1"],
         "array" => vec!["\"text\"", "[17]"],

@@ -118,11 +118,12 @@ impl MoveFigures {
         before: &Window,
         during: Window,
     ) -> Self {
+        let done = outcome.is_done() && outcome.remarks.is_empty();
         let why = outcome.state.why.into_iter();
         Self {
             from: from.to_owned(),
             to: to.to_owned(),
-            done: outcome.is_done() && outcome.remarks.is_empty(),
+            done,
             held_ms: outcome.writes_held_ms,
             routers: outcome.routers.holding,
             took_s,

@@ -50,7 +50,7 @@ pub(crate) async fn run(args: DoctorArgs, environment: &Environment) -> anyhow::
                     report.findings.extend(check::server_findings(&sourced).await);
                 }
                 Err(error) => {
-                    report.findings.push(Finding::fail("configuration", "account", format!("{error:#}")))
+                    report.findings.push(Finding::fail("configuration", "account", format!("{error:#}")));
                 }
             }
         }

@@ -2,7 +2,6 @@
 //! a container's default seccomp profile and capabilities. What it says of io_uring is held against a router
 //! that is started in the same place.
 
-use rustix::process::geteuid;
 use seccompiler::{BpfProgram, SeccompAction, SeccompFilter, SeccompRule};
 use serde_json::Value;
 use std::collections::BTreeMap;

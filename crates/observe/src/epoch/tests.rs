@@ -240,13 +240,13 @@ impl World {
             }
         }
         let mut members = Vec::new();
-        for at in 0..3 {
+        for (at, key) in NAMES.into_iter().enumerate() {
             let Some((host, fresh, operation)) = router.known[at].clone() else {
                 members.push(member(at, false, None));
                 continue;
             };
             let claim = ServerClaim {
-                key: NAMES[at],
+                key,
                 epoch: Some(host.epoch),
                 takes_writes: host.takes_writes && host.source.is_none(),
                 announces: operation.is_some_and(|of| of.planned && of.from == at),

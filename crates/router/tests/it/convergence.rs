@@ -231,7 +231,7 @@ fn restart_cold(seed: u64, heat: bool) -> WarmUp {
     let mut world = one_zone(seed);
     world.pools = (0..3).map(|_| BufferPool::warm()).collect();
     if !heat {
-        world.routers.iter_mut().for_each(|router| router.ignore_heat());
+        world.routers.iter_mut().for_each(member::Router::ignore_heat);
     }
     world.run(60);
     let before = p99_ms(&world.answers());
@@ -290,7 +290,7 @@ fn sessions_that_send_a_digest_a_hundred_times_dearer_are_spread_and_make_nobody
         world.churn = false;
         // Far from full: what makes a reader slow is not that it waits in line.
         world.full = world.full.map(|full| full * 5.0);
-        world.routers.iter_mut().for_each(|router| router.count_work());
+        world.routers.iter_mut().for_each(member::Router::count_work);
         world.run(60);
         // On one reader, a session of each router begins to send it, and does seven times the work of before.
         for router in &mut world.routers {

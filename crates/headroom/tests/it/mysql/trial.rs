@@ -1,5 +1,5 @@
-//! `headroom trial run` on MySQL, ended in every way. On the mysqld that `scripts/mysql-root.sh` brings (`make
-//! test-mysql`).
+//! `headroom trial run` on MySQL, ended in every way. On the mysqld that `scripts/mysql-root.sh` brings
+//! (`make test-mysql`).
 
 use crate::trial::ends;
 use lab::Spec;
