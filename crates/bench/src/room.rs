@@ -79,7 +79,7 @@ pub(crate) struct RoomArgs {
     #[arg(long, default_value_t = 600, value_parser = clap::value_parser!(u64).range(5..=7200))]
     equal: u64,
     /// Seconds of each warm-up of the part `cold`.
-    #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u64).range(5..=3600))]
+    #[arg(long, default_value_t = 70, value_parser = clap::value_parser!(u64).range(5..=3600))]
     warm_up: u64,
     /// A smoke run: one round with 20 s to settle and 10 s to measure, 30 s of equal readers, and warm-ups of
     /// 45 s.

@@ -69,7 +69,7 @@ async fn a_cold_reader_counts_for_what_its_misses_say_until_it_is_warm() {
     };
     router.wait_for("all are warm", |s| readers.iter().all(|reader| warm(s, reader))).await;
     let waits = |arguments: &[&str]| {
-        let output = router.headroom(&[&["status", "--wait-warm"], arguments].concat());
+        let output = router.headroom(&[&["status", "--wait-warm"][..], arguments].concat());
         let text = String::from_utf8([output.stdout, output.stderr].concat()).unwrap();
         (output.status.code(), text)
     };
@@ -86,7 +86,7 @@ async fn a_cold_reader_counts_for_what_its_misses_say_until_it_is_warm() {
         said.contains("of its page reads go to the disk")
     };
     router.wait_for("it is cold and its misses say so", cold).await;
-    let metric = r#"headroom_server_warmth_ratio{server="a3"} 1.0"#;
+    let metric = r#"headroom_server_warmth_ratio{server="a3"} 1"#;
     assert!(router.get("/metrics").contains(metric), "the others stay warm");
     let (code, text) = waits(&["a2", "--timeout", "1s", "--json"]);
     let outcome: Value = serde_json::from_str(&text).unwrap_or_else(|_| panic!("{text}"));
