@@ -256,6 +256,8 @@ chmod 755 /usr/sbin/policy-rc.d
     { tail /tmp/apt.log >&2; exit 1; }
 rm /usr/sbin/policy-rc.d
 printf '[mariadbd]\nport = 3316\n' >/etc/mysql/mariadb.conf.d/99-port.cnf
+# It would hold port 3306, which the router's file names.
+systemctl --quiet mask mariadb.socket
 [ ! -e /etc/systemd/system/multi-user.target.wants/headroom-route.service ] || { echo "it would start by itself" >&2; exit 1; }
 INSIDE
 }
@@ -307,6 +309,9 @@ after=$(pid)
 sleep 40
 [ "$(pid)" = "$after" ] && [ "$(systemctl show -P NRestarts headroom-route)" = 1 ] || why "the watchdog killed the new process"
 echo "upgraded: $((queries + 20)) connects, none refused; alive beyond the watchdog's 30 s"
+systemctl kill --kill-whom=main --signal=KILL headroom-route
+query 3307 || why "a connect was refused after the new process was killed"
+[ "$(pid)" != "$after" ] || why "the process that had taken over was not started again"
 
 systemctl start headroom-agent || why "the agent does not start"
 until_works 30 bash -c 'exec 3<>/dev/tcp/127.0.0.1/9307; printf "GET /watch.json HTTP/1.0\r\nHost: localhost\r\n\r\n" >&3; grep -q verdict <&3' ||

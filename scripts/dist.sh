@@ -148,7 +148,7 @@ debian() {
         "$version" "$(sed -n 's/^maintainer = "\(.*\)"/\1/p' crates/headroom/Cargo.toml)" \
         "$(date -R -d "@$SOURCE_DATE_EPOCH")" >"$dist/debian/changelog"
     cargo deb --quiet --locked -p headroom --no-build --no-strip --no-dbgsym --target "$(triple "$1")" --output "$out/"
-    lintian --fail-on error --tag-display-limit 0 --suppress-tags dir-or-file-in-opt "$out/headroom_$version-1_$1.deb" ||
+    lintian --fail-on error --tag-display-limit 0 "$out/headroom_$version-1_$1.deb" ||
         stop "lintian has errors"
 }
 
