@@ -1,6 +1,6 @@
 //! Every link of the pages leads somewhere: to a file that is there, and to a heading of it. Every page of
-//! the guide stands in docs/SUMMARY.md, by which the site is made, and a page of the site links to no page
-//! that the site does not have. Links to other sites are not followed.
+//! the guide stands in docs/SUMMARY.md, the order for a newcomer, and a page that stands there links to no
+//! page that is left out. Links to other sites are not followed.
 
 use std::collections::BTreeSet;
 use std::path::{Component, Path, PathBuf};
@@ -106,7 +106,7 @@ fn summary() -> BTreeSet<PathBuf> {
     inside(summary).into_iter().map(|(_, file, _)| file).collect()
 }
 
-/// The pages of the site: those, and every decision (scripts/site.sh).
+/// The pages of the site: those, and every decision.
 fn site() -> BTreeSet<PathBuf> {
     let decisions = pages().into_iter().filter(|page| page.starts_with("docs/decisions"));
     summary().into_iter().chain(decisions).collect()
@@ -128,7 +128,7 @@ fn a_page_of_the_site_links_to_no_page_that_the_site_lacks() {
     let site = site();
     for page in &site {
         for (target, file, _) in inside(page) {
-            // Names of runs lose their links on the site (scripts/site.sh).
+            // Runs are data, not pages.
             let is_page = file.extension().is_some_and(|kind| kind == "md");
             if is_page && !file.starts_with("benchmarks/runs") {
                 assert!(site.contains(&file), "{}: {target}", page.display());
