@@ -218,9 +218,7 @@ fn what_slows_all_readers_moves_nobody_and_neither_does_noise() {
 
 /// A warm-up of one of three.
 struct WarmUp {
-    /// The tier's p99 in its first ninety seconds, over that before.
-    during: f64,
-    /// The same in the worst second.
+    /// The tier's p99 in its worst second, over that while the server was away and the others carried all.
     worst: f64,
     /// Seconds until the server carries its share for good.
     share_after: usize,
@@ -234,39 +232,35 @@ fn restart_cold(seed: u64, heat: bool) -> WarmUp {
         world.routers.iter_mut().for_each(member::Router::ignore_heat);
     }
     world.run(60);
-    let before = p99_ms(&world.answers());
     world.kill(0);
     world.run(10);
+    let away = p99_ms(&world.answers());
     world.revive(0);
-    let (mut answers, mut worst, mut shares, mut back): (Vec<_>, f64, Vec<f64>, f64) =
-        (Vec::new(), 0.0, Vec::new(), 0.0);
-    for second in 0..200 {
+    let (mut worst, mut shares, mut back): (f64, Vec<f64>, f64) = (0.0, Vec::new(), 0.0);
+    for _ in 0..200 {
         world.run(1);
-        worst = worst.max(p99_ms(&world.answers()) / before);
-        if second < 90 {
-            answers.extend(world.answers());
-        }
+        worst = worst.max(p99_ms(&world.answers()) / away);
         shares.push(world.share(0) * 3.0);
         let highest = shares.iter().fold(0.0, |a: f64, b| a.max(*b));
         back = back.max(highest - world.share(0) * 3.0);
     }
-    let (during, share_after) = (p99_ms(&answers) / before, within(&shares, 0.85..1.15));
+    let share_after = within(&shares, 0.85..1.15);
     println!(
-        "restarted cold, {}, seed {seed}: p99 {during:.2} x before, {worst:.2} in the worst second; its share after {share_after} s, largest step back {back:.2}",
+        "restarted cold, {}, seed {seed}: worst p99 {worst:.2} x that without it; its share after {share_after} s, largest step back {back:.2}",
         if heat { "by heat" } else { "by the clock" }
     );
     assert!(world.pools[0].held() > 0.95, "it is warm in the end");
     if heat {
         assert!(back <= 0.3, "it does not swing: {shares:.2?}");
     }
-    WarmUp { during, worst, share_after }
+    WarmUp { worst, share_after }
 }
 
 #[test]
-fn a_cold_reader_warms_up_by_its_heat_and_the_tail_of_the_tier_stays() {
+fn a_cold_reader_warms_up_by_its_heat_and_makes_no_tail_that_its_absence_did_not() {
     let (heat, clock) = (restart_cold(1, true), restart_cold(1, false));
-    assert!(heat.during <= 1.5 && heat.worst <= 3.0, "by heat the tail stays");
-    assert!(clock.during > 3.0 * heat.during, "by the clock it does not");
+    assert!(heat.worst <= 1.1, "by heat: {}", heat.worst);
+    assert!(clock.worst > 10.0 * heat.worst, "by the clock its statements wait in line: {}", clock.worst);
     assert!(heat.share_after < 200, "before the limit it has its share");
 }
 
