@@ -28,12 +28,13 @@ fn complaints(validator: &Validator, text: &str) -> Vec<String> {
 
 #[test]
 fn the_committed_schema_is_that_of_the_code() {
-    let committed = include_str!("../../../../headroom.schema.json");
-    let ours = schema::text();
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../headroom.schema.json");
+    let text = std::fs::read_to_string(path).expect("the schema is committed");
+    // Values, not texts: the order of keys depends on what else is built.
     assert!(
-        committed == ours,
-        "headroom.schema.json is of another version: headroom check --schema > headroom.schema.json, and read \
-         the difference"
+        serde_json::from_str::<Value>(&text).ok() == Some(schema::schema()),
+        "headroom.schema.json is of another version: headroom check --schema > headroom.schema.json, and read the \
+         difference"
     );
 }
 
