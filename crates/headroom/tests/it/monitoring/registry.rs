@@ -58,6 +58,7 @@ pub(crate) fn router() -> String {
         ..console::sample_status::status()
     };
     status.fleet.servers.push(filled());
+    status.fleet.epoch = filled();
     status.listeners.push(filled());
     console::status_metrics::text(&status, &measured()).unwrap()
 }
