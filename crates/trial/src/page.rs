@@ -133,13 +133,20 @@ fn next_steps(page: &mut String, report: &Report) {
              <li>Measure what it is worth at your objective: <code>headroom measure</code> before and after.</li>\n",
         );
     }
-    if undecided.count() > 0 {
+    if winner && report.loads.iter().any(|load| load.effects.is_some()) {
+        page.push_str(
+            "<li>Leave out of the confirmed cell what the table of factors does not call better: it came along with \
+             the combination.</li>\n",
+        );
+    }
+    let undecided = undecided.count() > 0;
+    if undecided {
         page.push_str(
             "<li>Cells that are undecided need more blocks or longer trials, if they matter: leave only those \
              levels in the spec and run it again.</li>\n",
         );
     }
-    if !winner && !void {
+    if !winner && !void && !undecided {
         page.push_str(
             "<li>Nothing here is worth setting. The bottlenecks above say where else to look: other factors, or \
              <code>headroom plan</code> for hardware.</li>\n",
@@ -402,9 +409,10 @@ fn factors(page: &mut String, report: &Report, load: &LoadReport) {
             level(&one.from),
             level(&one.to)
         );
-        let standing_of = Standing::Judged { verdict: one.verdict };
-        let words = (self::tone(&standing_of), standing(&standing_of));
-        line(page, &name, &percent(one.ratio.estimate), Some(one.ratio), &axis, (words.0, &words.1));
+        let judged = Standing::Judged { verdict: one.verdict };
+        let words = standing(&judged);
+        let verdict = (self::tone(&judged), words.as_str());
+        line(page, &name, &percent(one.ratio.estimate), Some(one.ratio), &axis, verdict);
     }
     page.push_str("</table></div>\n");
     let pairs: Vec<&PairEffect> = effects.pairs.iter().take(6).collect();
