@@ -185,7 +185,7 @@ fn a_container_with_the_default_seccomp_profile_is_told_that_the_profile_forbids
 
     // A router that demands io_uring does not start there, and doctor says so of the same file.
     let file = "[fleet]\nseeds = [\"127.0.0.1:1\"]\n[router]\ndata_path = \"io_uring\"\nzero_hop = \"off\"\n\
-                [[listener]]\naddress = \"127.0.0.1:0\"\nrole = \"reader\"\n";
+                [[listener]]\naddress = \"127.0.0.1:3399\"\nrole = \"reader\"\n";
     std::fs::write(place.path().join("headroom.toml"), file).unwrap();
     let route =
         under_the_filter(place.command(&[], &["route", "--config", "headroom.toml", "--admin", "off"]));

@@ -110,6 +110,7 @@ table_size = 1000
 [guard]                # what is slow on this machine is measured all the same
 latency = 10000.0
 errors = 1.0
+steal = 1.0
 
 [timing]
 reset = \"0s\"

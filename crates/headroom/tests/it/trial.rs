@@ -174,9 +174,7 @@ async fn an_experiment_that_is_killed_goes_on_finds_what_is_worse_and_leaves_the
         headroom(dir, &login, &["trial", "report", "trial-short", "--html", "t.html"]).output().unwrap();
     assert!(text(&output).contains("worse"), "{}", text(&output));
     let page = std::fs::read_to_string(dir.join("t.html")).unwrap();
-    assert!(
-        page.contains("prefers-color-scheme: dark") && page.contains("server.binlog_commit_wait_count=100")
-    );
+    assert!(page.contains("prefers-color-scheme: dark") && page.contains("binlog_commit_wait_count=100"));
     assert!(!page.contains("http://") && !page.contains("https://") && !page.contains("<script"));
     let output = headroom(dir, &login, &["trial", "report", "trial-short", "--csv"]).output().unwrap();
     assert!(output.stdout.iter().filter(|byte| **byte == b'\n').count() > 28);

@@ -40,6 +40,37 @@ pub(super) const ALERTS: &[Alert] = &[
         ],
     },
     Alert {
+        name: "HeadroomFormerPrimary",
+        severity: Severity::Page,
+        expr: "max by (cluster, job, server) (headroom_ignored_claim_epoch{claim=\"writes\"}) >= 0",
+        hold: "1m",
+        summary: "{{ $labels.server }} is a former primary that still takes writes; routers send it none",
+        first: "Make it read_only at once, then a replica: headroom failover --rejoin shows first what it would lose",
+        guide: "switchover.md#epochs",
+        fires: &[(
+            "headroom_ignored_claim_epoch{job=\"r\",instance=\"x\",server=\"db1\",claim=\"writes\"}",
+            "3x40",
+        )],
+        labels: &[("job", "r"), ("server", "db1")],
+        // A promotion that is not recorded yet.
+        quiet: &[(
+            "headroom_ignored_claim_epoch{job=\"r\",instance=\"x\",server=\"db1\",claim=\"unrecorded\"}",
+            "3x40",
+        )],
+    },
+    Alert {
+        name: "HeadroomEpochUnknown",
+        severity: Severity::Ticket,
+        expr: "max by (cluster, job) (headroom_epoch_unknown_servers) > 0",
+        hold: "10m",
+        summary: "{{ $value }} servers do not say their epoch: a former primary among them could not be told",
+        first: "headroom check names the missing privilege: GRANT SELECT ON headroom.* to the account that watches",
+        guide: "switchover.md#epochs",
+        fires: &[("headroom_epoch_unknown_servers{job=\"r\",instance=\"x\"}", "1x40")],
+        labels: &[("job", "r")],
+        quiet: &[("headroom_epoch_unknown_servers{job=\"r\",instance=\"x\"}", "0x40")],
+    },
+    Alert {
         name: "HeadroomPrimaryUnclear",
         severity: Severity::Page,
         expr: "max by (cluster, job, server) (headroom_server_eligible{listener=\"writer\",reason=\"stray\"} == bool 0) == 1",

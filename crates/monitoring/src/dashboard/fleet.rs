@@ -118,6 +118,12 @@ fn servers() -> Row {
                 .limits(Limits::Good)
                 .says("Which server routers send writes to. Where the bar changes from one server to another, the primary moved.")
                 .guide("switchover.md"),
+            Panel::lines("Epochs", Unit::Count, "max by (instance) (headroom_epoch{%})", "seen by {{instance}}")
+                .query("max by (server, claim) (headroom_ignored_claim_epoch{%})", "of {{server}}, whose claim ({{claim}}) is ignored")
+                .query("sum(increase(headroom_ignored_claims_total{%}[5m]))", "claims newly ignored in 5 min")
+                .query("max(headroom_epoch_unknown_servers{%})", "servers that do not say theirs")
+                .says("Each switchover and failover counts the epoch up by one. A server of a lower epoch is a former primary: it gets no writer session.")
+                .guide("switchover.md#epochs"),
             Panel::states("Fallbacks", "max by (fallback) (headroom_fallback_in_force{%})", "{{fallback}}")
                 .limits(Limits::Bad)
                 .says("What is done instead of what was asked for, by name.")
