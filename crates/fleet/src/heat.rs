@@ -32,6 +32,9 @@ const ENOUGH: f64 = 500.0;
 /// Time constant in which old page reads are forgotten.
 const WINDOW: Duration = Duration::from_secs(5);
 
+/// A server that seems to have started this much later than before was restarted.
+const LATER: Duration = Duration::from_secs(3);
+
 /// The status variables that [`PoolCounters::read`] asks for.
 pub const VARIABLES: [&str; 4] = [
     "Innodb_buffer_pool_reads",
@@ -98,8 +101,9 @@ impl PoolCounters {
     /// Whether the server was restarted since `before`: what it counts begins anew.
     pub fn restarted_since(&self, before: &Self) -> bool {
         let went_back = self.requests < before.requests || self.misses < before.misses;
-        // It counts whole seconds.
-        went_back || self.up + Duration::from_secs(2) < before.up
+        // It counts whole seconds, and an answer may be late.
+        let began_later = self.started().zip(before.started()).is_some_and(|(now, then)| now > then + LATER);
+        went_back || began_later
     }
 }
 

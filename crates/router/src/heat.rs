@@ -118,7 +118,7 @@ impl Heats {
             let others: Vec<f64> = others.filter_map(|(_, rate)| *rate).collect();
             let Some(known) = self.known.get_mut(&reader.name) else { continue };
             if let Some((after, at_the_limit)) =
-                known.heat.follow(rates[at], heat::of_the_others(&others), config.warm_up_limit, now)
+                known.heat.follow(rates[at], heat::of_the_others(&others), config, now)
             {
                 ended.push(WarmUpEnded { server: reader.name.clone(), after, own: rates[at], at_the_limit });
             }
@@ -153,24 +153,28 @@ impl TrackedHeat {
 impl Heat {
     /// One step of a warm-up, given both miss rates. When it is over: after which time, and whether at its
     /// limit.
+    ///
+    /// Within `warm_up` heat falls as well as it rises, and ends nothing: a server's first page reads are its
+    /// own (recovery, its dictionary), which say nothing about those of statements.
     fn follow(
         &mut self,
         own: Option<f64>,
         others: Option<f64>,
-        limit: Duration,
+        config: &RouterConfig,
         now: Instant,
     ) -> Option<(Duration, bool)> {
         (self.own, self.others) = (own, others);
         let lasts = now.saturating_duration_since(self.since?);
         let by_rate = own.zip(others).map(|(own, others)| heat::heat(own, others));
         let aim = by_rate.or(self.loading.map(|part| part.max(heat::LEAST)));
+        let is_early = lasts < config.warm_up;
         if let Some(aim) = aim
-            && self.share.is_none_or(|share| aim >= share * STEP)
+            && (is_early || self.share.is_none_or(|share| aim >= share * STEP))
         {
             self.share = Some(aim);
         }
-        let warm = self.share.is_some_and(|share| share >= heat::WARM);
-        if !warm && lasts < limit {
+        let warm = !is_early && self.share.is_some_and(|share| share >= heat::WARM);
+        if !warm && lasts < config.warm_up_limit {
             return None;
         }
         let compared = self.share.is_some();

@@ -61,22 +61,22 @@ async fn a_cold_reader_counts_for_what_its_misses_say_until_it_is_warm() {
     let seed = lab.real("a1").unwrap();
     let fleet = format!("{servers}[fleet]\nseeds = [\"{seed}\"]\n");
     let mut router =
-        Route::new(&lab, "zero_hop = \"off\"\nwarm_up = \"1s\"\nwarm_up_limit = \"1h\"", "", &fleet);
+        Route::new(&lab, "zero_hop = \"off\"\nwarm_up = \"5s\"\nwarm_up_limit = \"1h\"", "", &fleet);
     router.start();
     let warm = |status: &Value, server: &str| {
         let routing = routing(status, server);
         routing["reads"]["eligible"] == true && routing["warmth"] == 1.0 && routing["warming"].is_null()
     };
     router.wait_for("all are warm", |s| readers.iter().all(|reader| warm(s, reader))).await;
-    let waits = |arguments: &[&str]| {
-        let output = router.headroom(&[&["status", "--wait-warm"][..], arguments].concat());
+    let waits = async |arguments: &[&str]| {
+        let output = router.headroom_beside(&[&["status", "--wait-warm"][..], arguments].concat()).await;
         let text = String::from_utf8([output.stdout, output.stderr].concat()).unwrap();
         (output.status.code(), text)
     };
-    let (code, text) = waits(&["a9"]);
+    let (code, text) = waits(&["a9"]).await;
     assert_eq!(code, Some(2), "{text}");
     assert!(text.contains("knows no server a9; it knows a1, a2, a3, a4"), "{text}");
-    assert_eq!(waits(&["a1"]).0, Some(2), "it is the primary");
+    assert_eq!(waits(&["a1"]).await.0, Some(2), "it is the primary");
 
     lab.fault("a2", lab::Fault::Stop).await.unwrap();
     lab.heal("a2").await.unwrap();
@@ -88,7 +88,7 @@ async fn a_cold_reader_counts_for_what_its_misses_say_until_it_is_warm() {
     router.wait_for("it is cold and its misses say so", cold).await;
     let metric = r#"headroom_server_warmth_ratio{server="a3"} 1"#;
     assert!(router.get("/metrics").contains(metric), "the others stay warm");
-    let (code, text) = waits(&["a2", "--timeout", "1s", "--json"]);
+    let (code, text) = waits(&["a2", "--timeout", "1s", "--json"]).await;
     let outcome: Value = serde_json::from_str(&text).unwrap_or_else(|_| panic!("{text}"));
     assert_eq!((code, &outcome["warm"]), (Some(1), &false.into()), "{text}");
 
@@ -96,7 +96,7 @@ async fn a_cold_reader_counts_for_what_its_misses_say_until_it_is_warm() {
     for _ in 0..2 {
         conn.query_drop(format!("SELECT SUM(LENGTH(pad)) FROM {DATABASE}.warm")).await.unwrap();
     }
-    let (code, text) = waits(&["a2", "--timeout", "2m"]);
+    let (code, text) = waits(&["a2", "--timeout", "2m"]).await;
     assert_eq!(code, Some(0), "{text}");
     assert!(text.contains("a2 is warm, after"), "{text}");
     assert!(warm(&router.status(), "a2"));

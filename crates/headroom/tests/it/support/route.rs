@@ -111,6 +111,13 @@ impl Route {
         command.args(args).env_clear().env("HEADROOM_ADMIN", self.told.admin.to_string()).output().unwrap()
     }
 
+    /// The same beside what else the test has under way.
+    pub(crate) async fn headroom_beside(&self, args: &[&str]) -> Output {
+        let mut command = tokio::process::Command::new(env!("CARGO_BIN_EXE_headroom"));
+        command.args(args).env_clear().env("HEADROOM_ADMIN", self.told.admin.to_string());
+        command.output().await.unwrap()
+    }
+
     /// What its pins are called by.
     pub(crate) fn title(&self) -> String {
         self.file.canonicalize().unwrap().display().to_string()

@@ -136,7 +136,7 @@ async fn switchover(lab: &Lab, to: &str, more: &[&str]) -> String {
     let mut command = Command::new(env!("CARGO_BIN_EXE_headroom"));
     command
         .args(["switchover", to, "--yes", "--hold", "20s", "--drain", "20s", "--freeze", "20s"])
-        .args(["--last-writes", "60s", "--config"])
+        .args(["--last-writes", "60s", "--max-lag", "60s", "--config"])
         .arg(lab.dir().join("drivers.toml"))
         .args(more)
         .arg("--admin-option-file")
