@@ -146,7 +146,7 @@ pub(super) fn moves(moves: &[MoveFigures]) -> String {
         }
     }
     table(
-        "(f)",
+        "(f) there and back",
         &[
             "move",
             "longest wait",
