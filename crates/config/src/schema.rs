@@ -143,11 +143,11 @@ impl Documented {
     fn section(path: &str) -> Self {
         let mut comment = Vec::new();
         for line in EXAMPLE.lines() {
-            match Line::of(line) {
-                Line::Header(name) if name == path => {
+            match ExampleLine::of(line) {
+                ExampleLine::Header(name) if name == path => {
                     return Self { text: paragraph(&comment), ..Self::default() };
                 }
-                Line::Comment(words) => comment.push(words),
+                ExampleLine::Comment(words) => comment.push(words),
                 _ => comment.clear(),
             }
         }
@@ -158,16 +158,16 @@ impl Documented {
     fn key(section: &str, key: &str) -> Self {
         let (mut here, mut comment, mut fresh) = ("", Vec::new(), true);
         for line in EXAMPLE.lines() {
-            match Line::of(line) {
-                Line::Header(name) => (here, fresh) = (name, true),
-                Line::Comment(words) => {
+            match ExampleLine::of(line) {
+                ExampleLine::Header(name) => (here, fresh) = (name, true),
+                ExampleLine::Comment(words) => {
                     if std::mem::take(&mut fresh) {
                         comment.clear();
                     }
                     comment.push(words);
                 }
-                Line::Blank => fresh = true,
-                Line::Option { name, value, default } => {
+                ExampleLine::Blank => fresh = true,
+                ExampleLine::Option { name, value, default } => {
                     if here == section && name == key {
                         let (value, text) = (value_of(value), paragraph(&comment));
                         let (default, example) = if default { (value, None) } else { (None, value) };
@@ -182,7 +182,7 @@ impl Documented {
 }
 
 /// A line of the example.
-enum Line<'a> {
+enum ExampleLine<'a> {
     Blank,
     /// `[router.tls]`, `#[[zone]]`.
     Header(&'a str),
@@ -195,7 +195,7 @@ enum Line<'a> {
     },
 }
 
-impl<'a> Line<'a> {
+impl<'a> ExampleLine<'a> {
     fn of(line: &'a str) -> Self {
         let (rest, shown) = line.strip_prefix('#').map_or((line, false), |rest| (rest, true));
         if rest.starts_with('[') && rest.ends_with(']') {

@@ -67,9 +67,9 @@ pub struct Demand {
     pub flushes: f64,
 }
 
-/// What was seen at a rate.
+/// What a server did at one rate.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Seen {
+pub struct MeasuredRate {
     /// Transactions a second.
     pub per_s: f64,
     /// Their mean response time.
@@ -168,13 +168,13 @@ impl Disks {
     ///
     /// # Errors
     /// Too little was seen, or it contradicts the model.
-    pub fn new(seen: &[Seen], here: Disk, cores: u32, flushes: f64) -> Result<Self, Refusal> {
-        let usable: Vec<Seen> =
+    pub fn new(seen: &[MeasuredRate], here: Disk, cores: u32, flushes: f64) -> Result<Self, Refusal> {
+        let usable: Vec<MeasuredRate> =
             seen.iter().copied().filter(|one| one.per_s > 0.0 && one.mean_ms > 0.0).collect();
         if usable.len() < 6 {
             return Err(Refusal::TooFew { seen: usable.len() });
         }
-        let middle = |of: fn(&Seen) -> f64| {
+        let middle = |of: fn(&MeasuredRate) -> f64| {
             let values: Vec<f64> = usable.iter().map(of).collect();
             let middle = quantile::median(&values).unwrap_or(0.0);
             let away: Vec<f64> = values.iter().map(|value| (value - middle).abs()).collect();
@@ -185,12 +185,12 @@ impl Disks {
             return Err(Refusal::NoDisk { reads });
         }
         // The reads of each step are its own: the pool may have warmed up between them.
-        let model = |one: &Seen| {
+        let model = |one: &MeasuredRate| {
             let demand = Demand { cpu_ms: one.cpu_ms, reads: one.reads, flushes };
             simulate(&demand, &here, cores, one.per_s)
         };
-        let sound = |one: &&Seen| one.reads * one.per_s < EDGE * here.reads_per_s;
-        let pairs: Vec<(Seen, Simulated)> =
+        let sound = |one: &&MeasuredRate| one.reads * one.per_s < EDGE * here.reads_per_s;
+        let pairs: Vec<(MeasuredRate, Simulated)> =
             usable.iter().filter(sound).map(|one| (*one, model(one))).collect();
         if pairs.len() < 6 {
             return Err(Refusal::TooFew { seen: pairs.len() });
@@ -479,11 +479,11 @@ mod tests {
 
     const READER: Demand = Demand { cpu_ms: 1.0, reads: 4.0, flushes: 0.0 };
 
-    fn seen(disk: &Disk, fixed: f64) -> Vec<Seen> {
+    fn seen(disk: &Disk, fixed: f64) -> Vec<MeasuredRate> {
         let rates = [10.0, 15.0, 20.0, 25.0, 30.0, 35.0];
         let one = |per_s: f64| {
             let mean_ms = simulate(&READER, disk, 2, per_s).mean_ms + fixed;
-            Seen { per_s, mean_ms, cpu_ms: 1.0, reads: 4.0 }
+            MeasuredRate { per_s, mean_ms, cpu_ms: 1.0, reads: 4.0 }
         };
         rates.map(one).to_vec()
     }
@@ -541,7 +541,8 @@ mod tests {
             one.mean_ms *= if at % 2 == 0 { 0.3 } else { 3.0 };
         }
         assert!(matches!(Disks::new(&other, slow, 2, 0.0), Err(Refusal::Scatter { .. })));
-        let none: Vec<Seen> = seen(&slow, 0.5).into_iter().map(|one| Seen { reads: 0.0, ..one }).collect();
+        let none: Vec<MeasuredRate> =
+            seen(&slow, 0.5).into_iter().map(|one| MeasuredRate { reads: 0.0, ..one }).collect();
         assert!(Disks::new(&none, slow, 2, 0.0).unwrap_err().to_string().contains("changes nothing"));
     }
 

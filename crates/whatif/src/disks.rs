@@ -8,7 +8,7 @@ use crate::load_point::{LoadPoint, Observations};
 use crate::server::{Server, ServerError};
 use crate::words::{figure, interval};
 use plan::Interval;
-use plan::disks::{Demand, Disk, Disks, Latency, MODEL_ERROR, Refusal, Seen};
+use plan::disks::{Demand, Disk, Disks, Latency, MODEL_ERROR, MeasuredRate, Refusal};
 use probe::Probe;
 use serde::{Deserialize, Serialize};
 use std::fmt::Write;
@@ -123,9 +123,9 @@ pub fn answer(question: &DisksQuestion, of: Observations) -> DisksAnswer {
     let cores = f64::from(question.cores);
     let seen = of.seen.iter().filter(|one| !one.closed).filter_map(|one| {
         let cpu_ms = one.busy? * cores * 1e3 / one.per_s;
-        Some(Seen { per_s: one.per_s, mean_ms: one.mean_ms, cpu_ms, reads: one.reads_each? })
+        Some(MeasuredRate { per_s: one.per_s, mean_ms: one.mean_ms, cpu_ms, reads: one.reads_each? })
     });
-    let seen: Vec<Seen> = seen.collect();
+    let seen: Vec<MeasuredRate> = seen.collect();
     let known = of.seen.is_empty() || !seen.is_empty();
     let model = Disks::new(&seen, question.here.disk, question.cores, question.flushes);
     let mut answer = DisksAnswer {
