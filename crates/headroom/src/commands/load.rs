@@ -218,8 +218,9 @@ async fn send(args: RunArgs, environment: &Environment) -> anyhow::Result<ExitCo
     let outcome = outcome.await.context("the load generator ended unexpectedly")??;
     interrupt.abort();
     if interrupted.load(Ordering::Relaxed) {
-        if outcome.totals.arrivals == 0 {
-            bail!("interrupted before the measurement began; there are no figures");
+        // What is under way at the end of a warm-up counts as begun, and nothing of it was answered.
+        if outcome.totals.done + outcome.totals.failed == 0 {
+            bail!("interrupted before anything was measured; there are no figures");
         }
         terminal::complain(&format!("interrupted: the figures are of the first {:.1} s", outcome.seconds));
     }

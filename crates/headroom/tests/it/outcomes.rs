@@ -221,7 +221,7 @@ fn interrupted(dir: &Path, fill: &impl Fn(&str) -> String) {
             "load run oltp_read_only --option-file {login} --server {primary} {tables} --warm-up 60s --no-store",
             false,
             2,
-            "interrupted before the measurement began",
+            "interrupted before anything was measured",
         ),
         (
             "load run oltp_read_only --option-file {login} --server {primary} {tables} --warm-up 0s --time 60s --no-store",
