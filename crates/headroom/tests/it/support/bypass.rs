@@ -196,7 +196,8 @@ pub(crate) async fn what_two_of_thirty_two_say_is_scaled_to_all(lab: &Lab, route
     assert_eq!((&scaled["count"], &scaled["one_in"]), (&800.into(), &16.into()), "{scaled}");
     let (per_second, error) =
         (scaled["per_second"].as_f64().unwrap(), scaled["per_second_error"].as_f64().unwrap());
-    assert!(error > 0.0 && error < per_second, "two sessions, one in sixteen: {scaled}");
+    // Two sessions tell little: about two thirds, and more where their burst fills a part of the span only.
+    assert!(error > per_second / 2.0 && error < 3.0 * per_second, "two sessions, one in sixteen: {scaled}");
     assert!(told["notes"].to_string().contains("1 session in 16"), "{told}");
 
     let counted = |status: &Value| {
