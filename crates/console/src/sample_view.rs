@@ -293,6 +293,8 @@ shows! {
         in_global_lock: f64,
         in_commit: f64,
         in_semi_sync: f64,
+        /// Seconds, commits that wait for a replica left out.
+        longest_commit_s: f64,
         in_login: f64,
         longest_s: f64,
         row_waits_per_s: f64,

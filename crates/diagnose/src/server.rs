@@ -106,6 +106,8 @@ pub struct Sample {
     pub in_commit: f64,
     /// Of those in their commit, waiting for a replica's acknowledgement.
     pub in_semi_sync: f64,
+    /// The longest that a commit which waits for no replica has been under way, with its statement, seconds.
+    pub longest_commit_s: f64,
     /// Connections that are being authenticated.
     pub in_login: f64,
     /// The longest that anybody at work has been at it, seconds.
@@ -239,6 +241,7 @@ impl Sample {
             in_global_lock: mean(|r| r.sessions.global_lock as f64),
             in_commit: mean(|r| r.sessions.commit as f64),
             in_semi_sync: mean(|r| r.sessions.semi_sync as f64),
+            longest_commit_s: last.sessions.longest_commit_ms / 1e3,
             in_login: mean(|r| r.sessions.login as f64),
             longest_s: last.sessions.longest_ms / 1e3,
             row_waits_per_s: per_s(|s| s.row_waits),

@@ -159,6 +159,8 @@ pub enum Name {
     OneSession,
     /// Commits wait for a replica.
     SemiSync,
+    /// Commits were begun and do not end, while the server answers.
+    CommitsHang,
     /// Sessions wait for each other's rows.
     RowLocks,
     /// Sessions wait for a table's definition.

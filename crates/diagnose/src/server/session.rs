@@ -18,6 +18,9 @@ pub struct Sessions {
     pub commit: u64,
     /// Of those, waiting for a replica's acknowledgement.
     pub semi_sync: u64,
+    /// The longest that a commit which waits for no replica has been under way, with its statement,
+    /// milliseconds.
+    pub longest_commit_ms: f64,
     /// Connections that are being authenticated.
     pub login: u64,
     /// The longest that one of them has been at it, milliseconds.
@@ -45,14 +48,16 @@ const GLOBAL: [&str; 4] = [
 /// States of a client that waits for a replica.
 const SEMI_SYNC: [&str; 1] = ["Waiting for semi-sync"];
 
-/// States of a client whose commit is on its way to disk or to a replica.
-const COMMIT: [&str; 6] = [
+/// States of a client whose commit is on its way to disk or to a replica; with a full disk MariaDB's commit
+/// waits for space.
+const COMMIT: [&str; 7] = [
     "Commit",
     "Commit_implicit",
     "waiting for handler commit",
     "Waiting for prior transaction to commit",
     "Waiting for semi-sync",
     "Writing to binlog",
+    "Waiting for someone to free space",
 ];
 
 /// States of an applier that has nothing to do, or waits for another one.
@@ -88,6 +93,7 @@ impl Sessions {
                 "Connect" if state == "login" || state == "Receiving from client" => sessions.login += count,
                 "Slave_IO" | "Connect" | "Sleep" | "Daemon" => {}
                 _ => {
+                    let longest = row.parse::<f64>(&["longest_ms"]).unwrap_or(0.0);
                     sessions.active += count;
                     if is_one_of(state, &METADATA) {
                         sessions.metadata_lock += count;
@@ -97,9 +103,10 @@ impl Sessions {
                         sessions.commit += count;
                         if is_one_of(state, &SEMI_SYNC) {
                             sessions.semi_sync += count;
+                        } else {
+                            sessions.longest_commit_ms = sessions.longest_commit_ms.max(longest);
                         }
                     }
-                    let longest = row.parse::<f64>(&["longest_ms"]).unwrap_or(0.0);
                     sessions.longest_ms = sessions.longest_ms.max(longest);
                 }
             }
@@ -154,6 +161,16 @@ mod tests {
         ]));
         assert_eq!((sessions.active, sessions.metadata_lock, sessions.global_lock), (10, 0, 7));
         assert_eq!((sessions.commit, sessions.semi_sync, sessions.login), (3, 3, 4));
+        assert_eq!(sessions.longest_commit_ms, 0.0, "they wait for a replica");
+    }
+
+    #[test]
+    fn a_commit_that_waits_for_space_on_the_disk_is_a_commit() {
+        let sessions = Sessions::read(&rows(&[
+            ("Query", "Waiting for someone to free space", 1),
+            ("Query", "Waiting for prior transaction to commit", 2),
+        ]));
+        assert_eq!((sessions.active, sessions.commit, sessions.longest_commit_ms), (3, 3, 2.5));
     }
 
     #[test]

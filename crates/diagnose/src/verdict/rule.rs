@@ -6,11 +6,11 @@
 
 use super::{Finding, Name, Window, compute, elsewhere, engine, limit, lock, network, replication, storage};
 use Name::{
-    ApplyWithoutKey, BufferPool, Connections, ConntrackTable, Cpu, CpuLimit, CrossZone, DiskLatency,
-    DiskSpace, FlushBound, GlobalLock, HostMemory, IoLimit, MemoryLimit, MetadataLocks, NeighbourTable,
-    NewConnections, Nic, NotTheDatabase, OneSession, OneStatement, PacketDrops, Purge, RedoLog,
-    ReplicationLag, Retransmits, RowLocks, SemiSync, SingleThreadedApply, SoftirqOnOneCpu, Steal, TableCache,
-    TemporaryTables,
+    ApplyWithoutKey, BufferPool, CommitsHang, Connections, ConntrackTable, Cpu, CpuLimit, CrossZone,
+    DiskLatency, DiskSpace, FlushBound, GlobalLock, HostMemory, IoLimit, MemoryLimit, MetadataLocks,
+    NeighbourTable, NewConnections, Nic, NotTheDatabase, OneSession, OneStatement, PacketDrops, Purge,
+    RedoLog, ReplicationLag, Retransmits, RowLocks, SemiSync, SingleThreadedApply, SoftirqOnOneCpu, Steal,
+    TableCache, TemporaryTables,
 };
 
 #[derive(Debug)]
@@ -68,7 +68,7 @@ pub static RULES: &[Rule] = &[
         name: IoLimit,
         called: "the IO limit of its cgroup",
         when: ">= 90 % of the bytes or requests a second that io.max of its cgroup (version 2) allows, while sessions are at work (I)",
-        explains: &[DiskLatency, FlushBound, BufferPool, RedoLog],
+        explains: &[DiskLatency, FlushBound, BufferPool, RedoLog, CommitsHang],
         next: &[
             "raise io.max of the container or service (named above), if the device has room: headroom probe measures it",
             "reads: a larger buffer pool; writes: a larger redo log, so that pages are written less often",
@@ -162,6 +162,17 @@ pub static RULES: &[Rule] = &[
             "larger transactions: one acknowledgement each",
         ],
         judge: engine::semi_sync,
+    },
+    Rule {
+        name: CommitsHang,
+        called: "commits that do not end",
+        when: "a commit has been under way for >= 5 s, with its statement, and at least one is at every look on average, none of them waiting for a replica (I)",
+        explains: &[FlushBound, DiskLatency, RowLocks, Connections],
+        next: &[
+            "look at the disk with the data and the binary log: is it full (df), does it answer (iostat -x 1, dmesg)?",
+            "it stays: headroom failover --gray --check confirms it and says who would take over",
+        ],
+        judge: storage::commits_hang,
     },
     Rule {
         name: RedoLog,
@@ -320,7 +331,7 @@ pub static RULES: &[Rule] = &[
         name: DiskSpace,
         called: "a disk nearly full",
         when: "the file system with the data is >= 95 % full (N), or full within 4 hours as it goes (I)",
-        explains: &[],
+        explains: &[CommitsHang, FlushBound],
         next: &[
             "see what grows: binary logs (expire_logs_days, binlog_expire_logs_seconds), undo and temporary tablespaces, logs",
             "enlarge the volume before it is full: then every write waits or fails",

@@ -5,6 +5,10 @@ use crate::host;
 
 /// Sessions in their commit, of those at work: with sight of the disk, and without.
 const IN_COMMIT: (f64, f64) = (0.30, 0.50);
+/// A commit that has been under way for this long hangs, seconds ...
+const HANGS_S: f64 = 5.0;
+/// ... where at least one was at every look.
+const HANGING: f64 = 1.0;
 /// The disk flushes this share of the time.
 const FLUSHES: f64 = 0.30;
 /// Reading missed pages, as a share of the sessions' time.
@@ -70,6 +74,21 @@ pub(super) fn flush_bound(window: &Window) -> Option<Finding> {
         Some(age) => finding.figure("redo log used since the checkpoint", age, Unit::Share, None),
         None => finding,
     })
+}
+
+/// A gray failure: whoever only pings or reads calls this server well. That a transaction is large does not
+/// make its commit long: what it writes is in the logs before. A failover confirms it by looks of its own.
+pub(super) fn commits_hang(window: &Window) -> Option<Finding> {
+    let server = window.server.as_ref()?;
+    let hanging = (server.in_commit - server.in_semi_sync).max(0.0);
+    let share = if server.active > 0.0 { hanging / server.active } else { 0.0 };
+    let load = least([(server.longest_commit_s, HANGS_S), (hanging, HANGING)]);
+    Some(
+        Finding::new(Name::CommitsHang, load, share)
+            .figure("the longest commit under way", server.longest_commit_s, Unit::Seconds, Some(HANGS_S))
+            .figure("sessions in their commit, for no replica", hanging, Unit::Count, Some(HANGING))
+            .figure("SELECTs", server.selects_per_s, Unit::PerSecond, None),
+    )
 }
 
 pub(super) fn buffer_pool(window: &Window) -> Option<Finding> {

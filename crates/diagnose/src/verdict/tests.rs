@@ -232,6 +232,13 @@ fn each_bottleneck_is_named_when_only_it_is_there() {
             }),
         ),
         (
+            Name::CommitsHang,
+            with(|host, server| {
+                (server.active, server.in_commit, server.longest_commit_s) = (12.0, 10.0, 7.0);
+                host.disks[0].flushed.as_mut().unwrap().under_way = 1.0;
+            }),
+        ),
+        (
             Name::RedoLog,
             with(|_, server| {
                 (server.active, server.writes_per_s, server.log.redo_bytes_per_s) = (8.0, 1500.0, 4e6);

@@ -141,6 +141,9 @@ pub(crate) async fn run(args: FailoverArgs, environment: &Environment) -> anyhow
         return args.show(&scene, &chosen, &loss, environment);
     }
     let candidate = chosen?;
+    if !args.gray {
+        terminal::complain(&text::others_unknown(&scene));
+    }
     let fence = match risk::decide(args.fence.is_some(), loss, args.accept_loss) {
         Ok(Guard::Hook) => FenceBy::Command { command: args.fence.clone().unwrap_or_default() },
         Ok(Guard::SemiSync(facts)) => {
@@ -173,9 +176,10 @@ impl FailoverArgs {
         environment: &Environment,
     ) -> anyhow::Result<ExitCode> {
         if self.json {
-            terminal::print_json(&text::Checked::of(scene, chosen, loss))?;
+            terminal::print_json(&text::Checked::of(scene, chosen, loss, self.gray))?;
         } else {
-            terminal::print(&text::check(scene, chosen, loss, Paint::for_stdout(environment.no_colour)))?;
+            let paint = Paint::for_stdout(environment.no_colour);
+            terminal::print(&text::check(scene, chosen, loss, self.gray, paint))?;
         }
         Ok(if chosen.is_ok() && loss.is_ok() { exit::DONE } else { exit::no() })
     }

@@ -1,5 +1,5 @@
 //! A primary that answers while its commits hang, made for real: its data directory stands on a small file
-//! system of its own, which is frozen. The router names it.
+//! system of its own, which is frozen. The router names it, and so does whoever looks at the server.
 
 use super::guard::{Running, until};
 use lab::{Account, Fault, Lab, RouterOptions, Spec};
@@ -78,7 +78,7 @@ async fn write(opts: Opts, from: u64, acknowledged: Arc<AtomicUsize>, stop: Arc<
 }
 
 #[tokio::test]
-async fn a_primary_whose_disk_hangs_is_named_by_the_router() {
+async fn a_primary_whose_disk_hangs_is_named_by_the_router_and_by_watch() {
     if !testkit::root_or_not_tested("a file system that is frozen needs root") {
         return;
     }
@@ -134,6 +134,19 @@ async fn a_primary_whose_disk_hangs_is_named_by_the_router() {
     assert!(
         until(admin, "/metrics", "headroom_server_commits_hang{server=\"a1\"} 1").await.contains("200 OK")
     );
+    let from = config.clone();
+    let watched = tokio::task::spawn_blocking(move || {
+        let mut watch = Command::new(env!("CARGO_BIN_EXE_headroom"));
+        watch.args(["watch", "--once", "--json", "--window", "10s", "--router", "off", "--config"]).arg(from);
+        watch.output().unwrap()
+    });
+    let watched = watched.await.unwrap();
+    let words = String::from_utf8_lossy(&watched.stdout).into_owned();
+    let told: serde_json::Value = serde_json::from_str(&words).unwrap_or_default();
+    let servers = told["servers"].as_array().cloned().unwrap_or_default();
+    let primary = servers.iter().find(|server| server["name"] == "a1").cloned().unwrap_or_default();
+    assert_eq!(primary["verdict"]["bottleneck"]["name"], "commits-hang", "{primary:#}");
+    assert_eq!(watched.status.code(), Some(1), "a bottleneck is named");
     disk.thaw();
     stop.store(true, Relaxed);
     for writer in writers {

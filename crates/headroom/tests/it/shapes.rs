@@ -263,6 +263,8 @@ fn json_of_switchover_keeps_its_keys() {
         nothing_lost_because: Some("n".into()),
         could_be_lost: Some("c".into()),
         silent: vec![fleet::ServerName::new("s")],
+        replicas: vec![fleet::ServerName::new("r")],
+        replicas_complete: false,
     };
     insta::assert_snapshot!("failover_check", shape(&failover));
 }

@@ -133,6 +133,14 @@ impl Scene {
         gray::confirm(&self.primary.name, &self.primary.reach, who, rule, deadline).await
     }
 
+    /// The other servers of the fleet, by name, whether they answer or not.
+    pub fn known(&self) -> Vec<&ServerName> {
+        let answering = self.replicas.iter().chain(&self.others).map(|facts| &facts.server);
+        let mut all: Vec<&ServerName> = answering.chain(&self.silent).collect();
+        all.sort();
+        all
+    }
+
     /// What each replica shows of semi-sync.
     pub fn semi_sync(&self) -> Vec<SemiSync> {
         self.replicas.iter().map(semi_sync).collect()

@@ -16,11 +16,20 @@ pub struct Checked {
     pub nothing_lost_because: Option<String>,
     pub could_be_lost: Option<String>,
     pub silent: Vec<ServerName>,
+    /// Servers that take part: replicas of the dead one, and of those.
+    pub replicas: Vec<ServerName>,
+    /// Whether there can be no others: false for a dead primary, which cannot be asked.
+    pub replicas_complete: bool,
 }
 
 impl Checked {
-    /// Who would take over, and what could be lost.
-    pub fn of(scene: &Scene, chosen: &Result<ServerName, Error>, loss: &Result<String, LossRisk>) -> Self {
+    /// Who would take over, and what could be lost; a `gray` primary could be asked for its replicas.
+    pub fn of(
+        scene: &Scene,
+        chosen: &Result<ServerName, Error>,
+        loss: &Result<String, LossRisk>,
+        gray: bool,
+    ) -> Self {
         Self {
             dead: scene.primary.name.to_string(),
             candidate: chosen.as_ref().ok().map(ServerName::to_string),
@@ -28,6 +37,8 @@ impl Checked {
             nothing_lost_because: loss.as_ref().ok().cloned(),
             could_be_lost: loss.as_ref().err().map(ToString::to_string),
             silent: scene.silent.clone(),
+            replicas: scene.known().into_iter().cloned().collect(),
+            replicas_complete: gray,
         }
     }
 }
@@ -37,6 +48,7 @@ pub fn check(
     scene: &Scene,
     chosen: &Result<ServerName, Error>,
     loss: &Result<String, LossRisk>,
+    gray: bool,
     paint: Paint,
 ) -> String {
     let mut text = format!("dead: {}\n", scene.primary.name);
@@ -48,8 +60,23 @@ pub fn check(
         Ok(facts) => format!("{} {facts}\n", paint.green("nothing acknowledged is lost:")),
         Err(loss) => format!("{} {loss}\n", paint.yellow("could be lost:")),
     });
+    if !gray {
+        text.push_str(&format!("{} {}\n", paint.yellow("WARN"), others_unknown(scene)));
+    }
     for server in &scene.silent {
         text.push_str(&format!("{} {server} does not answer\n", paint.yellow("WARN")));
     }
     text
+}
+
+/// What nobody can tell once a primary is dead: replicas that were found through it only. One of them would
+/// stay behind, might hold writes that the others lack, and could acknowledge what the dead one commits.
+pub fn others_unknown(scene: &Scene) -> String {
+    let known: Vec<&str> = scene.known().into_iter().map(ServerName::as_str).collect();
+    format!(
+        "replicas known: {}; {} cannot be asked for others. One that is missing here is left behind, and what is said \
+         of loss leaves it out: add it to [fleet] seeds",
+        known.join(", "),
+        scene.primary.name
+    )
 }
