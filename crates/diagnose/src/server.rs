@@ -106,7 +106,8 @@ pub struct Sample {
     pub in_commit: f64,
     /// Of those in their commit, waiting for a replica's acknowledgement.
     pub in_semi_sync: f64,
-    /// The longest that a commit which waits for no replica has been under way, with its statement, seconds.
+    /// The longest that a commit which waits for no replica has been under way, with its statement, seconds;
+    /// the least of the last three looks, as a long statement may just be at its end at one of them.
     pub longest_commit_s: f64,
     /// Connections that are being authenticated.
     pub in_login: f64,
@@ -241,7 +242,12 @@ impl Sample {
             in_global_lock: mean(|r| r.sessions.global_lock as f64),
             in_commit: mean(|r| r.sessions.commit as f64),
             in_semi_sync: mean(|r| r.sessions.semi_sync as f64),
-            longest_commit_s: last.sessions.longest_commit_ms / 1e3,
+            longest_commit_s: readings
+                .iter()
+                .rev()
+                .take(3)
+                .map(|r| r.sessions.longest_commit_ms / 1e3)
+                .fold(f64::INFINITY, f64::min),
             in_login: mean(|r| r.sessions.login as f64),
             longest_s: last.sessions.longest_ms / 1e3,
             row_waits_per_s: per_s(|s| s.row_waits),

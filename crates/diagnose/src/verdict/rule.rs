@@ -166,7 +166,7 @@ pub static RULES: &[Rule] = &[
     Rule {
         name: CommitsHang,
         called: "commits that do not end",
-        when: "a commit has been under way for >= 5 s, with its statement, and at least one is at every look on average, none of them waiting for a replica (I)",
+        when: "at each of the last three looks a commit has been under way for >= 5 s, with its statement, and at least one is on average, none of them waiting for a replica (I)",
         explains: &[FlushBound, DiskLatency, RowLocks, Connections],
         next: &[
             "look at the disk with the data and the binary log: is it full (df), does it answer (iostat -x 1, dmesg)?",

@@ -5,7 +5,7 @@ use crate::host;
 
 /// Sessions in their commit, of those at work: with sight of the disk, and without.
 const IN_COMMIT: (f64, f64) = (0.30, 0.50);
-/// A commit that has been under way for this long hangs, seconds ...
+/// A commit that has been under way for this long at each of the last looks hangs, seconds ...
 const HANGS_S: f64 = 5.0;
 /// ... where at least one was at every look.
 const HANGING: f64 = 1.0;
@@ -76,8 +76,9 @@ pub(super) fn flush_bound(window: &Window) -> Option<Finding> {
     })
 }
 
-/// A gray failure: whoever only pings or reads calls this server well. That a transaction is large does not
-/// make its commit long: what it writes is in the logs before. A failover confirms it by looks of its own.
+/// A gray failure: whoever only pings or reads calls this server well. The commit of a large transaction that
+/// is written to the binary log for as long looks the same; a failover therefore confirms it by looks of its
+/// own.
 pub(super) fn commits_hang(window: &Window) -> Option<Finding> {
     let server = window.server.as_ref()?;
     let hanging = (server.in_commit - server.in_semi_sync).max(0.0);
