@@ -37,3 +37,10 @@ pub use dialect::Dialect;
 pub use login::{LoginError, LoginProbe};
 pub use rows::{Row, Rows};
 pub use watch::{Suspicion, Watcher, survey};
+
+/// Whether discovery may go to this address: it lies in `discover_within`, or where the seeds show the fleet
+/// to be. A name that would have to be looked up first counts as outside.
+pub fn lies_inside(config: &config::FleetConfig, address: &fleet::Address) -> bool {
+    config.seeds.contains(address)
+        || discovery_scope::DiscoveryScope::new(config).follow(address) == discovery_scope::Follow::Yes
+}

@@ -1,5 +1,7 @@
 //! `headroom failover`: a replica takes over from a dead primary, and the dead one comes back as a replica.
 
+mod remembered;
+
 use crate::commands::switchover::{OperatorArgs, asked, host, perform, resume};
 use crate::environment::Environment;
 use crate::source::SourceArgs;
@@ -69,6 +71,10 @@ pub(crate) struct FailoverArgs {
     /// Go on although acknowledged writes could be lost, or nothing fences the old primary.
     #[arg(long)]
     accept_loss: bool,
+    /// A running router, by its admin address: it is asked for servers that only the dead primary could name
+    /// [default: $HEADROOM_ADMIN, else as the file says, else 127.0.0.1:9306].
+    #[arg(long, value_name = "ADDR", conflicts_with_all = ["resume", "rejoin"])]
+    router: Option<String>,
     /// The primary's name, where it cannot be found out.
     #[arg(long, value_name = "SERVER")]
     primary: Option<String>,
@@ -100,10 +106,19 @@ pub(crate) async fn run(args: FailoverArgs, environment: &Environment) -> anyhow
     let mut config = source::for_fleet(&args.source)?.config;
     config.fleet.credentials = credentials::resolve(&config, environment)?;
     let admin = args.operator.admin(&config.fleet.credentials)?;
-    let snapshot = observe::survey(&config.fleet).await;
+    let mut snapshot = observe::survey(&config.fleet).await;
     if let Some(old) = &args.rejoin {
         return args.rejoin(old, &snapshot, &config.fleet, admin, environment).await;
     }
+    let router = environment.router(args.router.as_deref()).map(str::to_owned);
+    let router = router.or_else(|| config.admin.map(|admin| admin.to_string()));
+    let remembered = remembered::ask(router.as_deref(), &config.fleet, &snapshot).await;
+    if let Some(remembered) = remembered.as_ref().filter(|remembered| !remembered.missing.is_empty()) {
+        terminal::complain(&remembered.words());
+        config.fleet.seeds.extend(remembered.missing.iter().cloned());
+        snapshot = observe::survey(&config.fleet).await;
+    }
+    let asked_router = remembered.as_ref().map(|remembered| remembered.router.as_str());
     let deadline = config.fleet.deadline.max(Duration::from_secs(2));
     let known = snapshot.primary().filter(|_| args.gray).map(|server| server.name.clone());
     let primary = args.primary.as_deref().map(ServerName::new).or(known);
@@ -138,11 +153,11 @@ pub(crate) async fn run(args: FailoverArgs, environment: &Environment) -> anyhow
     let chosen = scene.choose(args.candidate.as_deref().map(ServerName::new).as_ref());
     let loss = scene.rule_out_loss();
     if args.check {
-        return args.show(&scene, &chosen, &loss, environment);
+        return args.show(&scene, &chosen, &loss, asked_router, environment);
     }
     let candidate = chosen?;
     if !args.gray {
-        terminal::complain(&text::others_unknown(&scene));
+        terminal::complain(&text::others_unknown(&scene, asked_router));
     }
     let fence = match risk::decide(args.fence.is_some(), loss, args.accept_loss) {
         Ok(Guard::Hook) => FenceBy::Command { command: args.fence.clone().unwrap_or_default() },
@@ -173,13 +188,14 @@ impl FailoverArgs {
         scene: &Scene,
         chosen: &Result<ServerName, switchover::Error>,
         loss: &Result<String, LossRisk>,
+        asked_router: Option<&str>,
         environment: &Environment,
     ) -> anyhow::Result<ExitCode> {
         if self.json {
-            terminal::print_json(&text::Checked::of(scene, chosen, loss, self.gray))?;
+            terminal::print_json(&text::Checked::of(scene, chosen, loss, self.gray, asked_router))?;
         } else {
             let paint = Paint::for_stdout(environment.no_colour);
-            terminal::print(&text::check(scene, chosen, loss, self.gray, paint))?;
+            terminal::print(&text::check(scene, chosen, loss, self.gray, asked_router, paint))?;
         }
         Ok(if chosen.is_ok() && loss.is_ok() { exit::DONE } else { exit::no() })
     }

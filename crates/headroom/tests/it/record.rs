@@ -323,6 +323,8 @@ async fn logs_of_a_real_server_become_recordings() {
     conn.query_drop("CREATE TABLE t (a INT)").await.unwrap();
     conn.exec_drop("INSERT INTO t VALUES (?)", (7,)).await.unwrap();
     conn.query_drop("SELECT a,\n a FROM t").await.unwrap();
+    // The server answers first and logs then: with the next answer the line is there.
+    conn.query_drop("DO 0").await.unwrap();
     conn.disconnect().await.unwrap();
     for set in ["general_log = 0", "slow_query_log = 0"] {
         root.query_drop(format!("SET GLOBAL {set}")).await.unwrap();

@@ -265,6 +265,7 @@ fn json_of_switchover_keeps_its_keys() {
         silent: vec![fleet::ServerName::new("s")],
         replicas: vec![fleet::ServerName::new("r")],
         replicas_complete: false,
+        asked_router: Some("127.0.0.1:9306".to_owned()),
     };
     insta::assert_snapshot!("failover_check", shape(&failover));
 }

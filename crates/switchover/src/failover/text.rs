@@ -20,6 +20,8 @@ pub struct Checked {
     pub replicas: Vec<ServerName>,
     /// Whether there can be no others: false for a dead primary, which cannot be asked.
     pub replicas_complete: bool,
+    /// The running router that was asked which servers it knows; none where none of this fleet answered.
+    pub asked_router: Option<String>,
 }
 
 impl Checked {
@@ -29,6 +31,7 @@ impl Checked {
         chosen: &Result<ServerName, Error>,
         loss: &Result<String, LossRisk>,
         gray: bool,
+        asked_router: Option<&str>,
     ) -> Self {
         Self {
             dead: scene.primary.name.to_string(),
@@ -39,6 +42,7 @@ impl Checked {
             silent: scene.silent.clone(),
             replicas: scene.known().into_iter().cloned().collect(),
             replicas_complete: gray,
+            asked_router: asked_router.map(str::to_owned),
         }
     }
 }
@@ -49,6 +53,7 @@ pub fn check(
     chosen: &Result<ServerName, Error>,
     loss: &Result<String, LossRisk>,
     gray: bool,
+    asked_router: Option<&str>,
     paint: Paint,
 ) -> String {
     let mut text = format!("dead: {}\n", scene.primary.name);
@@ -61,7 +66,7 @@ pub fn check(
         Err(loss) => format!("{} {loss}\n", paint.yellow("could be lost:")),
     });
     if !gray {
-        text.push_str(&format!("{} {}\n", paint.yellow("WARN"), others_unknown(scene)));
+        text.push_str(&format!("{} {}\n", paint.yellow("WARN"), others_unknown(scene, asked_router)));
     }
     for server in &scene.silent {
         text.push_str(&format!("{} {server} does not answer\n", paint.yellow("WARN")));
@@ -69,13 +74,18 @@ pub fn check(
     text
 }
 
-/// What nobody can tell once a primary is dead: replicas that were found through it only. One of them would
-/// stay behind, might hold writes that the others lack, and could acknowledge what the dead one commits.
-pub fn others_unknown(scene: &Scene) -> String {
+/// What nobody can tell once a primary is dead: replicas that were found through it only, and that no router
+/// remembers. One of them would stay behind, might hold writes that the others lack, and could acknowledge
+/// what the dead one commits.
+pub fn others_unknown(scene: &Scene, asked_router: Option<&str>) -> String {
     let known: Vec<&str> = scene.known().into_iter().map(ServerName::as_str).collect();
+    let remembered = asked_router.map_or_else(
+        || "and no running router of this fleet was found to ask".to_owned(),
+        |router| format!("the router at {router} knows of no more"),
+    );
     format!(
-        "replicas known: {}; {} cannot be asked for others. One that is missing here is left behind, and what is said \
-         of loss leaves it out: add it to [fleet] seeds",
+        "replicas known: {}; {} cannot be asked for others, {remembered}. One that is missing here is left behind, and \
+         what is said of loss leaves it out: add it to [fleet] seeds",
         known.join(", "),
         scene.primary.name
     )
