@@ -6,7 +6,7 @@ export CARGO_TERM_PROGRESS_WHEN ?= auto
 
 .DEFAULT_GOAL := help
 .PHONY: help install build dist image demo test test-mysql test-mariadb test-drivers bench bench-load bench-plan \
-  bench-verdict bench-agent bench-asking bench-switchover bench-failover bench-trial bench-soak bench-room fault-matrix lint audit fuzz clean-lab
+  bench-verdict bench-agent bench-asking bench-switchover bench-failover bench-trial bench-soak bench-room fault-matrix docs lint audit fuzz clean-lab
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | column -t -s '|' 2>/dev/null \
@@ -114,6 +114,10 @@ bench-soak: ## an hour under load with faults: no byte changed, memory flat (SOA
 	@scripts/install.sh build servers
 	cargo build --release --locked -p headroom -p bench
 	target/release/headroom-bench soak --seconds $${SOAK_SECONDS:-3600}
+
+docs: ## the site of all pages in target/docs/site, with search
+	@scripts/install.sh build
+	@scripts/docs.sh
 
 lint: ## formatting, words, clippy, licences and bans
 	@scripts/install.sh build

@@ -4,6 +4,7 @@
 #
 #   scripts/cargo-tool.sh deny                        licences, bans and sources (lint), advisories (audit)
 #   scripts/cargo-tool.sh deb generate-rpm cyclonedx  packages and the list of what is in them (dist)
+#   scripts/cargo-tool.sh mdbook                      the site (docs)
 #
 # With little optimization, which takes a third of the time; those that compress have some. The programs go to
 # target/tools/bin: nothing is left outside of this folder.
@@ -17,8 +18,9 @@ version_of() {
         deb) echo 3.8.0 ;;
         generate-rpm) echo 0.21.1 ;;
         cyclonedx) echo 0.5.9 ;;
+        mdbook) echo 0.5.4 ;;
         *)
-            echo "install: no tool is called '$1': deny, deb, generate-rpm, cyclonedx" >&2
+            echo "install: no tool is called '$1': deny, deb, generate-rpm, cyclonedx, mdbook" >&2
             exit 64
             ;;
     esac
@@ -26,19 +28,25 @@ version_of() {
 
 for tool in "$@"; do
     version=$(version_of "$tool")
-    command -v "cargo-$tool" >/dev/null 2>&1 && continue
-    echo "install: building cargo-$tool $version ..." >&2
+    # What only serves and watches is left out of mdbook.
+    case $tool in
+        mdbook) program=mdbook features="--no-default-features --features search" ;;
+        *) program=cargo-$tool features="" ;;
+    esac
+    command -v "$program" >/dev/null 2>&1 && continue
+    echo "install: building $program $version ..." >&2
     mkdir -p target
     optimization=0
     case $tool in deb | generate-rpm) optimization=1 ;; esac
     export CARGO_PROFILE_RELEASE_OPT_LEVEL=$optimization CARGO_PROFILE_RELEASE_LTO=off CARGO_PROFILE_RELEASE_DEBUG=0 \
         CARGO_PROFILE_RELEASE_CODEGEN_UNITS=16
-    cargo install --locked --version "$version" "cargo-$tool" --root target/tools --target-dir target/cargo-tool \
-        >"target/cargo-$tool.log" 2>&1 || {
-        tail -n 15 "target/cargo-$tool.log" >&2
-        echo "install: cargo could not build cargo-$tool $version (all of its words are in target/cargo-$tool.log)" >&2
+    # shellcheck disable=SC2086 # several words, or none
+    cargo install --locked --version "$version" "$program" $features --root target/tools \
+        --target-dir target/cargo-tool >"target/$program.log" 2>&1 || {
+        tail -n 15 "target/$program.log" >&2
+        echo "install: cargo could not build $program $version (all of its words are in target/$program.log)" >&2
         exit 1
     }
-    echo "install: installed cargo-$tool $version" >&2
+    echo "install: installed $program $version" >&2
 done
 rm -rf target/cargo-tool

@@ -30,8 +30,10 @@ pub fn text(view: &WatchView, paint: Paint) -> String {
         let here = |s: &&ServerWatch| s.on_this_host && s.sample.is_some() && s.agent.as_deref() == agent;
         view.servers.iter().any(|server| here(&server))
     };
-    if local && view.host.is_some() && !beside(None) {
+    let mut told_above = sharing(view, None, &view.verdict);
+    if local && view.host.is_some() && (!beside(None) || !told_above.is_empty()) {
         text.push_str(&verdict(&view.verdict, paint));
+        text.push_str(&concerns(&told_above));
     }
     for host in &view.hosts {
         match (&host.host, &host.unanswered) {
@@ -41,14 +43,20 @@ pub fn text(view: &WatchView, paint: Paint) -> String {
             }
             (None, None) => text.push_str(&format!("{}: {FIRST_WINDOW}.\n", host.agent)),
         }
-        if host.host.is_some() && !beside(Some(&host.agent)) {
+        let shared = sharing(view, Some(&host.agent), &host.verdict);
+        if host.host.is_some() && (!beside(Some(&host.agent)) || !shared.is_empty()) {
             text.push_str(&verdict(&host.verdict, paint));
+            text.push_str(&concerns(&shared));
         }
+        told_above.extend(shared);
     }
     for one in &view.servers {
         text.push('\n');
         text.push_str(&server(one, paint));
-        if one.sample.is_some() {
+        if told_above.contains(&one.name.as_str()) {
+            let called = one.verdict.bottleneck.as_ref().map_or("", |named| &named.called);
+            text.push_str(&format!("  {} {called} of its host, above\n", paint.red("bottleneck")));
+        } else if one.sample.is_some() {
             text.push_str(&verdict(&one.verdict, paint));
         }
     }
@@ -73,6 +81,24 @@ pub fn text(view: &WatchView, paint: Paint) -> String {
         if view.gaps > 0 { format!("; {} gaps in the samples", view.gaps) } else { String::new() },
     )));
     text
+}
+
+/// The servers whose bottleneck is that of the host they run on, where there are several: it is told once.
+fn sharing<'a>(view: &'a WatchView, agent: Option<&str>, of_host: &VerdictView) -> Vec<&'a str> {
+    let Some(named) = &of_host.bottleneck else { return Vec::new() };
+    let shares = |server: &&ServerWatch| {
+        let own = server.verdict.bottleneck.as_ref();
+        server.on_this_host
+            && server.sample.is_some()
+            && server.agent.as_deref() == agent
+            && own.is_some_and(|own| (own.name, &own.who) == (named.name, &named.who))
+    };
+    let names: Vec<&str> = view.servers.iter().filter(shares).map(|server| server.name.as_str()).collect();
+    if names.len() > 1 { names } else { Vec::new() }
+}
+
+fn concerns(servers: &[&str]) -> String {
+    if servers.is_empty() { String::new() } else { format!("  concerns   {}\n", servers.join(", ")) }
 }
 
 /// One line for the host and each server: for logs, printed when it changes.
@@ -349,6 +375,49 @@ mod tests {
         };
         assert_eq!(first_line(&view).unwrap(), "db1, db3: the CPU -> see who uses it");
         assert_eq!(first_line(&WatchView::default()), None);
+    }
+
+    #[test]
+    fn what_several_servers_share_with_their_host_is_told_once_with_their_names() {
+        let named = |name, called: &str| VerdictView {
+            text: format!("{called}: probably"),
+            bottleneck: Some(NamedView {
+                name,
+                called: called.to_owned(),
+                next: vec!["see who uses it".to_owned()],
+                who: None,
+                load: 1.2,
+                weight: 0.9,
+                evidence: Vec::new(),
+            }),
+            ..VerdictView::default()
+        };
+        let cpu = || named(diagnose::verdict::Name::Cpu, "the CPU");
+        let server = |name: &str, verdict| ServerWatch {
+            name: name.to_owned(),
+            on_this_host: true,
+            sample: Some(Default::default()),
+            verdict,
+            ..ServerWatch::default()
+        };
+        let with = |servers| {
+            let view = WatchView {
+                host: Some(HostSampleView::default()),
+                verdict: cpu(),
+                servers,
+                ..WatchView::default()
+            };
+            text(&view, Paint::off())
+        };
+        let own = named(diagnose::verdict::Name::MetadataLocks, "a metadata lock");
+        let shared = with(vec![server("db1", cpu()), server("db2", cpu()), server("db3", own)]);
+        assert_eq!(shared.matches("the CPU: probably").count(), 1, "{shared}");
+        assert!(shared.contains("concerns   db1, db2\n"), "{shared}");
+        assert_eq!(shared.matches("bottleneck the CPU of its host, above").count(), 2, "{shared}");
+        assert!(shared.contains("a metadata lock: probably"), "{shared}");
+        let alone = with(vec![server("db1", cpu())]);
+        assert_eq!(alone.matches("the CPU: probably").count(), 1, "{alone}");
+        assert!(!alone.contains("concerns"), "{alone}");
     }
 
     #[test]

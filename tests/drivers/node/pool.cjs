@@ -88,8 +88,8 @@ async function main() {
   process.stdin.resume();
   process.stdin.on('end', () => { stopped = true; });
   await Promise.all(workers);
-  console.log(JSON.stringify(seen));
-  process.exit(0);
+  // A pipe takes 64 KiB at once: the end waits until all of it is out.
+  process.stdout.write(`${JSON.stringify(seen)}\n`, () => process.exit(0));
 }
 
 main();
