@@ -12,7 +12,8 @@ main() {
     rm -rf "$folder"
     mkdir -p "$folder/src"
     # What pages show or link to, too; raw data of benchmarks by its summaries alone.
-    git ls-files -c -o --exclude-standard '*.md' 'docs/*' headroom.example.toml headroom.schema.json 'packaging/systemd/*' |
+    git ls-files -c -o --exclude-standard '*.md' 'docs/*' 'packaging/systemd/*' headroom.example.toml \
+        headroom.schema.json |
         while read -r file; do
             [ -e "$file" ] || continue
             mkdir -p "$folder/src/$(dirname "$file")"

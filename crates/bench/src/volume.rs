@@ -48,6 +48,33 @@ struct Limit {
 /// While it is there requests are not limited.
 pub(crate) struct Lifted(Limit);
 
+/// While it is there whatever writes to the disk hangs. Beside it a program waits that thaws it after the
+/// time, should this process have died.
+pub(crate) struct Frozen {
+    mount: PathBuf,
+    watchdog: std::process::Child,
+}
+
+impl Drop for Frozen {
+    fn drop(&mut self) {
+        if let Err(error) = run("fsfreeze", &["-u".as_ref(), self.mount.as_os_str()]) {
+            tracing::warn!(%error, "the bench's disk stays frozen until its watchdog thaws it");
+            return;
+        }
+        let _ = self.watchdog.kill();
+        let _ = self.watchdog.wait();
+    }
+}
+
+/// While it is there the disk is nearly full.
+pub(crate) struct Filled(PathBuf);
+
+impl Drop for Filled {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
 impl Drop for Lifted {
     fn drop(&mut self) {
         if let Err(error) = self.0.set(true) {
@@ -120,6 +147,27 @@ impl Volume {
     pub(crate) fn lifted(&self) -> anyhow::Result<Lifted> {
         self.limit.set(false)?;
         Ok(Lifted(self.limit.clone()))
+    }
+
+    /// Freezes it until what is returned is dropped, or a little more than `time` has passed.
+    pub(crate) fn freeze(&self, time: Duration) -> anyhow::Result<Frozen> {
+        let thaw = format!("sleep {}; exec fsfreeze -u \"$0\"", time.as_secs() + 5);
+        let mut watchdog = Command::new("sh");
+        watchdog.args(["-c", &thaw]).arg(&self.mount).stdin(std::process::Stdio::null());
+        let watchdog = watchdog.spawn().context("starting what thaws the disk")?;
+        let frozen = Frozen { mount: self.mount.clone(), watchdog };
+        run("fsfreeze", &["-f".as_ref(), self.mount.as_os_str()])?;
+        Ok(frozen)
+    }
+
+    /// Fills it to this share until what is returned is dropped.
+    pub(crate) fn fill(&self, share: f64) -> anyhow::Result<Filled> {
+        let space = rustix::fs::statvfs(&self.mount).context("looking at the room on the bench's disk")?;
+        let left = (space.f_blocks as f64 * (1.0 - share)) as u64;
+        let bytes = space.f_bavail.saturating_sub(left) * space.f_frsize;
+        let filled = Filled(self.mount.join("filler"));
+        run("fallocate", &["-l".as_ref(), bytes.to_string().as_ref(), filled.0.as_os_str()])?;
+        Ok(filled)
     }
 
     /// From now on what the process asks of it counts against the limit.

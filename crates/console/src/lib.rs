@@ -36,6 +36,7 @@ pub mod status_text;
 pub mod status_view;
 pub mod token;
 pub mod top;
+pub mod wait_warm;
 pub mod watch_view;
 pub mod web;
 

@@ -3,17 +3,11 @@
 
 mod cli;
 mod commands;
-mod core_dump;
 mod credentials;
-mod engine;
 mod environment;
 mod key;
-mod listen;
 mod option_files;
-mod recorder;
-mod router_view;
 mod source;
-mod systemd;
 mod version;
 
 use std::process::ExitCode;

@@ -199,7 +199,7 @@ fn from_flags(source: &SourceArgs, args: &ListenerArgs) -> Result<Config, Source
     let mut listeners: Vec<Listener> = Vec::new();
     for (address, role) in readers.chain(writers) {
         let numeric = match address.host().map(str::parse::<std::net::IpAddr>) {
-            Some(Err(_)) => match crate::listen::address(&address.to_string()) {
+            Some(Err(_)) => match daemon::listen::address(&address.to_string()) {
                 Ok(at) => Address::tcp(at.ip().to_string(), at.port()),
                 Err(why) => return wrong(&format!("--{role} {address}: {why}, or a socket path")),
             },
@@ -252,7 +252,7 @@ pub(crate) fn admin_flag(text: &str) -> Result<AdminFlag, String> {
     if text == "off" {
         return Ok(AdminFlag::Off);
     }
-    crate::listen::address(text).map(AdminFlag::At).map_err(|why| format!("{why}, or off"))
+    daemon::listen::address(text).map(AdminFlag::At).map_err(|why| format!("{why}, or off"))
 }
 
 #[cfg(test)]

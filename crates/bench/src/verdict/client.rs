@@ -240,3 +240,48 @@ pub(super) async fn scan(mut conn: Conn, until: Instant, number: u32) -> anyhow:
     }
     Ok(())
 }
+
+/// One statement that takes a CPU for as long as it is let; it is killed at the end.
+pub(super) async fn compute(mut conn: Conn, mut killer: Conn, until: Instant) -> anyhow::Result<()> {
+    let id = conn.id();
+    let kill = async {
+        tokio::time::sleep(until.saturating_duration_since(Instant::now())).await;
+        killer.query_drop(format!("KILL QUERY {id}")).await
+    };
+    // That it was killed is its error.
+    let run = conn.query_drop("SELECT SUM(CRC32(a.n + b.n)) FROM app.scan a JOIN app.scan b");
+    let (_, killed) = tokio::join!(run, kill);
+    Ok(killed?)
+}
+
+/// The replica gets nothing any more, so that commits wait for it; at the end they are released.
+pub(super) async fn stop_acknowledging(
+    mut primary: Conn,
+    mut replica: Conn,
+    until: Instant,
+) -> anyhow::Result<()> {
+    replica.query_drop("STOP SLAVE IO_THREAD").await?;
+    tokio::time::sleep(until.saturating_duration_since(Instant::now())).await;
+    primary.query_drop("SET GLOBAL rpl_semi_sync_master_enabled = OFF").await?;
+    replica.query_drop("SET GLOBAL rpl_semi_sync_slave_enabled = OFF").await?;
+    Ok(replica.query_drop("START SLAVE IO_THREAD").await?)
+}
+
+/// Rows at the end of the table, four times a second: found at once by the order they are asked for in, and
+/// by nobody who reads the table for each.
+pub(super) async fn change_without_a_key(mut root: Conn, until: Instant, rows: u32) -> anyhow::Result<()> {
+    root.query_drop("SET SESSION binlog_format = 'ROW'").await?;
+    let mut tick = tokio::time::interval(Duration::from_millis(250));
+    let mut at = 0u8;
+    while Instant::now() < until {
+        tick.tick().await;
+        at = at.wrapping_add(1);
+        let letter = char::from(b'a' + at % 26);
+        root.query_drop(format!(
+            "UPDATE app.keyless SET filler = REPEAT('{letter}', 200) WHERE n >= {}",
+            SCANNED - rows
+        ))
+        .await?;
+    }
+    Ok(())
+}

@@ -5,7 +5,7 @@ use super::application::{Application, Slow};
 use super::client;
 use super::packets::Packets;
 use super::quota::Quota;
-use crate::volume::{Lifted, Volume};
+use crate::volume::{Filled, Frozen, Lifted, Volume};
 use anyhow::{Context, bail};
 use clap::ValueEnum;
 use diagnose::verdict::{Name, Timing};
@@ -86,11 +86,21 @@ pub(crate) enum Making {
     TableCache,
     /// A statement without an index.
     OneStatement,
+    /// One session at a long statement, while the other CPUs rest.
+    OneSession,
+    /// Commits that wait for a replica that no longer acknowledges.
+    SemiSync,
+    /// A file system that is frozen while sessions commit.
+    CommitsHang,
+    /// A file system that is nearly full.
+    DiskSpace,
+    /// Changes of a table without a key: the replica reads the table for each.
+    ApplyWithoutKey,
 }
 
 impl Making {
     /// All of them.
-    pub(super) const ALL: [Self; 20] = [
+    pub(super) const ALL: [Self; 25] = [
         Self::Healthy,
         Self::RowLocks,
         Self::MetadataLocks,
@@ -111,6 +121,11 @@ impl Making {
         Self::NewConnections,
         Self::TableCache,
         Self::OneStatement,
+        Self::OneSession,
+        Self::SemiSync,
+        Self::CommitsHang,
+        Self::DiskSpace,
+        Self::ApplyWithoutKey,
     ];
 
     /// The verdict that is right.
@@ -136,6 +151,11 @@ impl Making {
             Self::NewConnections => Name::NewConnections,
             Self::TableCache => Name::TableCache,
             Self::OneStatement => Name::OneStatement,
+            Self::OneSession => Name::OneSession,
+            Self::SemiSync => Name::SemiSync,
+            Self::CommitsHang => Name::CommitsHang,
+            Self::DiskSpace => Name::DiskSpace,
+            Self::ApplyWithoutKey => Name::ApplyWithoutKey,
         })
     }
 
@@ -156,7 +176,8 @@ impl Making {
 
     /// The server at which it is looked for.
     pub(super) fn server(self) -> &'static str {
-        if matches!(self, Self::SingleThreadedApply | Self::SlowLink) { "b1" } else { "a1" }
+        let replica = matches!(self, Self::SingleThreadedApply | Self::SlowLink | Self::ApplyWithoutKey);
+        if replica { "b1" } else { "a1" }
     }
 }
 
@@ -189,6 +210,8 @@ pub(super) struct Made {
     slow: Option<Slow>,
     lifted: Option<Lifted>,
     quota: Option<Quota>,
+    frozen: Option<Frozen>,
+    filled: Option<Filled>,
 }
 
 impl<'a> VerdictFixture<'a> {
@@ -206,6 +229,7 @@ impl<'a> VerdictFixture<'a> {
             "CREATE TABLE app.notes (id INT PRIMARY KEY, body TEXT NOT NULL)",
             "CREATE TABLE app.scan (id INT PRIMARY KEY, n INT NOT NULL)",
             "INSERT INTO app.notes VALUES (1, 'a'), (2, 'b'), (3, 'c'), (4, 'd')",
+            "CREATE TABLE app.keyless (n INT NOT NULL, filler VARCHAR(200) NOT NULL)",
             "CREATE TABLE app.big (id INT PRIMARY KEY, filler VARCHAR(400) NOT NULL)",
         ] {
             root.query_drop(statement).await?;
@@ -214,6 +238,8 @@ impl<'a> VerdictFixture<'a> {
             let values: Vec<String> = (start..start + 10_000).map(|id| format!("({id},{id})")).collect();
             root.query_drop(format!("INSERT INTO app.scan VALUES {}", values.join(","))).await?;
         }
+        root.query_drop("INSERT INTO app.keyless SELECT id, REPEAT('k', 200) FROM app.scan ORDER BY id")
+            .await?;
         for number in 0..client::TABLES {
             root.query_drop(format!("CREATE TABLE app.many_{number} (id INT PRIMARY KEY)")).await?;
         }
@@ -365,6 +391,34 @@ impl<'a> VerdictFixture<'a> {
                 self.paced(&mut made, self.capacity * 0.1, until).await?;
                 made.clients(self, 2 * level, until, client::scan).await?;
             }
+            Making::OneSession => {
+                self.paced(&mut made, self.capacity * [0.0, 0.01, 0.02][strength.min(2) as usize], until)
+                    .await?;
+                let (conn, killer) = (self.connect().await?, self.lab.connect("a1").await?);
+                made.clients.spawn(client::compute(conn, killer, until));
+            }
+            Making::SemiSync => {
+                self.acknowledged().await?;
+                let (primary, replica) = (self.lab.connect("a1").await?, self.lab.connect("b1").await?);
+                made.clients(self, 4 * level, until, client::insert).await?;
+                made.clients.spawn(client::stop_acknowledging(primary, replica, until));
+            }
+            Making::CommitsHang => {
+                self.paced(&mut made, self.capacity * 0.02, until).await?;
+                made.clients(self, 2 * level, until, client::insert).await?;
+                made.frozen = Some(self.volume.freeze(time)?);
+            }
+            Making::DiskSpace => {
+                self.paced(&mut made, self.capacity * 0.1, until).await?;
+                let full = [0.96, 0.97, 0.98][strength.min(2) as usize];
+                made.filled = Some(self.volume.fill(full)?);
+            }
+            Making::ApplyWithoutKey => {
+                made.lifted = Some(self.volume.lifted()?);
+                let rows = [150, 200, 250][strength.min(2) as usize];
+                let root = self.lab.connect("a1").await?;
+                made.clients.spawn(client::change_without_a_key(root, until, rows));
+            }
             Making::SlowApplication => {
                 let extra = Duration::from_millis([40, 80, 160][strength.min(2) as usize]);
                 made.slow = Some(self.application.slow(extra));
@@ -412,6 +466,31 @@ impl<'a> VerdictFixture<'a> {
         Ok(replica.disconnect().await?)
     }
 
+    /// Commits wait for b1's acknowledgement from now on, however long that takes.
+    async fn acknowledged(&self) -> anyhow::Result<()> {
+        let mut replica = self.lab.connect("b1").await?;
+        for statement in
+            ["SET GLOBAL rpl_semi_sync_slave_enabled = ON", "STOP SLAVE IO_THREAD", "START SLAVE IO_THREAD"]
+        {
+            replica.query_drop(statement).await?;
+        }
+        let mut primary = self.lab.connect("a1").await?;
+        primary.query_drop("SET GLOBAL rpl_semi_sync_master_timeout = 3600000").await?;
+        primary.query_drop("SET GLOBAL rpl_semi_sync_master_enabled = ON").await?;
+        let deadline = Instant::now() + LOADED_WITHIN;
+        loop {
+            let clients = "SHOW GLOBAL STATUS LIKE 'Rpl_semi_sync_master_clients'";
+            let clients: Option<(String, String)> = primary.query_first(clients).await?;
+            if clients.is_some_and(|(_, clients)| clients == "1") {
+                return Ok(());
+            }
+            if Instant::now() > deadline {
+                bail!("b1 does not acknowledge commits within {} s", LOADED_WITHIN.as_secs());
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    }
+
     /// A session whose writes no replica has to apply.
     async fn unlogged(&self) -> anyhow::Result<Conn> {
         let mut root = self.lab.connect("a1").await?;
@@ -435,6 +514,8 @@ impl Made {
             slow: None,
             lifted: None,
             quota: None,
+            frozen: None,
+            filled: None,
         }
     }
 
@@ -469,6 +550,7 @@ impl Made {
     pub(super) async fn end(mut self) -> anyhow::Result<()> {
         self.stop.store(true, Ordering::Relaxed);
         (self.packets, self.slow, self.lifted, self.quota) = (None, None, None, None);
+        (self.frozen, self.filled) = (None, None);
         if let Some(mut fio) = self.beside.take() {
             fio.kill().await.context("ending fio")?;
         }

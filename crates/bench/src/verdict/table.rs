@@ -62,7 +62,7 @@ pub(super) fn markdown(run: &Run, date: &str) -> String {
     let busy: Vec<f64> = run.outcomes.iter().map(|outcome| outcome.busy_before).collect();
     let mut text = format!(
         "# Verdicts, {date}\n\n{}; each made for {}. CPU busy before anything was made: {:.0} % (median): {}.\n\n\
-         Right in {:.0} % of {} makings: {}. MonitorOptions took {:.2} % of a core and {} MiB (the program that made the trouble, \
+         Right in {:.0} % of {} makings: {}. Watching took {:.2} % of a core and {} MiB (the program that made the trouble, \
          its clients and threads included).\n\n",
         run.server,
         times(run),

@@ -2,13 +2,13 @@
 
 use super::watch::{WatchTarget, WatchTargetArgs, watch_target};
 use crate::commands::probe::known_ceilings;
-use crate::core_dump;
 use crate::environment::{self, Environment};
-use crate::systemd::notify;
 use ::agent::{Files, Keys, Monitor, MonitorOptions, Reconfigure};
 use anyhow::bail;
 use clap::Args;
 use console::objectives::Objectives;
+use daemon::core_dump;
+use daemon::systemd::notify;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -37,7 +37,7 @@ pub(crate) struct AgentArgs {
     #[command(flatten)]
     pub(crate) target: WatchTargetArgs,
     /// Answer here; an address that others can reach takes a token and a certificate.
-    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:9307", value_parser = crate::listen::address)]
+    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:9307", value_parser = daemon::listen::address)]
     pub(crate) listen: SocketAddr,
     /// Certificate, with what links it to its authority, PEM: the agent then speaks HTTPS only.
     #[arg(long, value_name = "FILE", requires = "tls_key")]
@@ -56,7 +56,7 @@ pub(crate) struct AgentArgs {
 /// Runs `headroom agent`.
 pub(crate) async fn run(args: AgentArgs, environment: &Environment) -> anyhow::Result<ExitCode> {
     let _log = log::start(args.log_format, environment.log.as_deref())?;
-    core_dump::forbid(environment);
+    core_dump::forbid(environment.core_dumps);
     let keys = Keys::read(Files {
         pair: args.tls_cert.clone().zip(args.tls_key.clone()),
         token: args.token_file.clone(),

@@ -3,7 +3,6 @@
 use crate::commands::switchover::{OperatorArgs, host};
 use crate::environment::Environment;
 use crate::source::SourceArgs;
-use crate::systemd::notify;
 use crate::{credentials, source};
 use anyhow::Context;
 use clap::{Args, Subcommand};
@@ -11,6 +10,7 @@ use config::{Config, Credentials};
 use console::admin_client::AdminClient;
 use console::service::{self, ServiceStatus};
 use console::status_view::ServerView;
+use daemon::systemd::notify;
 use fleet::ServerName;
 use observe::Watcher;
 use std::net::SocketAddr;
@@ -128,7 +128,7 @@ struct RunArgs {
     #[arg(long, value_name = "TIME", default_value = "10m", value_parser = fleet::parse_duration)]
     apply: Duration,
     /// Answer here: /healthz, /metrics, /status.json; loopback only.
-    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:9308", value_parser = crate::listen::address)]
+    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:9308", value_parser = daemon::listen::address)]
     listen: SocketAddr,
     /// How log lines look on standard error.
     #[arg(long, value_name = "FORMAT", default_value = "text")]

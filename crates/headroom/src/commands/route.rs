@@ -1,15 +1,11 @@
 //! `headroom route`: from the configuration to a running router, and out again on a signal.
 
 mod process;
-mod signals;
-mod watchdog;
 
 use crate::commands::check;
-use crate::engine::Engine;
+use crate::credentials;
 use crate::environment::{self, Environment};
 use crate::source::{self, ListenerArgs, SourceArgs, Sourced};
-use crate::systemd::{self, notify};
-use crate::{core_dump, credentials};
 use anyhow::Context;
 use clap::Args;
 use config::Config;
@@ -17,10 +13,13 @@ use console::admin;
 use console::control::take_over::{self, Taken};
 use console::control::{self, Directory};
 use console::fleet_view;
+use daemon::engine::Engine;
+use daemon::signals::{Signal, Signals};
+use daemon::systemd::{self, notify};
+use daemon::{core_dump, watchdog};
 use fleet::{Address, duration_text};
 use process::Process;
 use router::Sockets;
-use signals::{Signal, Signals};
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
 use std::process::ExitCode;
@@ -97,7 +96,7 @@ pub(crate) async fn run(args: RouteArgs, environment: &Environment) -> anyhow::R
     let mut sourced = source::for_route(&args.source, &args.listeners)?;
     // What is still to be written when we leave is written then.
     let _log = log::start(args.log_format, args.log.as_deref().or(environment.log.as_deref()))?;
-    core_dump::forbid(environment);
+    core_dump::forbid(environment.core_dumps);
     let signals = Signals::new()?;
     sourced.config.fleet.credentials = credentials::resolve(&sourced.config, environment)?;
     raise_descriptor_limit();
@@ -139,7 +138,7 @@ pub(crate) async fn run(args: RouteArgs, environment: &Environment) -> anyhow::R
     notify(environment.notify_socket.as_deref(), &ready);
     process.store_sockets();
     if let Some((rounds, _)) = process.engine().life() {
-        watchdog::keep(environment, rounds);
+        watchdog::keep(environment.notify_socket.as_deref(), environment.watchdog, rounds);
     }
     if process.takes_faults() {
         faults_from_stdin(process.clone());

@@ -1,11 +1,9 @@
 //! `headroom status`: a running router, asked at its admin address.
 
-mod wait_warm;
-
 use crate::environment::Environment;
 use clap::Args;
 use console::admin_client::AdminClient;
-use console::status_text;
+use console::{status_text, wait_warm};
 use std::process::ExitCode;
 use std::time::Duration;
 use term::{Paint, exit, terminal};

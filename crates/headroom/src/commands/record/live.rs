@@ -3,9 +3,9 @@
 use super::output::Output;
 use super::{RecordArgs, Recorded};
 use crate::environment::Environment;
-use crate::recorder::{self, LONGEST, RecordingRouter};
 use anyhow::{Context, bail};
 use console::control::server::RecordRequest;
+use daemon::recorder::{self, LONGEST, RecordingRouter};
 use recording::{Event, Key, RecordingStart};
 use std::io::{ErrorKind, Read};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -26,10 +26,11 @@ pub(super) async fn record(
     if args.time > LONGEST || args.time.is_zero() {
         bail!("a recording takes between a moment and {} h", LONGEST.as_secs() / 3600);
     }
+    let directory = environment.control_directory()?;
     // Before anything is asked of the router, so that a file that cannot be made costs nothing.
     let mut output = Output::create(&args.out, args.force, key)?;
     let request = RecordRequest { one_in: args.sample, for_ms: args.time.as_millis() as u64 };
-    let asked = match recorder::begin(args.router.as_deref(), environment, request) {
+    let asked = match recorder::begin(environment.router(args.router.as_deref()), &directory, request) {
         Ok(asked) => asked,
         Err(error) => {
             // Only we have written to it, and nothing of worth.

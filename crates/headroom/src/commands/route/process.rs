@@ -3,11 +3,8 @@
 
 use super::{AdminServer, ReadyAdmin, RouteArgs, changed};
 use crate::credentials;
-use crate::engine::Engine;
 use crate::environment::{self, Environment};
-use crate::recorder;
 use crate::source::{self, Sourced};
-use crate::systemd;
 use config::AdminAccess;
 use console::PendingReport;
 use console::admin::{self, Live};
@@ -15,6 +12,8 @@ use console::control::server::{Controlled, DrainRequest, RecordRequest};
 use console::control::{self, Directory};
 use console::objectives::{Objectives, WebhookSender};
 use console::status_view::{ProcessView, ReloadView, StatusView};
+use daemon::engine::Engine;
+use daemon::{recorder, systemd};
 use insight::Since;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;

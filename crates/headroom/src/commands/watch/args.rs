@@ -37,7 +37,7 @@ pub(crate) struct AgentsArgs {
     /// Show the agents as a page here too: all hosts at a glance, and each with its history. On this machine
     /// only.
     #[arg(long, value_name = "ADDR", requires = "agent", conflicts_with_all = ["once", "compare"],
-          value_parser = crate::listen::address)]
+          value_parser = daemon::listen::address)]
     pub(crate) listen: Option<SocketAddr>,
 }
 

@@ -21,7 +21,7 @@ use tokio::sync::watch;
 const NOBODY_NEW: Duration = Duration::from_millis(1200);
 
 /// A running data plane and its eyes.
-pub(crate) struct Engine {
+pub struct Engine {
     /// Taken out when it has stopped. Locked for moments, never over an await.
     running: Mutex<Option<Running>>,
     snapshots: watch::Receiver<Arc<Snapshot>>,
@@ -38,11 +38,7 @@ impl Engine {
     ///
     /// # Errors
     /// A listener's address cannot be bound; nothing runs then.
-    pub(crate) async fn start(
-        config: &Config,
-        identity: Identity,
-        sockets: &mut Sockets,
-    ) -> anyhow::Result<Self> {
+    pub async fn start(config: &Config, identity: Identity, sockets: &mut Sockets) -> anyhow::Result<Self> {
         let watcher = Watcher::start_remembering(config.fleet.clone(), config.router.epoch_file.clone());
         let snapshots = watcher.snapshots();
         let suspicion = watcher.suspicion();
@@ -68,7 +64,7 @@ impl Engine {
     }
 
     /// The first complete look at the fleet, or what there is after `limit`.
-    pub(crate) async fn first_look(&self, limit: Duration) -> Arc<Snapshot> {
+    pub async fn first_look(&self, limit: Duration) -> Arc<Snapshot> {
         let mut snapshots = self.snapshots.clone();
         let complete = async {
             let (mut known, mut since) = (0, Instant::now());
@@ -89,7 +85,7 @@ impl Engine {
     }
 
     /// Everything the admin address shows, but for what only the process knows.
-    pub(crate) fn status(&self) -> StatusView {
+    pub fn status(&self) -> StatusView {
         let snapshot = self.snapshots.borrow().clone();
         let status = self.running().as_ref().map(|running| running.router.status());
         match status {
@@ -101,30 +97,30 @@ impl Engine {
     }
 
     /// How many sessions the limit of file descriptors leaves room for.
-    pub(crate) fn most_sessions(&self) -> Option<usize> {
+    pub fn most_sessions(&self) -> Option<usize> {
         self.running().as_ref().and_then(|running| running.router.most_sessions())
     }
 
     /// Counts the times that every thread of the data plane has shown that it lives, and says why the process
     /// had better end, as soon as there is a reason; `None` when it has stopped.
-    pub(crate) fn life(&self) -> Option<(watch::Receiver<u64>, watch::Receiver<Option<String>>)> {
+    pub fn life(&self) -> Option<(watch::Receiver<u64>, watch::Receiver<Option<String>>)> {
         self.running().as_ref().map(|running| (running.router.rounds(), running.router.failure()))
     }
 
     /// What is wrong with the threads of the data plane now, in words.
-    pub(crate) fn troubles(&self) -> Vec<String> {
+    pub fn troubles(&self) -> Vec<String> {
         self.running().as_ref().map(|running| running.router.troubles()).unwrap_or_default()
     }
 
     /// Makes a fault, for the soak.
-    pub(crate) fn inject(&self, fault: router::fault::Fault) {
+    pub fn inject(&self, fault: router::fault::Fault) {
         if let Some(running) = self.running().as_ref() {
             running.router.inject(fault);
         }
     }
 
     /// What statements tell since then; `None` when it has stopped.
-    pub(crate) fn report(&self, since: Since) -> PendingReport {
+    pub fn report(&self, since: Since) -> PendingReport {
         let insight = self.running().as_ref().map(|running| running.router.insight());
         Box::pin(async move { insight?.report(since).await })
     }
@@ -133,7 +129,7 @@ impl Engine {
     ///
     /// # Errors
     /// Why not, in words.
-    pub(crate) fn record(&self, wanted: RecordingRequest) -> Result<(Recording, Missing), String> {
+    pub fn record(&self, wanted: RecordingRequest) -> Result<(Recording, Missing), String> {
         let running = self.running();
         let running = running.as_ref().ok_or("the router is stopping")?;
         let recording = running.router.record(wanted).map_err(|error| error.to_string())?;
@@ -147,7 +143,7 @@ impl Engine {
     ///
     /// # Errors
     /// A new listener's address cannot be bound; nothing changed then.
-    pub(crate) fn reconfigure(&self, config: &Config) -> anyhow::Result<Vec<String>> {
+    pub fn reconfigure(&self, config: &Config) -> anyhow::Result<Vec<String>> {
         let running = self.running();
         let running = running.as_ref().context("the router is stopping; nothing is changed any more")?;
         let changes = running.router.reconfigure(config.router.clone(), config.listeners.clone())?;
@@ -156,7 +152,7 @@ impl Engine {
     }
 
     /// Empties a server by command.
-    pub(crate) fn drain(&self, server: &str, deadline: Option<Duration>) -> Result<(), String> {
+    pub fn drain(&self, server: &str, deadline: Option<Duration>) -> Result<(), String> {
         let name = self.known(server)?;
         match self.running().as_ref() {
             Some(running) if running.router.drain(&name, deadline) => Ok(()),
@@ -165,7 +161,7 @@ impl Engine {
     }
 
     /// Lets it take sessions again.
-    pub(crate) fn undrain(&self, server: &str) -> Result<(), String> {
+    pub fn undrain(&self, server: &str) -> Result<(), String> {
         let name = self.known(server)?;
         match self.running().as_ref() {
             Some(running) if running.router.undrain(&name) => Ok(()),
@@ -174,12 +170,12 @@ impl Engine {
     }
 
     /// The listening sockets once more.
-    pub(crate) fn listening(&self) -> Vec<OwnedFd> {
+    pub fn listening(&self) -> Vec<OwnedFd> {
         self.running().as_ref().map(|running| running.router.listening()).unwrap_or_default()
     }
 
     /// Another process accepts the clients from now on.
-    pub(crate) fn hand_over(&self) {
+    pub fn hand_over(&self) {
         if let Some(running) = self.running().as_ref() {
             running.router.hand_over();
         }
@@ -187,7 +183,7 @@ impl Engine {
 
     /// Stops taking clients, lets sessions end for at most `deadline`, and stops asking.
     /// Returns how many sessions were cut.
-    pub(crate) async fn stop(&self, deadline: Duration) -> usize {
+    pub async fn stop(&self, deadline: Duration) -> usize {
         let Some(router) = self.running().as_ref().map(|running| running.router.clone()) else { return 0 };
         // Meanwhile the admin address goes on telling what is where.
         let cut = router.empty(deadline).await;

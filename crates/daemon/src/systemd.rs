@@ -22,12 +22,12 @@ const NAME: &str = "FDNAME=headroom";
 const MOST: usize = 250;
 
 /// Sends a state such as `READY=1` to the socket that `NOTIFY_SOCKET` names.
-pub(crate) fn notify(socket: Option<&str>, state: &str) {
+pub fn notify(socket: Option<&str>, state: &str) {
     tell(socket, state, &[]);
 }
 
 /// Leaves these sockets with systemd, in place of those left before.
-pub(crate) fn store(socket: Option<&str>, sockets: &[OwnedFd]) {
+pub fn store(socket: Option<&str>, sockets: &[OwnedFd]) {
     take_back(socket);
     for some in sockets.chunks(MOST) {
         tell(socket, &format!("FDSTORE=1\n{NAME}"), some);
@@ -35,7 +35,7 @@ pub(crate) fn store(socket: Option<&str>, sockets: &[OwnedFd]) {
 }
 
 /// Takes back what was left with systemd.
-pub(crate) fn take_back(socket: Option<&str>) {
+pub fn take_back(socket: Option<&str>) {
     tell(socket, &format!("FDSTOREREMOVE=1\n{NAME}"), &[]);
 }
 
@@ -65,7 +65,7 @@ fn send(socket: &str, state: &str, sockets: &[OwnedFd]) -> io::Result<()> {
 
 /// The sockets that systemd has for us (`LISTEN_FDS`), duplicated: `count` descriptors from the third on.
 /// They stay open there whatever becomes of us.
-pub(crate) fn listening_sockets(count: u32) -> anyhow::Result<Vec<OwnedFd>> {
+pub fn listening_sockets(count: u32) -> anyhow::Result<Vec<OwnedFd>> {
     let last = LISTEN_FDS_START + i32::try_from(count)?;
     (LISTEN_FDS_START..last)
         .map(|number| {

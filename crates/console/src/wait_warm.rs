@@ -3,9 +3,9 @@
 //! A router may not have noticed yet that the server was restarted a moment ago, and count it as warm from
 //! before. So it must do so at every look for as long as two of its visits take.
 
+use crate::admin_client::AdminClient;
+use crate::status_view::StatusView;
 use anyhow::bail;
-use console::admin_client::AdminClient;
-use console::status_view::StatusView;
 use serde::Serialize;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -39,7 +39,7 @@ struct Outcome<'a> {
 }
 
 /// Waits. Exit code 0: it is warm; 1: it is not, in time.
-pub(super) async fn run(
+pub async fn run(
     router: &AdminClient,
     server: &str,
     timeout: Duration,
@@ -120,7 +120,7 @@ fn standing(status: &StatusView, server: &str) -> anyhow::Result<Standing> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use console::status_view::{EligibleView, RoutingView, ServerView};
+    use crate::status_view::{EligibleView, RoutingView, ServerView};
 
     fn status(change: impl FnOnce(&mut ServerView, &mut RoutingView)) -> StatusView {
         let reads = EligibleView { eligible: true, capacity: 1.0, ..EligibleView::default() };

@@ -3,12 +3,11 @@
 //! A process that is not dumpable writes no core, and other processes of its user may not attach to it or
 //! read its memory.
 
-use crate::environment::Environment;
 use rustix::process::{DumpableBehavior, set_dumpable_behavior};
 
-/// Forbids core dumps and attaching, unless `HEADROOM_CORE_DUMPS` asks for them.
-pub(crate) fn forbid(environment: &Environment) {
-    if environment.core_dumps {
+/// Forbids core dumps and attaching, unless they are `allowed` (`HEADROOM_CORE_DUMPS`).
+pub fn forbid(allowed: bool) {
+    if allowed {
         tracing::warn!(
             "HEADROOM_CORE_DUMPS is set: a core dump of this process would hold passwords and what clients send"
         );
@@ -27,9 +26,9 @@ mod tests {
     #[test]
     fn core_dumps_are_forbidden_unless_they_are_asked_for() {
         set_dumpable_behavior(DumpableBehavior::Dumpable).unwrap();
-        forbid(&Environment { core_dumps: true, ..Environment::default() });
+        forbid(true);
         assert_eq!(dumpable_behavior().unwrap(), DumpableBehavior::Dumpable);
-        forbid(&Environment::default());
+        forbid(false);
         assert_eq!(dumpable_behavior().unwrap(), DumpableBehavior::NotDumpable);
         set_dumpable_behavior(DumpableBehavior::Dumpable).unwrap();
     }

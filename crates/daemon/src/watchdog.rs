@@ -1,7 +1,6 @@
 //! Watchdog: tells systemd that we live (`WatchdogSec=`), as long as every thread of the data plane shows
 //! that it does.
 
-use crate::environment::Environment;
 use crate::systemd::notify;
 use std::time::Duration;
 use tokio::sync::watch;
@@ -9,10 +8,8 @@ use tokio::time::MissedTickBehavior;
 
 /// Tells it twice within the time that systemd allows, each time only when all have answered since the last
 /// time. Does nothing where systemd has not asked for it.
-pub(super) fn keep(environment: &Environment, mut rounds: watch::Receiver<u64>) {
-    let (Some(socket), Some(limit)) = (environment.notify_socket.clone(), environment.watchdog) else {
-        return;
-    };
+pub fn keep(socket: Option<&str>, limit: Option<Duration>, mut rounds: watch::Receiver<u64>) {
+    let (Some(socket), Some(limit)) = (socket.map(str::to_owned), limit) else { return };
     tokio::spawn(async move {
         let mut ticks = tokio::time::interval((limit / 2).max(Duration::from_millis(1)));
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -40,13 +37,8 @@ mod tests {
         let systemd = UnixDatagram::bind(&path).unwrap();
         systemd.set_nonblocking(true).unwrap();
         let mut heard = [0; 32];
-        let environment = Environment {
-            notify_socket: path.to_str().map(str::to_owned),
-            watchdog: Some(Duration::from_millis(20)),
-            ..Environment::default()
-        };
         let rounds = watch::Sender::new(0);
-        keep(&environment, rounds.subscribe());
+        keep(path.to_str(), Some(Duration::from_millis(20)), rounds.subscribe());
         for round in 1..3 {
             tokio::time::sleep(Duration::from_millis(60)).await;
             assert!(systemd.recv(&mut heard).is_err(), "no round was complete");

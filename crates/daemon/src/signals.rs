@@ -4,7 +4,7 @@ use tokio::signal::unix::{self, SignalKind};
 
 /// What a signal asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Signal {
+pub enum Signal {
     /// HUP: read the configuration again.
     Reload,
     /// USR2: start this program anew, which takes over.
@@ -14,7 +14,7 @@ pub(super) enum Signal {
 }
 
 /// The signals of this process from now on.
-pub(super) struct Signals {
+pub struct Signals {
     hang_up: unix::Signal,
     user_2: unix::Signal,
     interrupt: unix::Signal,
@@ -23,7 +23,7 @@ pub(super) struct Signals {
 
 impl Signals {
     /// Takes them over from the defaults, which end the process.
-    pub(super) fn new() -> std::io::Result<Self> {
+    pub fn new() -> std::io::Result<Self> {
         Ok(Self {
             hang_up: unix::signal(SignalKind::hangup())?,
             user_2: unix::signal(SignalKind::user_defined2())?,
@@ -33,7 +33,7 @@ impl Signals {
     }
 
     /// The next one.
-    pub(super) async fn next(&mut self) -> Signal {
+    pub async fn next(&mut self) -> Signal {
         tokio::select! {
             _ = self.hang_up.recv() => Signal::Reload,
             _ = self.user_2.recv() => Signal::Renew,

@@ -9,7 +9,7 @@ use std::net::{SocketAddr, ToSocketAddrs};
 ///
 /// # Errors
 /// What is wrong with it, and what would be right.
-pub(crate) fn address(text: &str) -> Result<SocketAddr, String> {
+pub fn address(text: &str) -> Result<SocketAddr, String> {
     if let Ok(address) = text.parse() {
         return Ok(address);
     }

@@ -14,7 +14,7 @@
 //! full disk ends the command and not the router. A command that does not read makes the queue overflow,
 //! which is counted.
 
-use crate::environment::Environment;
+use console::control::Directory;
 use console::control::server::{Reached, RecordRequest, Request, ask, readable, say};
 use router::{Recording, RecordingRequest};
 use serde::{Deserialize, Serialize};
@@ -24,7 +24,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
 /// The longest a recording may take.
-pub(crate) const LONGEST: Duration = Duration::from_secs(24 * 3600);
+pub const LONGEST: Duration = Duration::from_secs(24 * 3600);
 /// Between two looks at the queue. Short, so that arrivals on disk are never far behind; long enough to cost
 /// nothing.
 const LOOK: Duration = Duration::from_millis(4);
@@ -34,23 +34,23 @@ const ENOUGH: u8 = b'S';
 
 /// What it is told.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct RecordAnswer {
+pub struct RecordAnswer {
     /// Why not; `null` when it begins.
-    pub(crate) refused: Option<String>,
+    pub refused: Option<String>,
     /// The version that answers.
-    pub(crate) headroom: String,
+    pub headroom: String,
     /// What will not be in it.
     #[serde(flatten)]
-    pub(crate) missing: Missing,
+    pub missing: Missing,
 }
 
 /// Sessions as a recording begins, by whether it can have them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Missing {
+pub struct Missing {
     /// Sessions that bypass the router and are not recorded.
-    pub(crate) bypassed: u64,
+    pub bypassed: u64,
     /// Sessions that are relayed: recorded from their next command outside a transaction.
-    pub(crate) relayed: u64,
+    pub relayed: u64,
 }
 
 /// Records for the command at the other end, until it has enough; `begin` begins a recording, and says what
@@ -58,7 +58,7 @@ pub(crate) struct Missing {
 ///
 /// # Errors
 /// The command is not reached any more.
-pub(crate) fn record(
+pub fn record(
     command: &UnixStream,
     request: &RecordRequest,
     over: &AtomicBool,
@@ -111,27 +111,24 @@ fn tell(mut command: &UnixStream, recording: Recording, over: &AtomicBool) -> an
 }
 
 /// A running router, asked to record.
-pub(crate) struct RecordingRouter {
-    pub(crate) stream: UnixStream,
+pub struct RecordingRouter {
+    pub stream: UnixStream,
     /// What the router is known by.
-    pub(crate) address: String,
-    pub(crate) answer: RecordAnswer,
+    pub address: String,
+    pub answer: RecordAnswer,
 }
 
 /// Asks the router of this name (`--router`, else as [`ask`] finds it).
 ///
 /// # Errors
 /// None is there, it runs as another user, or it refuses; in words.
-pub(crate) fn begin(
+pub fn begin(
     router: Option<&str>,
-    environment: &Environment,
+    directory: &Directory,
     request: RecordRequest,
 ) -> anyhow::Result<RecordingRouter> {
-    let Reached { stream, address, answer } = ask::<RecordAnswer>(
-        environment.router(router),
-        &environment.control_directory()?,
-        &Request::Record(request),
-    )?;
+    let Reached { stream, address, answer } =
+        ask::<RecordAnswer>(router, directory, &Request::Record(request))?;
     if let Some(why) = answer.refused {
         anyhow::bail!("{why}");
     }
@@ -139,7 +136,7 @@ pub(crate) fn begin(
 }
 
 /// Says that it is enough.
-pub(crate) fn enough(mut stream: &UnixStream) {
+pub fn enough(mut stream: &UnixStream) {
     // It may have ended by itself.
     let _ = stream.write_all(&[ENOUGH]);
 }
