@@ -25,9 +25,9 @@ main() {
     echo "docs: open $folder/site/index.html"
 }
 
-# From the top of the repository. Runs stand below the page that tells of them, the decisions below their list.
+# From the top of the repository. Runs stand below the page that tells of them, decisions below their list.
 summary() {
-    sed -e 's|](\.\./|](|' -e 's|](guide/|](docs/guide/|' -e 's|](decisions/|](docs/decisions/|' docs/SUMMARY.md |
+    sed -E 's#\]\((guide|decisions)/#](docs/\1/#; s#\]\(\.\./#](#' docs/SUMMARY.md |
         while IFS= read -r line; do
             printf '%s\n' "$line"
             case $line in
