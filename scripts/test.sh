@@ -16,10 +16,11 @@
 # lanes:
 #
 #   first     everything in no module named below, crate by crate
-#   beside the modules `waiting` (they let a server stand still, or a minute pass, and look at what is
-#   reported), then
-#             `mysql` and `drivers`, which mostly wait for servers
+#   beside    the modules `waiting` (they let a server stand still, or a minute pass, and look at what is
+#             reported), then `mysql`, which mostly wait for servers
 #   idle      clippy, cargo-deny and doc examples, on what processor time the others leave
+#   drivers   the modules `drivers` and `mysql::driver_suites`, when all of that is done: each of their tests
+#             starts five runtimes at once, beside which nothing else would be in time
 #   alone     the modules `alone`, which need the whole machine: one at a time, when all else is done
 #   again     integration tests that failed above, at most six, once more with nothing beside them. One that
 #             passes now counts as passed and is named before the tally: a machine too full, or a race
@@ -35,7 +36,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 PATH=$PWD/target/rust/bin:${CARGO_HOME:-$HOME/.cargo}/bin:$PATH:/usr/local/go/bin:/usr/sbin:/sbin
 folder=$PWD/target/tally
 # Tests at a time in the first lane, and in the lane beside it: half of what a lab's test does is to wait.
-first_threads=3 beside_threads=4
+first_threads=3 beside_threads=4 drivers_threads=2
 lanes=(alone waiting mysql drivers)
 
 main() {
@@ -65,7 +66,6 @@ main() {
     if wanted tests || wanted drivers || wanted mysql; then build "$@"; fi
     ! wanted tests || beside+=(waiting)
     ! wanted mysql || beside+=(mysql)
-    ! wanted drivers || beside+=(drivers)
     ! wanted lint || idle+=("lint clippy" "lint deny")
     ! wanted tests || idle+=(doc)
     begin_lane beside "${beside[@]}"
@@ -75,6 +75,9 @@ main() {
         integration
     fi
     wait_lanes
+    ! wanted drivers || lane drivers "$drivers_threads"
+    # Without a mysqld that is a failure already.
+    if wanted mysql && [ -e target/mysql/mysqld ]; then lane mysql::driver_suites "$drivers_threads" mysql; fi
     ! wanted tests || lane alone 1 tests
     again
     tally "$@"
@@ -112,12 +115,14 @@ integration() {
     done < <(programs test)
 }
 
-# lane <module> <tests at a time> [<part that counts it>]: this module of every crate that has it.
+# lane <module> <tests at a time> [<part that counts it> [<more options>...]]: this module of every crate that
+# has it.
 lane() {
-    local crate program
+    local module=$1 threads=$2 part=${3:-$1} crate program
+    shift $(($# < 3 ? $# : 3))
     while read -r crate program; do
-        [ -e "$crate/tests/it/$1.rs" ] || continue
-        run "${3:-$1}" "$crate" "$program" --test-threads "$2" "$1::"
+        [ -e "$crate/tests/it/${module//:://}.rs" ] || continue
+        run "$part" "$crate" "$program" --test-threads "$threads" "$module::" "$@"
     done < <(programs test)
 }
 
@@ -126,9 +131,8 @@ steps() {
     for step in "$@"; do
         case $step in
             waiting) lane waiting 8 tests ;;
-            drivers) lane drivers "$beside_threads" ;;
             mysql)
-                if sh scripts/mysql-root.sh mysql; then lane mysql "$beside_threads"; else broken mysql "no mysqld is available (above)"; fi
+                if sh scripts/mysql-root.sh mysql; then lane mysql "$beside_threads" mysql --skip driver_suites; else broken mysql "no mysqld is available (above)"; fi
                 ;;
             "lint "*) lint "${step#lint }" ;;
             doc) run tests . cargo test --workspace --locked --no-fail-fast --doc ;;
