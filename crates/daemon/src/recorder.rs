@@ -6,7 +6,7 @@
 //! | command | router |
 //! |---|---|
 //! | connects, sends a line of JSON: [`RecordRequest`] | answers a line of JSON: [`RecordAnswer`] |
-//! | reads events | sends events as they come, the last one [`recording::Event::RecordingEnd`], and closes |
+//! | reads events | sends events as they come, the last one `RecordingEnd`, and closes |
 //! | sends `S`: that is enough | stops at once, the same way |
 //! | closes | stops |
 //!

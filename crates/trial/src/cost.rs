@@ -9,8 +9,8 @@ use plan::Effect;
 use serde::Serialize;
 use std::time::Duration;
 
-/// Baselines of a block and its A/A cell.
-pub const EXTRA: usize = 3;
+/// The lead-in of a block, its two baselines and its A/A cell.
+pub const EXTRA: usize = 4;
 
 /// What a trial takes beside its warm-up and measurement: settings are applied, read back, journaled and put
 /// back, clients are connected, dirty pages are written.

@@ -366,6 +366,7 @@ pub fn csv(experiment: &Experiment, history: &History) -> String {
             Outcome::Void { why } => ("void", why.as_str()),
         };
         let run = match trial.run {
+            Run::LeadIn => "lead_in".to_owned(),
             Run::Baseline => "baseline".to_owned(),
             Run::Same => "same".to_owned(),
             Run::Cell(cell) => cell.to_string(),
@@ -434,6 +435,7 @@ mod tests {
                 Run::Cell(2) => 1.3,
                 Run::Cell(1) => 1.0,
                 Run::Cell(_) => 0.8,
+                Run::LeadIn => 0.6,
                 Run::Baseline | Run::Same => 1.0,
             },
         )

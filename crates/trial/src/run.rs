@@ -147,7 +147,7 @@ impl Experiment {
 
     pub fn levels(&self, run: Run) -> &Levels {
         match run {
-            Run::Baseline | Run::Same => &self.design.baseline,
+            Run::LeadIn | Run::Baseline | Run::Same => &self.design.baseline,
             Run::Cell(cell) => &self.design.cells[cell],
         }
     }
@@ -173,6 +173,7 @@ impl Experiment {
 
     pub fn words(&self, run: Run) -> String {
         match run {
+            Run::LeadIn => "lead-in (the baseline, not compared)".to_owned(),
             Run::Baseline => "baseline".to_owned(),
             Run::Same => "A/A cell".to_owned(),
             Run::Cell(_) => {
@@ -327,7 +328,7 @@ pub fn run(
         let seed = spec.seed.wrapping_add(u64::from(next.place.block) * 8 + next.place.stage as u64);
         let held_against = match next.run {
             Run::Cell(_) => last_baseline(&trials, next.place.load),
-            Run::Baseline | Run::Same => None,
+            Run::LeadIn | Run::Baseline | Run::Same => None,
         };
         let point = points[next.place.load];
         let block = (next.place.load, next.place.stage, next.place.block);
@@ -367,9 +368,10 @@ pub fn run(
 
 /// A baseline that is refused, given up or void from the start leaves nothing to compare with.
 fn baseline_stands(trials: &[Trial]) -> Result<(), RunError> {
-    let Some(last) = trials.last().filter(|trial| trial.run == Run::Baseline) else { return Ok(()) };
+    let is_baseline = |trial: &&Trial| matches!(trial.run, Run::LeadIn | Run::Baseline);
+    let Some(last) = trials.last().filter(is_baseline) else { return Ok(()) };
     let of_load = || trials.iter().filter(|trial| trial.place.load == last.place.load);
-    let any = of_load().any(|trial| trial.run == Run::Baseline && trial.outcome.figure().is_some());
+    let any = of_load().filter(is_baseline).any(|trial| trial.outcome.figure().is_some());
     match &last.outcome {
         Outcome::Refused { why } | Outcome::GivenUp { why } => Err(RunError::Baseline(why.clone())),
         Outcome::Void { why } if !any && last.place.attempt > 0 => Err(RunError::Baseline(why.clone())),
@@ -378,12 +380,13 @@ fn baseline_stands(trials: &[Trial]) -> Result<(), RunError> {
 }
 
 fn last_baseline(trials: &[Trial], load: usize) -> Option<Window> {
-    trials.iter().rev().filter(|trial| trial.place.load == load && trial.run == Run::Baseline).find_map(
-        |trial| match &trial.outcome {
-            Outcome::Measured(measured) => Some(measured.window),
-            _ => None,
-        },
-    )
+    let of_load = trials.iter().rev().filter(|trial| trial.place.load == load);
+    let baselines = of_load.filter(|trial| matches!(trial.run, Run::LeadIn | Run::Baseline));
+    let mut windows = baselines.filter_map(|trial| match &trial.outcome {
+        Outcome::Measured(measured) => Some(measured.window),
+        _ => None,
+    });
+    windows.next()
 }
 
 /// A trial before it is made.

@@ -145,7 +145,7 @@ pub fn is_dangerous(spec: &Spec, design: &Design, cell: usize) -> bool {
 fn cell(run: Run) -> Option<usize> {
     match run {
         Run::Cell(cell) => Some(cell),
-        Run::Baseline | Run::Same => None,
+        Run::LeadIn | Run::Baseline | Run::Same => None,
     }
 }
 
@@ -220,6 +220,8 @@ mod tests {
         measured(match run {
             Run::Cell(2) => 200.0,
             Run::Cell(at) => 90.0 + at as f64,
+            // What is unlike the rest counts for nothing.
+            Run::LeadIn => 50.0,
             Run::Baseline | Run::Same => 100.0,
         })
     }
@@ -227,21 +229,21 @@ mod tests {
     #[test]
     fn every_stage_has_its_blocks_and_the_better_cells_go_on() {
         let (trials, done) = all(|next| better(next.run));
-        // 4 cells once with 3 beside them, then 2 cells in 3 blocks.
-        assert_eq!((trials.len(), done.left), (7 + 3 * 5, 0));
+        // 4 cells once with 4 beside them, then 2 cells in 3 blocks.
+        assert_eq!((trials.len(), done.left), (8 + 3 * 6, 0));
         assert_eq!(done.stages, [[vec![0, 1, 2, 3], vec![2, 3]]]);
-        assert_eq!(trials[0].run, Run::Baseline, "each block begins with it");
+        assert_eq!(trials[0].run, Run::LeadIn, "each block begins with it");
     }
 
     #[test]
     fn what_is_left_is_known_before_and_falls_to_nothing() {
         let (spec, design, possible) = scene();
         let begun = progress(&spec, &design, &possible, &[]);
-        assert_eq!(begun.left, 22);
+        assert_eq!(begun.left, 26);
         let (trials, _) = all(|next| better(next.run));
         for count in 0..trials.len() {
             let progress = progress(&spec, &design, &possible, &trials[..count]);
-            assert_eq!(progress.left, 22 - count);
+            assert_eq!(progress.left, 26 - count);
             assert_eq!(progress.next.map(|next| next.place), Some(trials[count].place), "it goes on there");
         }
     }
@@ -265,7 +267,7 @@ mod tests {
             }
         };
         let of = |load| trials.iter().filter(|trial| trial.place.load == load).count();
-        assert_eq!((of(0), of(1), end.cut, end.left), (10, 10, 24, 0));
+        assert_eq!((of(0), of(1), end.cut, end.left), (10, 10, 32, 0));
     }
 
     #[test]
@@ -284,6 +286,7 @@ mod tests {
     #[test]
     fn a_cell_is_held_against_the_baselines_of_its_own_block() {
         let (trials, _) = all(|next| match (next.run, next.place.block) {
+            (Run::LeadIn, _) => measured(7.0),
             (Run::Baseline, block) => measured(100.0 * f64::from(block + 1)),
             (_, block) => measured(110.0 * f64::from(block + 1)),
         });

@@ -63,7 +63,11 @@ impl Noise {
     pub fn of(experiment: &Experiment, trials: &[Trial], identical: bool) -> Option<Self> {
         let mut blocks: std::collections::BTreeMap<(usize, usize, u32), Vec<(usize, f64)>> =
             Default::default();
-        let alike = |trial: &&Trial| identical || matches!(trial.run, Run::Baseline | Run::Same);
+        let alike = |trial: &&Trial| match trial.run {
+            Run::LeadIn => false,
+            Run::Baseline | Run::Same => true,
+            Run::Cell(_) => identical,
+        };
         for trial in trials.iter().filter(alike) {
             if let Some(figure) = trial.outcome.figure() {
                 let place = trial.place;
@@ -215,13 +219,14 @@ impl<'a> Host<'a> {
     /// The figures of one block: each live cell's beside the baselines' mean; the A/A cell is `None`.
     pub fn block(&mut self, live: &[usize]) -> Vec<(Option<usize>, (f64, f64))> {
         let cells: Vec<Vec<usize>> = (0..self.truth.len()).map(|at| vec![at + 1]).collect();
-        let order = block(&cells, live, &[], &vec![0], &mut self.rng);
+        let mut order = block(&cells, live, &[], &vec![0], &mut self.rng);
+        order.retain(|run| *run != Run::LeadIn);
         let logs = self.logs(order.len());
         let (mut baselines, mut figures) = (Vec::new(), Vec::new());
         for (run, log) in order.into_iter().zip(logs) {
             let (cell, ratio) = match run {
                 Run::Cell(at) => (Some(at), self.truth[at]),
-                Run::Baseline | Run::Same => (None, 1.0),
+                Run::LeadIn | Run::Baseline | Run::Same => (None, 1.0),
             };
             let figure = 5_000.0 * ratio * log.exp();
             if run == Run::Baseline { baselines.push(figure.ln()) } else { figures.push((cell, figure)) }

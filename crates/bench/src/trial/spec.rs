@@ -9,8 +9,8 @@ use std::time::Duration;
 const AROUND: f64 = 0.7;
 /// A restart with the prepared data.
 const RESTART: f64 = 2.0;
-/// Restarts of a block: two plots, the baseline looked in on twice, and the data.
-const RESTARTS: f64 = 6.0;
+/// Restarts of a block: two plots after the lead-in, the baseline looked in on twice, and the data.
+const RESTARTS: f64 = 7.0;
 /// Shorter runs than this measure little.
 const SHORTEST: f64 = 4.0;
 
