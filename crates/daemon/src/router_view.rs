@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant, SystemTime};
 
 /// Both together, as they look at `now`. What only the process knows is left empty.
-pub fn view(snapshot: &Snapshot, status: &Status, now: Instant) -> StatusView {
+pub(crate) fn view(snapshot: &Snapshot, status: &Status, now: Instant) -> StatusView {
     let mut fleet = fleet_view::view(snapshot, now);
     for server in &mut fleet.servers {
         let routed = status.servers.iter().find(|routed| routed.name.as_str() == server.name);
@@ -97,7 +97,7 @@ fn recording(recording: &RecordingStatus) -> RecordingView {
 }
 
 /// What a reload changed in the data plane, in words.
-pub fn changes(changes: &Changes) -> Vec<String> {
+pub(crate) fn changes(changes: &Changes) -> Vec<String> {
     let mut notes = Vec::new();
     notes.extend(changes.opened.iter().map(|address| format!("listener {address} opened")));
     notes

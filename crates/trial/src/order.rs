@@ -1,13 +1,13 @@
 //! The order of the trials of a block.
 //!
 //! A block begins with a *lead-in*: a run of the baseline that counts for nothing. The first run after data
-//! were made anew, or after whatever the host did between blocks, is unlike the others (measured: 28 % slower,
-//! in each of 19 blocks); were it the baseline's, every cell would seem better.
+//! were made anew is unlike the others (measured: 28 % slower, in each of 8 blocks of equal cells). Were it
+//! the baseline's, every cell would seem better.
 //!
 //! Then the block holds every live cell once, in random order, and the baseline twice: after a quarter and
 //! after three quarters of them, so that a steady drift within the block moves the mean of the two as much as
-//! that of the cells. One more run of the baseline is an ordinary cell of the block, the *A/A cell*: it differs
-//! from the baseline in nothing, and an experiment in which it seems to is void.
+//! that of the cells. One more run of the baseline is an ordinary cell of the block, the *A/A cell*: it
+//! differs from the baseline in nothing, and an experiment in which it seems to is void.
 //!
 //! *Whole plots.* A factor that takes a restart or a new file system is not changed for every trial: within a
 //! block the cells that share its levels are a plot; plots are in random order, and the cells within each. It
