@@ -16,8 +16,10 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// Connecting and each statement may take this long; resizing a buffer pool is the slowest of them.
 const DEADLINE: Duration = Duration::from_secs(60);
-/// A server that restarts is tried again this often.
+/// A server that restarts, or cannot resize its buffer pool yet, is tried again this often.
 const AGAIN: Duration = Duration::from_millis(200);
+/// MariaDB's "innodb_buffer_pool_size change aborted": pages that it would give up are in use or not written.
+const RESIZE_ABORTED: u16 = 1221;
 
 /// What went wrong with a server.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -348,7 +350,17 @@ impl Server for Connection {
     fn set_global(&mut self, variable: &str, value: &str) -> Result<(), ServerError> {
         let number = value.parse::<f64>().is_ok_and(f64::is_finite);
         let value = if number { value.to_owned() } else { quoted(value) };
-        self.ask(&format!("SET GLOBAL {variable} = {value}")).map(drop)
+        let (statement, begun) = (format!("SET GLOBAL {variable} = {value}"), Instant::now());
+        loop {
+            match self.ask(&statement) {
+                Err(ServerError::Answered { code: RESIZE_ABORTED, .. })
+                    if variable == "innodb_buffer_pool_size" && begun.elapsed() < DEADLINE =>
+                {
+                    std::thread::sleep(AGAIN);
+                }
+                answered => return answered.map(drop),
+            }
+        }
     }
 
     fn reconnect(&mut self) -> Result<(), ServerError> {

@@ -8,7 +8,13 @@ use cases::{
     after_a_restart_of_the_server_its_entries_are_closed, variables_are_set_and_put_back,
     what_somebody_else_set_stays, wrong_values_are_refused_in_words,
 };
+use config::Credentials;
+use fleet::Address;
+use knob::server::{Connection, Server, ServerError};
 use lab::Spec;
+use lab::scripted::{Reply, Script, ScriptedServer};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 #[tokio::test]
 async fn variables_of_mariadb_are_set_read_back_and_put_back() {
@@ -37,6 +43,34 @@ async fn variables_of_mariadb_are_set_read_back_and_put_back() {
     a_value_that_the_server_bends_is_refused_and_undone(&scene).await;
     after_a_restart_of_the_server_its_entries_are_closed(&scene).await;
     scene.lab.down().await.unwrap();
+}
+
+/// A buffer pool that cannot be made smaller this moment is tried again; what is wrong stays wrong.
+#[tokio::test]
+async fn a_resize_of_the_buffer_pool_that_is_aborted_is_tried_again() {
+    let tries = Arc::new(AtomicU32::new(0));
+    let counted = tries.clone();
+    let aborted = || Reply::Err { code: 1221, sqlstate: *b"HY000", message: "change aborted".to_owned() };
+    let script = Script::new("10.11.19-MariaDB", move |statement, _| {
+        if !statement.starts_with("SET GLOBAL") {
+            return Reply::Usual;
+        }
+        let first = counted.fetch_add(1, Relaxed) < 2;
+        if first || statement.contains("other") { aborted() } else { Reply::Ok }
+    });
+    let server = ScriptedServer::start(script).await.unwrap();
+    let at = Address::tcp(server.address().ip().to_string(), server.address().port());
+    let set = |variable: &'static str| {
+        let at = at.clone();
+        tokio::task::spawn_blocking(move || {
+            Connection::open(&at, &Credentials::default()).unwrap().set_global(variable, "33554432")
+        })
+    };
+    assert_eq!(set("innodb_buffer_pool_size").await.unwrap(), Ok(()));
+    assert_eq!(tries.load(Relaxed), 3);
+    let refused = set("other").await.unwrap();
+    assert!(matches!(refused, Err(ServerError::Answered { code: 1221, .. })), "{refused:?}");
+    assert_eq!(tries.load(Relaxed), 4);
 }
 
 /// MariaDB 10.8 to 11.2 have no such variable.
