@@ -13,7 +13,7 @@ main() {
     mkdir -p "$folder/src"
     # What pages show or link to, too; raw data of benchmarks by its summaries alone.
     git ls-files -c -o --exclude-standard '*.md' 'docs/*' 'packaging/systemd/*' headroom.example.toml \
-        headroom.schema.json |
+        headroom.schema.json deny.toml |
         while read -r file; do
             [ -e "$file" ] || continue
             mkdir -p "$folder/src/$(dirname "$file")"

@@ -115,7 +115,7 @@ async fn an_experiment_that_is_killed_goes_on_finds_what_is_worse_and_leaves_the
 
     let output = headroom(dir, &login, &["trial", "plan", "short.toml", "--json"]).output().unwrap();
     let plan: Value = serde_json::from_slice(&output.stdout).unwrap();
-    assert_eq!((plan["trials"].as_u64(), plan["cells"].as_array().unwrap().len()), (Some(28), 4), "{plan}");
+    assert_eq!((plan["trials"].as_u64(), plan["cells"].as_array().unwrap().len()), (Some(32), 4), "{plan}");
     let run = ["trial", "run", "short.toml", "--server", &address];
     let output = headroom(dir, &login, &[&run[..], &["--dry-run"]].concat()).output().unwrap();
     assert!(text(&output).contains("0 -> 100"), "{}", text(&output));
