@@ -81,8 +81,8 @@ mod tests {
         let timing =
             Timing { reset: minutes(2), warm_up: minutes(3), measure: minutes(5), restart: Duration::ZERO };
         let (trials, time) = cost(&stages(62), &timing, 1, 0);
-        assert_eq!(trials, 182 + 3 * (1 + 3 + 10));
-        assert_eq!(time, (minutes(10) + AROUND) * 224);
+        assert_eq!(trials, 182 + 4 * (1 + 3 + 10));
+        assert_eq!(time, (minutes(10) + AROUND) * 238);
         let (twice, _) = cost(&stages(62), &timing, 2, 0);
         assert_eq!(twice, trials * 2);
     }

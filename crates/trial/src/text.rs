@@ -397,9 +397,9 @@ mod tests {
             Experiment::new(Spec::parse(&text, "t.toml").unwrap(), &[]).unwrap()
         };
         let plan = Plan::of(&spec(""), 0.04);
-        // Two cells in ten blocks, three beside them in each.
-        assert_eq!((plan.trials, plan.fits, plan.cells.len()), (50, true, 2));
-        let minutes = 50.0 * (10.0 + cost::AROUND.as_secs_f64()) / 60.0;
+        // Two cells in ten blocks, four beside them in each.
+        assert_eq!((plan.trials, plan.fits, plan.cells.len()), (60, true, 2));
+        let minutes = 60.0 * (10.0 + cost::AROUND.as_secs_f64()) / 60.0;
         assert!((plan.minutes - minutes).abs() < 1e-9, "{}", plan.minutes);
         let text = plan.text();
         assert!(text.contains("is found in nine of ten cases"), "{text}");

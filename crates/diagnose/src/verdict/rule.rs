@@ -89,7 +89,7 @@ pub static RULES: &[Rule] = &[
         when: "one CPU >= 70 % in soft interrupts while the others are <= 20 % on average (I)",
         explains: &[PacketDrops, Cpu],
         next: &[
-            "spread receive queues: ethtool -L <nic> combined <n>; see /proc/interrupts and smp_affinity",
+            "spread receive queues: ethtool -L NIC combined N; see /proc/interrupts and smp_affinity",
             "one queue only: receive packet steering, /sys/class/net/<nic>/queues/rx-0/rps_cpus",
             "fewer interrupts: ethtool -C <nic> adaptive-rx on",
         ],
