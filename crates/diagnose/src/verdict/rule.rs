@@ -90,8 +90,8 @@ pub static RULES: &[Rule] = &[
         explains: &[PacketDrops, Cpu],
         next: &[
             "spread receive queues: ethtool -L NIC combined N; see /proc/interrupts and smp_affinity",
-            "one queue only: receive packet steering, /sys/class/net/<nic>/queues/rx-0/rps_cpus",
-            "fewer interrupts: ethtool -C <nic> adaptive-rx on",
+            "one queue only: receive packet steering, /sys/class/net/NIC/queues/rx-0/rps_cpus",
+            "fewer interrupts: ethtool -C NIC adaptive-rx on",
         ],
         judge: network::softirq_on_one_cpu,
     },

@@ -30,7 +30,7 @@ pub(super) async fn ask(
     if remembered.is_disjoint(&found) {
         return None;
     }
-    // As the server calls itself, so that it is not taken for another one at the address that it is mapped to.
+    // As the server calls itself: at the address that it is mapped to it could be taken for another one.
     let says = |reach: &Address| {
         let mapped = config.address_map.iter().find(|(_, mapped)| mapped == reach);
         mapped.map_or_else(|| reach.clone(), |(says, _)| says.clone())
