@@ -30,13 +30,8 @@ pub(super) async fn ask(
     if remembered.is_disjoint(&found) {
         return None;
     }
-    // As the server calls itself: at the address that it is mapped to it could be taken for another one.
-    let says = |reach: &Address| {
-        let mapped = config.address_map.iter().find(|(_, mapped)| mapped == reach);
-        mapped.map_or_else(|| reach.clone(), |(says, _)| says.clone())
-    };
     let missing = remembered.difference(&found).filter(|address| observe::lies_inside(config, address));
-    Some(Remembered { router: client.address().to_owned(), missing: missing.map(says).collect() })
+    Some(Remembered { router: client.address().to_owned(), missing: missing.cloned().collect() })
 }
 
 impl Remembered {
