@@ -27,7 +27,7 @@ main() {
 
 # From the top of the repository. Runs stand below the page that tells of them, decisions below their list.
 summary() {
-    sed -E 's#\]\((guide|decisions)/#](docs/\1/#; s#\]\(\.\./#](#' docs/SUMMARY.md |
+    sed -E 's#\]\((guide|decisions|examples)/#](docs/\1/#; s#\]\(\.\./#](#' docs/SUMMARY.md |
         while IFS= read -r line; do
             printf '%s\n' "$line"
             case $line in
