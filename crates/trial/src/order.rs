@@ -15,7 +15,9 @@
 //! most of the restarts.
 //!
 //! *Hosts* are the opposite: what differs by nothing but the host runs one after the other, so that hosts are
-//! compared at the same time of a block, whatever drifts between them.
+//! compared at the same time of a block, whatever drifts between them. The baselines stand before the first
+//! of these groups and in the middle: between two hosts they would follow the slower one more often than
+//! cells do, and whatever runs after an idle stretch is slower.
 
 use crate::design::Levels;
 use crate::spec::{Factor, HOST};
@@ -64,15 +66,21 @@ pub fn block(
         order.extend(runs);
     }
     let cells = order.len();
-    order.insert((3 * cells).div_ceil(4), Run::Baseline);
-    order.insert(cells / 4, Run::Baseline);
+    let (first, second) =
+        if compares_hosts(factors) { (0, cells.div_ceil(2)) } else { (cells / 4, (3 * cells).div_ceil(4)) };
+    order.insert(second, Run::Baseline);
+    order.insert(first, Run::Baseline);
     order.insert(0, Run::LeadIn);
     order
 }
 
+fn compares_hosts(factors: &[Factor]) -> bool {
+    factors.iter().any(|factor| factor.knob == HOST)
+}
+
 /// Levels of the factors that are expensive to change; where hosts are compared, of all but those.
 fn plot(factors: &[Factor], levels: &Levels) -> Vec<usize> {
-    if factors.iter().any(|factor| factor.knob == HOST) {
+    if compares_hosts(factors) {
         let others = factors.iter().zip(levels).filter(|(factor, _)| factor.knob != HOST);
         return others.map(|(_, level)| *level).collect();
     }
@@ -87,7 +95,7 @@ pub fn restarts(order: &[Run], cells: &[Levels], factors: &[Factor], baseline: &
         Run::LeadIn | Run::Baseline | Run::Same => plot(factors, baseline),
     };
     // Servers of several hosts are not restarted.
-    if factors.iter().any(|factor| factor.knob == HOST) {
+    if compares_hosts(factors) {
         return 0;
     }
     order.windows(2).filter(|pair| levels(&pair[0]) != levels(&pair[1])).count()
