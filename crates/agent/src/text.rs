@@ -348,21 +348,25 @@ mod tests {
     use super::*;
     use diagnose::verdict::Confidence;
 
-    #[test]
-    fn the_first_line_says_what_to_do_and_for_which_servers() {
-        let named = |sure| VerdictView {
+    fn named(name: diagnose::verdict::Name, called: &str) -> VerdictView {
+        VerdictView {
+            text: format!("{called}: probably"),
             bottleneck: Some(NamedView {
-                name: diagnose::verdict::Name::Cpu,
-                called: "the CPU".to_owned(),
+                name,
+                called: called.to_owned(),
                 next: vec!["see who uses it".to_owned()],
                 who: None,
                 load: 1.2,
                 weight: 0.9,
                 evidence: Vec::new(),
             }),
-            sure: Some(sure),
             ..VerdictView::default()
-        };
+        }
+    }
+
+    #[test]
+    fn the_first_line_says_what_to_do_and_for_which_servers() {
+        let named = |sure| VerdictView { sure: Some(sure), ..named(diagnose::verdict::Name::Cpu, "the CPU") };
         let server =
             |name: &str, verdict| ServerWatch { name: name.to_owned(), verdict, ..ServerWatch::default() };
         let view = WatchView {
@@ -379,19 +383,6 @@ mod tests {
 
     #[test]
     fn what_several_servers_share_with_their_host_is_told_once_with_their_names() {
-        let named = |name, called: &str| VerdictView {
-            text: format!("{called}: probably"),
-            bottleneck: Some(NamedView {
-                name,
-                called: called.to_owned(),
-                next: vec!["see who uses it".to_owned()],
-                who: None,
-                load: 1.2,
-                weight: 0.9,
-                evidence: Vec::new(),
-            }),
-            ..VerdictView::default()
-        };
         let cpu = || named(diagnose::verdict::Name::Cpu, "the CPU");
         let server = |name: &str, verdict| ServerWatch {
             name: name.to_owned(),

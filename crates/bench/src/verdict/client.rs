@@ -267,8 +267,8 @@ pub(super) async fn stop_acknowledging(
     Ok(replica.query_drop("START SLAVE IO_THREAD").await?)
 }
 
-/// Rows at the end of the table, four times a second: found at once by the order they are asked for in, and
-/// by nobody who reads the table for each.
+/// Rows at the end of the table, four times a second: one look through the table here, and one for each of
+/// them where they are applied.
 pub(super) async fn change_without_a_key(mut root: Conn, until: Instant, rows: u32) -> anyhow::Result<()> {
     root.query_drop("SET SESSION binlog_format = 'ROW'").await?;
     let mut tick = tokio::time::interval(Duration::from_millis(250));
