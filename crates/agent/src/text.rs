@@ -310,9 +310,11 @@ fn requests(router: &RouterWatch, paint: Paint) -> String {
 }
 
 fn verdict(verdict: &VerdictView, paint: Paint) -> String {
+    // What is far from its thresholds is no news.
+    let runner_up = verdict.runner_up.as_ref().filter(|next| next.load >= 0.5);
     let Some(first) = &verdict.bottleneck else {
         let mut text = format!("  {}\n", paint.green(&verdict.text));
-        if let Some(next) = verdict.runner_up.as_ref().filter(|next| next.load >= 0.5) {
+        if let Some(next) = runner_up {
             text.push_str(&format!("  nearest    {}\n", near(next)));
         }
         return text;
@@ -325,7 +327,7 @@ fn verdict(verdict: &VerdictView, paint: Paint) -> String {
     }
     // The heading has no words here.
     text.push_str(table.text().split_once('\n').map_or("", |(_, rows)| rows));
-    if let Some(next) = &verdict.runner_up {
+    if let Some(next) = runner_up {
         text.push_str(&format!("  runner-up  {}\n", near(next)));
     }
     for (at, advice) in first.next.iter().enumerate() {
