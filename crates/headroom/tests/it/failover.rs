@@ -69,7 +69,8 @@ async fn a_running_router_is_asked_for_replicas_that_only_the_dead_primary_could
     std::fs::write(&config, status.router_config("a", &options).unwrap()).unwrap();
     let told = Told { admin: status.router_addresses("a").unwrap().admin.into(), log: log.clone() };
     let log = std::fs::File::create(log).unwrap();
-    let mut router = Command::new(env!("CARGO_BIN_EXE_headroom"))
+    let mut router = tokio::process::Command::new(env!("CARGO_BIN_EXE_headroom"))
+        .kill_on_drop(true)
         .args(["route", "--config"])
         .arg(&config)
         .stdin(Stdio::null())
@@ -113,8 +114,7 @@ async fn a_running_router_is_asked_for_replicas_that_only_the_dead_primary_could
     let mut primary = lab.connect("a2").await.unwrap();
     primary.query_drop("CREATE TABLE app.after (id INT PRIMARY KEY)").await.unwrap();
     lab.wait_applied("b1", "a2", Duration::from_secs(60)).await.unwrap();
-    router.kill().unwrap();
-    router.wait().unwrap();
+    router.kill().await.unwrap();
     lab.down().await.unwrap();
 }
 
