@@ -139,12 +139,13 @@ async fn in_turn(args: &RoomArgs, part: Part, lab: &mut RoomLab) -> anyhow::Resu
     let on = Way { speed: true, work: true, heat: true, ..Way::default() };
     let off = Way::default();
     let mut cells = Vec::new();
-    if part == Part::Equal {
-        let bench = Bench { args, part, lab, statement: &statement, round: 1 };
-        return Ok(vec![bench.equal(&on).await?]);
-    }
     if part == Part::Cold {
         return cold::in_turn(args, lab, &statement).await;
+    }
+    let carried = lab.carry(&statement, args.seed).await?;
+    if part == Part::Equal {
+        let bench = Bench { args, part, lab, statement: &statement, carried, round: 1 };
+        return Ok(vec![bench.equal(&on).await?]);
     }
     for round in 1..=args.rounds {
         let weights = |speed: f64| Way { weights: [(SLOW.to_owned(), speed)].into(), ..Way::default() };
@@ -173,7 +174,7 @@ async fn in_turn(args: &RoomArgs, part: Part, lab: &mut RoomLab) -> anyhow::Resu
         };
         for (name, speed, way) in ways {
             terminal::complain(&format!("{part:?}, round {round}: {name}, speed {speed}"));
-            let mut bench = Bench { args, part, lab, statement: &statement, round };
+            let mut bench = Bench { args, part, lab, statement: &statement, carried, round };
             cells.push(bench.cell(name, speed, &way).await?);
         }
     }
@@ -186,6 +187,8 @@ struct Bench<'a> {
     part: Part,
     lab: &'a mut RoomLab,
     statement: &'a Arc<str>,
+    /// Statements a second that all readers answer together at full speed.
+    carried: f64,
     round: u32,
 }
 
@@ -200,7 +203,7 @@ impl Bench<'_> {
     /// Clients in each zone, with equal demand.
     async fn clients(&self, routes: &[Route], speed: f64) -> anyhow::Result<Vec<Clients>> {
         let readers = self.lab.readers().len() as f64;
-        let all = ASKED * FULL * (readers - 1.0 + speed) / STATEMENT.as_secs_f64();
+        let all = ASKED * self.carried * (readers - 1.0 + speed) / readers;
         let demand = Demand {
             sessions: if self.part == Part::Closed { 8 } else { SESSIONS },
             order: if self.part == Part::Lifo { Order::NewestFirst } else { Order::OldestFirst },
@@ -224,6 +227,7 @@ impl Bench<'_> {
         let routes = self.lab.routes(self.zones(), way).await?;
         let clients = self.clients(&routes, speed).await?;
         let mut cell = Cell::new(&format!("{:?}", self.part), self.round, name, speed);
+        cell.carried_per_s = self.carried;
         if self.part != Part::Lifo {
             self.watch(&routes, &clients, 10, &mut cell).await?;
             self.lab.set_speed(SLOW, speed)?;
@@ -260,6 +264,7 @@ impl Bench<'_> {
         let routes = self.lab.routes(self.zones(), way).await?;
         let clients = self.clients(&routes, 1.0).await?;
         let mut cell = Cell::new("Equal", 1, "measured", 1.0);
+        cell.carried_per_s = self.carried;
         self.watch(&routes, &clients, self.args.equal, &mut cell).await?;
         drop(clients);
         for route in routes {

@@ -120,6 +120,11 @@ impl ControlConnection {
         Ok(Recognized { dialect, product, account, version: text })
     }
 
+    /// Its number in the server's list of sessions.
+    pub fn session_id(&self) -> u64 {
+        u64::from(self.conn.id())
+    }
+
     /// Asks one statement, which must not write.
     ///
     /// # Errors

@@ -40,6 +40,8 @@ pub(super) async fn in_turn(
     statement: &Arc<str>,
 ) -> anyhow::Result<Vec<Cell>> {
     fill(lab).await?;
+    warm(lab).await?;
+    let carried = lab.carry(statement, args.seed).await?;
     let by = |heat: bool| Way { speed: true, heat, ..Way::default() };
     let mut cells = Vec::new();
     for round in 1..=args.rounds {
@@ -50,7 +52,7 @@ pub(super) async fn in_turn(
         for (name, way) in ways {
             terminal::complain(&format!("Cold, round {round}: by {name}"));
             warm(lab).await?;
-            let mut bench = Bench { args, part: Part::Cold, lab, statement, round };
+            let mut bench = Bench { args, part: Part::Cold, lab, statement, carried, round };
             cells.push(bench.restart(name, &way).await?);
         }
     }
@@ -63,6 +65,7 @@ impl Bench<'_> {
         let routes = self.lab.routes(self.zones(), way).await?;
         let clients = self.clients(&routes, 1.0).await?;
         let mut cell = Cell::new("Cold", self.round, name, 1.0);
+        cell.carried_per_s = self.carried;
         self.watch(&routes, &clients, SETTLES, &mut cell).await?;
         let mut before = Vec::new();
         for _ in 0..BEFORE {

@@ -1,6 +1,7 @@
 //! The fixture of `headroom-bench room`: a lab whose readers each have a limit of CPU time, and `headroom
 //! route` in each zone.
 
+use super::clients::{Clients, Demand, Order};
 use super::cpu_limit::CpuLimit;
 use crate::binary;
 use anyhow::{Context, bail};
@@ -14,10 +15,14 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::net::SocketAddrV4;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 const READY_WITHIN: Duration = Duration::from_secs(90);
 const POLL: Duration = Duration::from_millis(200);
+/// How long it is counted what readers carry, and by how many sessions of each.
+const CARRY_FOR: Duration = Duration::from_secs(10);
+const CARRYING: usize = 4;
 
 /// Servers, and what each may use.
 #[derive(Debug)]
@@ -127,6 +132,26 @@ impl RoomLab {
         let each = begun.elapsed().as_secs_f64() / TIMES as f64;
         conn.disconnect().await?;
         Ok((time.as_secs_f64() / each) as u64)
+    }
+
+    /// Statements a second that the readers answer together, each within its limit and all at the same time:
+    /// cores that share their units, and clients beside them, make each slower than it is alone.
+    pub(super) async fn carry(&self, statement: &Arc<str>, seed: u64) -> anyhow::Result<f64> {
+        let mut clients = Vec::new();
+        for reader in self.readers() {
+            let zone = reader.trim_end_matches(|c: char| c.is_ascii_digit());
+            let opts = OptsBuilder::from_opts(self.lab.opts(zone, &reader, Account::App)?);
+            let (sessions, order) = (CARRYING, Order::OldestFirst);
+            let demand = Demand { sessions, order, rate: None, statement: statement.clone(), seed };
+            clients.push(Clients::start(&opts.prefer_socket(false), &demand).await?);
+        }
+        tokio::time::sleep(CARRY_FOR / 5).await;
+        clients.iter().for_each(|clients| drop(clients.take()));
+        let begun = Instant::now();
+        tokio::time::sleep(CARRY_FOR).await;
+        let answered: usize = clients.iter().map(|clients| clients.take().times_ms.len()).sum();
+        anyhow::ensure!(answered > 0, "the readers answered nothing");
+        Ok(answered as f64 / begun.elapsed().as_secs_f64())
     }
 
     /// Starts a router in each zone, and waits until each has all readers.

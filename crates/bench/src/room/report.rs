@@ -14,6 +14,8 @@ pub(super) struct Cell {
     pub(super) way: String,
     /// Of the slow reader, beside the others.
     pub(super) speed: f64,
+    /// Statements a second that all readers answer together at full speed.
+    pub(super) carried_per_s: f64,
     pub(super) answers: usize,
     pub(super) p50_ms: f64,
     pub(super) p99_ms: f64,
@@ -158,14 +160,14 @@ impl Report {
 
     pub(super) fn markdown(&self) -> String {
         let mut text = format!(
-            "# Room, {}\n\n{}. Each reader has {} of a core, the slow one a part of that; {:.0} % of what all carry is asked for.\n\n",
+            "# Room, {}\n\n{}. Each reader has {} of a core, the slow one a part of that; {:.0} % of what all carry together, as measured in a closed loop, is asked for.\n\n",
             self.date,
             self.machine.line(),
             self.full,
             self.asked * 100.0
         );
-        text.push_str("| part | round | way | speed | answers | p50 ms | p99 ms | p99 over by hand | answered by | busiest | crossing | errors |\n");
-        text.push_str("|---|---|---|---|---|---|---|---|---|---|---|---|\n");
+        text.push_str("| part | round | way | speed | carried a second | answers | p50 ms | p99 ms | p99 over by hand | answered by | busiest | crossing | errors |\n");
+        text.push_str("|---|---|---|---|---|---|---|---|---|---|---|---|---|\n");
         for cell in &self.cells {
             let by_hand =
                 self.of(&cell.part, "by hand").find(|b| b.round == cell.round && b.speed == cell.speed);
@@ -174,11 +176,12 @@ impl Report {
                 cell.statements.iter().map(|(name, n)| format!("{name} {n}")).collect();
             let _ = writeln!(
                 text,
-                "| {} | {} | {} | {} | {} | {:.1} | {:.1} | {ratio} | {} | {:.2} | {:.1} % | {} |",
+                "| {} | {} | {} | {} | {:.0} | {} | {:.1} | {:.1} | {ratio} | {} | {:.2} | {:.1} % | {} |",
                 cell.part,
                 cell.round,
                 cell.way,
                 cell.speed,
+                cell.carried_per_s,
                 cell.answers,
                 cell.p50_ms,
                 cell.p99_ms,

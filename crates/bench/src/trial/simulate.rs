@@ -172,9 +172,11 @@ fn plan(noise: &Noise) -> (Vec<Stage>, u32) {
     let mut stages = stages(CELLS);
     let deviation = noise.within_deviation().exp_m1();
     let usual = 0.04_f64;
-    let more = (deviation / usual).powi(2).max(1.0);
+    let last = stages.last().map_or(1, |stage| stage.blocks);
+    // All stages by the same factor: otherwise the first ones catch up with the last, and nothing is halved.
+    let more = (deviation / usual).powi(2).clamp(1.0, f64::from(MOST_BLOCKS) / f64::from(last));
     for stage in &mut stages {
-        stage.blocks = ((f64::from(stage.blocks) * more).ceil() as u32).min(MOST_BLOCKS);
+        stage.blocks = (f64::from(stage.blocks) * more).ceil() as u32;
     }
     let blocks = stages.last().map_or(0, |stage| stage.blocks);
     (stages, blocks)

@@ -3,7 +3,7 @@
 //! | asked | how often | cost there |
 //! |---|---|---|
 //! | counters (`SHOW GLOBAL STATUS`, filtered) | each reading | adds up over all sessions: microseconds for each |
-//! | sessions, grouped | each reading | one walk over the sessions; no lock on MySQL (`performance_schema.threads`) |
+//! | sessions | each reading | one walk over the sessions; no lock on MySQL (`performance_schema.threads`), no temporary table on MariaDB up to [`FEW_SESSIONS`] |
 //! | replication | each reading, on a replica | its own threads only |
 //! | who holds a row lock | at most every 3 s, only while somebody waits | looks at the lock system |
 //! | who holds a metadata or global lock | likewise | |
@@ -42,6 +42,14 @@ pub(super) const SETTINGS: &str = "SHOW GLOBAL VARIABLES WHERE Variable_name IN 
 pub(super) const AURORA_SELF: &str = "SELECT CPU AS cpu, REPLICA_LAG_IN_MILLISECONDS AS lag_ms, \
     SESSION_ID = 'MASTER_SESSION_ID' AS is_writer FROM information_schema.replica_host_status \
     WHERE SERVER_ID = @@aurora_server_id";
+
+/// Up to so many sessions MariaDB is asked for a list of them. `information_schema.PROCESSLIST` could group
+/// them there, but MariaDB keeps it in a temporary table on the disk: where that hangs, so does the question,
+/// just when the answer matters.
+pub(super) const FEW_SESSIONS: u64 = 1_000;
+
+/// Every session, of MariaDB; ours too. Not a word of what it runs beyond 100 characters.
+pub(super) const SESSION_LIST: &str = "SHOW PROCESSLIST";
 
 /// What its sessions do, grouped; ours is left out.
 pub(super) fn sessions(dialect: Dialect) -> &'static str {

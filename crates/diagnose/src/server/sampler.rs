@@ -22,6 +22,8 @@ const DIGESTS_EVERY: Duration = Duration::from_secs(10);
 const SETTINGS_EVERY: Duration = Duration::from_secs(60);
 /// What was refused or is not there is asked again after this long.
 const REFUSED: Duration = Duration::from_secs(60);
+/// After a question hung that keeps a temporary table on MariaDB's disk, none such is asked for this long.
+const TABLES_HANG: Duration = Duration::from_secs(60);
 /// A reading whose answers took `t` of the server is followed by a pause of at least this many times `t` ...
 const SHARE: f64 = 100.0;
 /// ... but of no more than this, unless the interval is longer: a server that is slow to answer is the one
@@ -34,11 +36,15 @@ pub struct Sampler {
     who: Credentials,
     deadline: Duration,
     open: Option<Open>,
+    /// When questions that keep a temporary table there may be asked.
+    tables: Due,
 }
 
 struct Open {
     connection: ControlConnection,
     dialect: Dialect,
+    /// Such a question is under way.
+    needs_table: bool,
     row_blocker: Due,
     metadata_blocker: Due,
     oldest_transaction: Due,
@@ -79,7 +85,7 @@ impl Sampler {
     /// A sampler of the server at `address`; nothing is asked yet. An answer that takes longer than
     /// `deadline` is none.
     pub fn new(address: Address, who: Credentials, deadline: Duration) -> Self {
-        Self { address, who, deadline, open: None }
+        Self { address, who, deadline, open: None, tables: Due::default() }
     }
 
     /// Asks now. After an error the next reading begins with a new connection.
@@ -91,9 +97,13 @@ impl Sampler {
             Some(open) => open,
             None => Open::introduce(&self.address, &self.who, self.deadline).await?,
         };
-        let reading = open.read(self.deadline).await?;
-        self.open = Some(open);
-        Ok(reading)
+        let reading = open.read(self.deadline, self.tables.now()).await;
+        match &reading {
+            Ok(_) => self.open = Some(open),
+            Err(_) if open.needs_table => self.tables.after(TABLES_HANG),
+            Err(_) => {}
+        }
+        reading
     }
 
     /// Whether the server runs on this machine, so that what is read of the host is its host; `None` while
@@ -121,6 +131,7 @@ impl Open {
         Ok(Self {
             connection,
             dialect,
+            needs_table: false,
             row_blocker: now,
             metadata_blocker: now,
             oldest_transaction: now,
@@ -132,29 +143,45 @@ impl Open {
         })
     }
 
-    async fn read(&mut self, deadline: Duration) -> Result<Reading, AskError> {
+    /// Without `tables` nothing is asked that keeps a temporary table on the server's disk.
+    async fn read(&mut self, deadline: Duration, tables: bool) -> Result<Reading, AskError> {
         let at = Instant::now();
+        let own = self.connection.session_id();
         let round_trip = self.connection.ping(deadline).await?;
         let mut asking =
             Asker { connection: &mut self.connection, deadline, statements: 0, took: Duration::ZERO };
         let mut missing = Vec::new();
         let status = Status::read(&asking.must(question::STATUS).await?);
-        let sessions =
-            match asking.may(question::sessions(self.dialect), "its sessions", &mut missing).await? {
-                Some(rows) => Sessions::read(&rows),
-                // Without them the server's own count is left, ourselves taken out.
-                None => Sessions { active: status.running.saturating_sub(1), ..Sessions::default() },
-            };
+        let listed = self.dialect.is_mariadb() && (!tables || status.connected <= question::FEW_SESSIONS);
+        let sessions = if listed {
+            let rows = asking.may(question::SESSION_LIST, "its sessions", &mut missing).await?;
+            rows.map(|rows| Sessions::read_list(&rows, own))
+        } else {
+            self.needs_table = self.dialect.is_mariadb();
+            let rows = asking.may(question::sessions(self.dialect), "its sessions", &mut missing).await?;
+            self.needs_table = false;
+            rows.map(|rows| Sessions::read(&rows))
+        };
+        // Without them the server's own count is left, ourselves taken out.
+        let sessions = sessions
+            .unwrap_or_else(|| Sessions { active: status.running.saturating_sub(1), ..Sessions::default() });
         let replica = asking.replica(self.dialect, &mut missing).await?;
+        if !tables {
+            missing.push(
+                "who holds locks: the question hung, as where the disk with the temporary tables does not answer"
+                    .to_owned(),
+            );
+        }
+        self.needs_table = self.dialect.is_mariadb();
         let mut row_blocker = None;
-        if status.row_waits_now > 0 && self.row_blocker.now() {
+        if tables && status.row_waits_now > 0 && self.row_blocker.now() {
             self.row_blocker.after(BLOCKERS_EVERY);
             let what = "who holds row locks";
             let rows = asking.may(question::row_blocker(self.dialect), what, &mut missing).await?;
             row_blocker = rows.as_ref().and_then(Blocker::read);
         }
         let mut metadata_blocker = None;
-        if sessions.metadata_lock + sessions.global_lock > 0 && self.metadata_blocker.now() {
+        if tables && sessions.metadata_lock + sessions.global_lock > 0 && self.metadata_blocker.now() {
             self.metadata_blocker.after(BLOCKERS_EVERY);
             let global = sessions.global_lock > sessions.metadata_lock;
             metadata_blocker = asking.lock_holder(self.dialect, global, &mut self.seen, &mut missing).await?;
@@ -168,12 +195,13 @@ impl Open {
         }
         let history = status.history.or(self.seen.history);
         let mut oldest_transaction = None;
-        if history.is_some_and(|length| length >= LONG_HISTORY) && self.oldest_transaction.now() {
+        if tables && history.is_some_and(|length| length >= LONG_HISTORY) && self.oldest_transaction.now() {
             self.oldest_transaction.after(BLOCKERS_EVERY);
             let what = "the oldest transaction";
             let rows = asking.may(question::oldest_transaction(self.dialect), what, &mut missing).await?;
             oldest_transaction = rows.as_ref().and_then(Blocker::read);
         }
+        self.needs_table = false;
         let every_reading = (asking.statements, asking.took);
         asking
             .seldom(self.dialect, &mut self.seen, &mut self.durations, &mut self.digests, &mut self.settings)

@@ -80,38 +80,56 @@ impl Sessions {
             let command = row.text(&["command"]).unwrap_or_default();
             let state = row.text(&["state"]).unwrap_or_default();
             let count = row.parse::<u64>(&["sessions"]).unwrap_or(0);
-            match command {
-                "Slave_SQL" | "Slave_worker" => {
-                    sessions.appliers += count;
-                    if !state.is_empty() && !is_one_of(state, &IDLE) {
-                        sessions.appliers_busy += count;
-                    }
-                    if state.contains("_rows_log_event::find_row") {
-                        sessions.appliers_searching += count;
-                    }
-                }
-                "Connect" if state == "login" || state == "Receiving from client" => sessions.login += count,
-                "Slave_IO" | "Connect" | "Sleep" | "Daemon" => {}
-                _ => {
-                    let longest = row.parse::<f64>(&["longest_ms"]).unwrap_or(0.0);
-                    sessions.active += count;
-                    if is_one_of(state, &METADATA) {
-                        sessions.metadata_lock += count;
-                    } else if is_one_of(state, &GLOBAL) {
-                        sessions.global_lock += count;
-                    } else if is_one_of(state, &COMMIT) {
-                        sessions.commit += count;
-                        if is_one_of(state, &SEMI_SYNC) {
-                            sessions.semi_sync += count;
-                        } else {
-                            sessions.longest_commit_ms = sessions.longest_commit_ms.max(longest);
-                        }
-                    }
-                    sessions.longest_ms = sessions.longest_ms.max(longest);
-                }
+            let longest_ms = row.parse::<f64>(&["longest_ms"]).unwrap_or(0.0);
+            sessions.add(command, state, count, longest_ms);
+        }
+        sessions
+    }
+
+    /// Reads `SHOW PROCESSLIST`, a row for each session; `own` is left out.
+    pub(super) fn read_list(rows: &Rows, own: u64) -> Self {
+        let mut sessions = Self::default();
+        for row in rows.iter().filter(|row| row.parse::<u64>(&["id"]) != Some(own)) {
+            let command = row.text(&["command"]).unwrap_or_default();
+            let state = row.text(&["state"]).unwrap_or_default();
+            let longest_ms = row.parse::<f64>(&["time"]).unwrap_or(0.0) * 1e3;
+            if !command.starts_with("Binlog Dump") {
+                sessions.add(command, state, 1, longest_ms);
             }
         }
         sessions
+    }
+
+    fn add(&mut self, command: &str, state: &str, count: u64, longest_ms: f64) {
+        match command {
+            "Slave_SQL" | "Slave_worker" => {
+                self.appliers += count;
+                if !state.is_empty() && !is_one_of(state, &IDLE) {
+                    self.appliers_busy += count;
+                }
+                if state.contains("_rows_log_event::find_row") {
+                    self.appliers_searching += count;
+                }
+            }
+            "Connect" if state == "login" || state == "Receiving from client" => self.login += count,
+            "Slave_IO" | "Connect" | "Sleep" | "Daemon" => {}
+            _ => {
+                self.active += count;
+                if is_one_of(state, &METADATA) {
+                    self.metadata_lock += count;
+                } else if is_one_of(state, &GLOBAL) {
+                    self.global_lock += count;
+                } else if is_one_of(state, &COMMIT) {
+                    self.commit += count;
+                    if is_one_of(state, &SEMI_SYNC) {
+                        self.semi_sync += count;
+                    } else {
+                        self.longest_commit_ms = self.longest_commit_ms.max(longest_ms);
+                    }
+                }
+                self.longest_ms = self.longest_ms.max(longest_ms);
+            }
+        }
     }
 }
 
@@ -162,6 +180,31 @@ mod tests {
         assert_eq!((sessions.active, sessions.metadata_lock, sessions.global_lock), (10, 0, 7));
         assert_eq!((sessions.commit, sessions.semi_sync, sessions.login), (3, 3, 4));
         assert_eq!(sessions.longest_commit_ms, 0.0, "they wait for a replica");
+    }
+
+    #[test]
+    fn a_list_of_sessions_counts_as_groups_do_and_without_us() {
+        let names = ["Id", "User", "Command", "Time", "State", "Info"].map(str::to_owned);
+        let row = |id: u64, command: &str, time: u64, state: Option<&str>| {
+            let texts = [Some(id.to_string()), Some("app".to_owned()), Some(command.to_owned())];
+            let rest = [Some(time.to_string()), state.map(str::to_owned), None];
+            texts.into_iter().chain(rest).collect()
+        };
+        let rows = Rows::new(
+            names,
+            vec![
+                row(1, "Query", 7, Some("Commit")),
+                row(2, "Query", 9, Some("Sending data")),
+                row(3, "Sleep", 900, Some("")),
+                row(4, "Binlog Dump", 5000, Some("Master has sent all binlog to slave")),
+                row(5, "Slave_SQL", 5000, Some("Slave has read all relay log; waiting for more updates")),
+                row(6, "Query", 0, Some("starting")),
+                row(7, "Daemon", 0, None),
+            ],
+        );
+        let sessions = Sessions::read_list(&rows, 6);
+        assert_eq!((sessions.active, sessions.commit, sessions.appliers), (2, 1, 1));
+        assert_eq!((sessions.longest_commit_ms, sessions.longest_ms), (7000.0, 9000.0));
     }
 
     #[test]
