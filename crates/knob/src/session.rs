@@ -61,6 +61,9 @@ pub enum Which {
     Left,
     /// Our own that are not meant to stay.
     Own,
+    /// Our own that are not meant to stay, of these knobs and of what is one state with them. What was kept
+    /// before in the same state stays.
+    OwnKnobs(Vec<String>),
 }
 
 /// The holder of the journal.
@@ -181,8 +184,9 @@ impl Session {
 
     fn chosen(&self, which: &Which) -> Vec<&Entry> {
         let open: Vec<&Entry> = self.journal.open_entries().collect();
+        let own = |entry: &Entry| self.own.contains(&entry.id) && !entry.intent.keep;
         let keys: Vec<&str> = match which {
-            Which::Knobs(names) => {
+            Which::Knobs(names) | Which::OwnKnobs(names) => {
                 let named = open.iter().filter(|entry| names.contains(&entry.intent.knob));
                 named.map(|entry| entry.intent.key.as_str()).collect()
             }
@@ -195,7 +199,8 @@ impl Session {
                 let stays = entry.intent.keep && matches!(entry.phase, Phase::Written { .. });
                 !stays && !self.own.contains(&entry.id)
             }
-            Which::Own => self.own.contains(&entry.id) && !entry.intent.keep,
+            Which::Own => own(entry),
+            Which::OwnKnobs(_) => own(entry) && keys.contains(&entry.intent.key.as_str()),
         };
         open.into_iter().filter(wanted).collect()
     }

@@ -374,7 +374,7 @@ impl Rig for HostRig {
                 self.held.clear();
                 Which::Own
             }
-            Restore::NotHeld => Which::Knobs(own.difference(&self.held).cloned().collect()),
+            Restore::NotHeld => Which::OwnKnobs(own.difference(&self.held).cloned().collect()),
         };
         let restored = self.session.restore(&which, false);
         let left: Vec<String> = restored.iter().filter(|one| !one.is_back()).map(words).collect();

@@ -302,6 +302,28 @@ fn force_puts_back_what_somebody_else_changed() {
     assert_eq!(settings(&scene.root()), settings_at_the_start());
 }
 
+/// A trial puts its own settings back between its runs; what the user kept before is the baseline.
+#[test]
+fn what_was_kept_stays_when_our_own_of_the_same_state_is_put_back() {
+    let scene = Scene::new();
+    let mut session = scene.open();
+    apply(&mut session, scene.dir.path(), &["block.scheduler@vda=none"], true);
+    drop(session);
+    let kept = settings(&scene.root());
+    let mut session = scene.open();
+    apply(&mut session, scene.dir.path(), &["block.nr_requests@vda=32", "memory.swappiness=1"], false);
+    let of_disk = Which::OwnKnobs(vec!["block.nr_requests@vda".to_owned()]);
+    let restored = session.restore(&of_disk, false);
+    assert_eq!((restored.len(), &restored[0].end), (1, &Some(End::Restored)), "{restored:?}");
+    let now = settings(&scene.root());
+    assert!(now["sys/block/vda/queue/scheduler"].contains("[none]"), "{now:?}");
+    assert_eq!(now["proc/sys/vm/swappiness"], "1", "another state is not touched");
+    drop(session);
+    assert_eq!(settings(&scene.root()), kept);
+    assert!(scene.open().restore(&Which::All, false).iter().all(knob::session::RestoreOutcome::is_back));
+    assert_eq!(settings(&scene.root()), settings_at_the_start());
+}
+
 #[test]
 fn another_disk_of_the_same_name_is_not_touched() {
     let scene = Scene::new();
