@@ -23,6 +23,33 @@ pub struct Fit {
 
 /// Fits rows of columns to values. `None` without at least one row more than independent columns.
 pub fn fit(rows: &[Vec<f64>], values: &[f64]) -> Option<Fit> {
+    let Swept { a, kept } = solve(rows, values)?;
+    let columns = kept.len();
+    let degrees =
+        rows.len().checked_sub(kept.iter().filter(|kept| **kept).count()).filter(|left| *left > 0)?;
+    let variance = a[columns][columns].max(0.0) / degrees as f64;
+    let estimate = |k: usize| {
+        let log_error = (variance * a[k][k].max(0.0)).sqrt();
+        kept[k].then_some(Effect { log_mean: a[k][columns], log_error, blocks: degrees as u32 + 1 })
+    };
+    Some(Fit { estimates: (0..columns).map(estimate).collect(), degrees: degrees as u32 })
+}
+
+/// The estimates of a fit alone, also where no degree of freedom is left to judge their error by. A column
+/// that follows from others has none; the whole has none where rows and values do not go together.
+pub fn estimates(rows: &[Vec<f64>], values: &[f64]) -> Option<Vec<Option<f64>>> {
+    let Swept { a, kept } = solve(rows, values)?;
+    let columns = kept.len();
+    Some((0..columns).map(|k| kept[k].then_some(a[k][columns])).collect())
+}
+
+/// The normal equations after sweeping, and which columns are independent.
+struct Swept {
+    a: Vec<Vec<f64>>,
+    kept: Vec<bool>,
+}
+
+fn solve(rows: &[Vec<f64>], values: &[f64]) -> Option<Swept> {
     let columns = rows.first()?.len();
     if rows.len() != values.len() || rows.iter().any(|row| row.len() != columns) {
         return None;
@@ -46,14 +73,7 @@ pub fn fit(rows: &[Vec<f64>], values: &[f64]) -> Option<Fit> {
         kept[k] = true;
         sweep(&mut a, k);
     }
-    let degrees =
-        rows.len().checked_sub(kept.iter().filter(|kept| **kept).count()).filter(|left| *left > 0)?;
-    let variance = a[columns][columns].max(0.0) / degrees as f64;
-    let estimate = |k: usize| {
-        let log_error = (variance * a[k][k].max(0.0)).sqrt();
-        kept[k].then_some(Effect { log_mean: a[k][columns], log_error, blocks: degrees as u32 + 1 })
-    };
-    Some(Fit { estimates: (0..columns).map(estimate).collect(), degrees: degrees as u32 })
+    Some(Swept { a, kept })
 }
 
 fn sweep(a: &mut [Vec<f64>], k: usize) {
@@ -89,5 +109,7 @@ mod tests {
         let slope = fit(&rows, &[2.0, 4.0, 5.0, 4.0, 5.0]).unwrap().estimates[1].unwrap();
         assert!((slope.log_mean - 0.6).abs() < 1e-9 && (slope.log_error - 0.08_f64.sqrt()).abs() < 1e-9);
         assert_eq!(fit(&rows[..2], &[1.0, 2.0]), None, "nothing is left to judge the error by");
+        let known = estimates(&rows[..2], &[1.0, 2.0]).unwrap();
+        assert!((known[1].unwrap() - 1.0).abs() < 1e-9, "{known:?}");
     }
 }

@@ -4,19 +4,35 @@
 //! A column for each level beside the baseline's, centred; for two factors their product. So a factor's
 //! figure is its mean over the levels of all others, not its effect at the baseline alone. Not of cells in
 //! which one level at a time is changed: there it would be the cell's own figure.
+//!
+//! *Whole plots.* A factor that takes a restart is the same for all runs of a plot (see `order.rs`), and what
+//! a restart does to them by itself (a cold cache, another layout of memory) is the same for all of them, too.
+//! Its unit is the plot, not the run: 40 runs after one restart are one figure. So what varies within plots is
+//! fitted with a mean for each plot, and then, with that taken off, the plots' means are fitted by blocks and
+//! what varies between them (a split-plot analysis). With fewer than two degrees of freedom of the plots its
+//! effect has an estimate, and neither interval nor verdict.
+//!
+//! Example: two levels, one block. That is two plots, a mean and a difference: nothing is left to judge it by.
+//! Three blocks are six plots less three blocks and one difference: two degrees of freedom.
 
+use crate::design::Levels;
 use crate::order::Run;
 use crate::run::Experiment;
-use crate::schedule::pairs;
+use crate::schedule::pairs_by_block;
 use crate::spec::Kind;
 use crate::store::Trial;
 use crate::verdict::{Verdict, verdicts};
-use plan::regression::fit;
+use plan::regression::{estimates, fit};
 use plan::{Effect, Interval};
 use serde::Serialize;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Fewer degrees of freedom than this are left to the residuals: then pairs are not looked at.
 const SPARE: usize = 8;
+/// Fewer degrees of freedom of the plots than this judge nothing: the t of one is 12.7.
+const PLOTS: u32 = 2;
+/// Means of a column that are nearer to zero than this are zero.
+const ROUNDING: f64 = 1e-9;
 
 #[derive(Clone, Debug, Serialize)]
 pub struct Effects {
@@ -33,10 +49,35 @@ pub struct FactorEffect {
     pub from: String,
     pub to: String,
     /// The figure at `to` over that at `from`, as a mean over all else.
-    pub ratio: Interval,
-    pub p_differs: f64,
-    /// Of all factors as one family (Holm).
-    pub verdict: Verdict,
+    pub estimate: f64,
+    /// How sure that is.
+    #[serde(flatten)]
+    pub standing: FactorStanding,
+}
+
+/// What can be said of a factor.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[serde(tag = "standing", rename_all = "snake_case")]
+pub enum FactorStanding {
+    Judged {
+        /// The estimate with its 95 % interval.
+        ratio: Interval,
+        p_differs: f64,
+        /// Of all factors as one family (Holm).
+        verdict: Verdict,
+    },
+    /// It takes a restart, and there were too few of them to know by how much restarts differ by themselves.
+    TooFewRestarts,
+}
+
+impl FactorStanding {
+    /// The 95 % interval, if there is one.
+    pub fn ratio(&self) -> Option<Interval> {
+        match self {
+            Self::Judged { ratio, .. } => Some(*ratio),
+            Self::TooFewRestarts => None,
+        }
+    }
 }
 
 #[derive(Clone, Debug, Serialize)]
@@ -59,54 +100,81 @@ pub fn effects(experiment: &Experiment, trials: &[&Trial]) -> Option<Effects> {
     }
     let first: Vec<&Trial> = trials.iter().copied().filter(|trial| trial.place.stage == 0).collect();
     let runs = experiment.possible.iter().map(|cell| Run::Cell(*cell)).chain([Run::Same]);
-    let (mut levels, mut values) = (Vec::new(), Vec::new());
+    let mut rows = Rows::default();
     for run in runs {
-        for (figure, baseline) in pairs(&first, Some(0), run) {
-            levels.push(experiment.levels(run).clone());
-            values.push((figure / baseline).ln());
+        for (block, (figure, baseline)) in pairs_by_block(&first, Some(0), run) {
+            rows.levels.push(experiment.levels(run).clone());
+            rows.blocks.push(block);
+            rows.values.push((figure / baseline).ln());
         }
     }
     let columns: Vec<Column> = (0..spec.factors.len())
         .flat_map(|factor| (0..spec.factors[factor].levels.len()).map(move |level| (factor, level)))
         .filter(|(factor, level)| *level != spec.factors[*factor].baseline)
         .collect();
-    let n = values.len() as f64;
-    let centred = |(factor, level): Column| -> Vec<f64> {
-        let on: Vec<f64> = levels.iter().map(|cell| f64::from(u8::from(cell[factor] == level))).collect();
-        let mean = on.iter().sum::<f64>() / n;
-        on.into_iter().map(|on| on - mean).collect()
-    };
-    let main: Vec<Vec<f64>> = columns.iter().map(|column| centred(*column)).collect();
+    let centred: Vec<Vec<f64>> = columns.iter().map(|column| rows.centred(*column)).collect();
+    let whole = |at: usize| spec.factors[columns[at].0].whole_plot;
+    let plots = rows.plots(|factor| spec.factors[factor].whole_plot);
+    let inside: Vec<usize> = (0..columns.len()).filter(|at| !whole(*at)).collect();
     let mut couples: Vec<(usize, usize)> = Vec::new();
     if !matches!(spec.design, Kind::PlackettBurman { .. }) {
         let all = (0..columns.len()).flat_map(|a| (a + 1..columns.len()).map(move |b| (a, b)));
-        couples.extend(all.filter(|(a, b)| columns[*a].0 != columns[*b].0));
+        // A pair of two that are the same within a plot is no matter of single runs.
+        let single = |(a, b): &(usize, usize)| !(whole(*a) && whole(*b));
+        couples.extend(all.filter(|(a, b)| columns[*a].0 != columns[*b].0).filter(single));
     }
-    if values.len() < 1 + columns.len() + couples.len() + SPARE {
+    if rows.values.len() < plots.len() + inside.len() + couples.len() + SPARE {
         couples.clear();
     }
-    let row = |at: usize| -> Vec<f64> {
-        let own = main.iter().map(|column| column[at]);
-        let both = couples.iter().map(|(a, b)| main[*a][at] * main[*b][at]);
-        std::iter::once(1.0).chain(own).chain(both).collect()
-    };
-    let rows: Vec<Vec<f64>> = (0..values.len()).map(row).collect();
-    let fit = fit(&rows, &values)?;
-    let (own, both) = fit.estimates.get(1..)?.split_at(columns.len());
+    let product = |(a, b): &(usize, usize), at: usize| centred[*a][at] * centred[*b][at];
+    let within: Vec<Vec<f64>> = (0..rows.values.len())
+        .map(|at| {
+            let plot = plots.iter().map(|plot| f64::from(u8::from(plot.contains(&at))));
+            let own = inside.iter().map(|column| centred[*column][at]);
+            plot.chain(own).chain(couples.iter().map(|couple| product(couple, at))).collect()
+        })
+        .collect();
+    let fitted = fit(&within, &rows.values).map(|fit| fit.estimates).unwrap_or_default();
+    let (own, both) = fitted.get(plots.len()..).unwrap_or_default().split_at_checked(inside.len())?;
+    let single: Vec<(usize, Effect)> =
+        inside.iter().zip(own).filter_map(|(column, effect)| Some((*column, (*effect)?))).collect();
+    // What is known within plots is taken off before the plots are compared: they need not be balanced.
+    let rest: Vec<f64> = (0..rows.values.len())
+        .map(|at| {
+            let own: f64 = single.iter().map(|(column, effect)| effect.log_mean * centred[*column][at]).sum();
+            let both = couples
+                .iter()
+                .zip(both)
+                .map(|(couple, effect)| effect.map_or(0.0, |effect| effect.log_mean * product(couple, at)));
+            rows.values[at] - own - both.sum::<f64>()
+        })
+        .collect();
+    let between: Vec<usize> =
+        (0..columns.len()).filter(|at| single.iter().all(|(known, _)| known != at)).collect();
+    let mut known: Vec<(usize, Estimate)> =
+        single.into_iter().map(|(column, effect)| (column, Estimate::Judged(effect))).collect();
+    known.extend(compare_plots(&plots, &rows.blocks, &rest, &between, &centred));
+    known.sort_by_key(|(column, _)| *column);
     let name = |(factor, level): Column| {
         let factor = &spec.factors[factor];
         (factor.knob.clone(), factor.levels[level].clone())
     };
-    let known: Vec<(Column, Effect)> =
-        columns.iter().copied().zip(own).filter_map(|(column, effect)| Some((column, (*effect)?))).collect();
-    let family: Vec<Effect> = known.iter().map(|(_, effect)| *effect).collect();
-    let verdicts = verdicts(&family, spec.metric.good(), spec.smallest_effect, spec.level);
-    let of_factor = |((column, effect), verdict): (&(Column, Effect), Verdict)| {
-        let (knob, to) = name(*column);
+    let family: Vec<Effect> = known.iter().filter_map(|(_, estimate)| estimate.judged()).collect();
+    let mut verdicts = verdicts(&family, spec.metric.good(), spec.smallest_effect, spec.level).into_iter();
+    let of_factor = |(column, estimate): &(usize, Estimate)| {
+        let column = columns[*column];
+        let (knob, to) = name(column);
         let from = name((column.0, spec.factors[column.0].baseline)).1;
-        let (ratio, p_differs) = (effect.ratio(0.95), effect.p_differs());
-        FactorEffect { knob, from, to, ratio, p_differs, verdict }
+        let (estimate, standing) = match estimate {
+            Estimate::Alone(log) => (log.exp(), FactorStanding::TooFewRestarts),
+            Estimate::Judged(effect) => {
+                let (ratio, p_differs, verdict) = (effect.ratio(0.95), effect.p_differs(), verdicts.next()?);
+                (ratio.estimate, FactorStanding::Judged { ratio, p_differs, verdict })
+            }
+        };
+        Some(FactorEffect { knob, from, to, estimate, standing })
     };
+    let main = known.iter().filter_map(of_factor).collect();
     let of_pair = |((a, b), effect): (&(usize, usize), &Option<Effect>)| {
         let effect = (*effect)?;
         let (one, other) = (name(columns[*a]), name(columns[*b]));
@@ -114,8 +182,84 @@ pub fn effects(experiment: &Experiment, trials: &[&Trial]) -> Option<Effects> {
     };
     let mut pairs: Vec<PairEffect> = couples.iter().zip(both).filter_map(of_pair).collect();
     pairs.sort_by(|a, b| a.p_differs.total_cmp(&b.p_differs));
-    let main = known.iter().zip(verdicts).map(of_factor).collect();
-    Some(Effects { main, pairs, trials: values.len() })
+    Some(Effects { main, pairs, trials: rows.values.len() })
+}
+
+/// The runs: their levels, their stage and block, the log of their ratio to the block's baselines.
+#[derive(Default)]
+struct Rows {
+    levels: Vec<Levels>,
+    blocks: Vec<(usize, u32)>,
+    values: Vec<f64>,
+}
+
+impl Rows {
+    /// 1 where that level is set and 0 elsewhere, less its mean.
+    fn centred(&self, (factor, level): Column) -> Vec<f64> {
+        let on = self.levels.iter().map(|cell| f64::from(u8::from(cell[factor] == level)));
+        let on: Vec<f64> = on.collect();
+        let mean = on.iter().sum::<f64>() / on.len() as f64;
+        on.into_iter().map(|on| on - mean).collect()
+    }
+
+    /// The runs of each plot: those of a block that share all levels of such factors. All are one without.
+    fn plots(&self, is_whole: impl Fn(usize) -> bool) -> Vec<Vec<usize>> {
+        let mut plots: BTreeMap<Vec<usize>, Vec<usize>> = BTreeMap::new();
+        for (at, (levels, block)) in self.levels.iter().zip(&self.blocks).enumerate() {
+            let mut key: Vec<usize> = (0..levels.len()).filter(|factor| is_whole(*factor)).collect();
+            key.iter_mut().for_each(|factor| *factor = levels[*factor]);
+            if !key.is_empty() {
+                key.extend([block.0, block.1 as usize]);
+            }
+            plots.entry(key).or_default().push(at);
+        }
+        plots.into_values().collect()
+    }
+}
+
+/// An effect's log, with its error where there is enough to tell it.
+enum Estimate {
+    Judged(Effect),
+    Alone(f64),
+}
+
+impl Estimate {
+    fn judged(&self) -> Option<Effect> {
+        match self {
+            Self::Judged(effect) => Some(*effect),
+            Self::Alone(_) => None,
+        }
+    }
+}
+
+/// What differs between plots, from their means; blocks may differ by themselves.
+fn compare_plots(
+    plots: &[Vec<usize>],
+    blocks: &[(usize, u32)],
+    values: &[f64],
+    columns: &[usize],
+    centred: &[Vec<f64>],
+) -> Vec<(usize, Estimate)> {
+    let all: BTreeSet<(usize, u32)> = blocks.iter().copied().collect();
+    let mean = |of: &[f64], plot: &[usize]| plot.iter().map(|at| of[*at]).sum::<f64>() / plot.len() as f64;
+    let row = |plot: &Vec<usize>| -> Vec<f64> {
+        let block = all.iter().map(|block| f64::from(u8::from(blocks[plot[0]] == *block)));
+        let own = columns.iter().map(|column| mean(&centred[*column], plot));
+        // What is the same in all plots is zero but for rounding, and must not be divided by.
+        block.chain(own.map(|one| if one.abs() < ROUNDING { 0.0 } else { one })).collect()
+    };
+    let rows: Vec<Vec<f64>> = plots.iter().map(row).collect();
+    let means: Vec<f64> = plots.iter().map(|plot| mean(values, plot)).collect();
+    let judged = fit(&rows, &means).filter(|fit| fit.degrees >= PLOTS);
+    let estimates: Vec<Option<Estimate>> = match judged {
+        Some(fit) => fit.estimates.into_iter().map(|one| one.map(Estimate::Judged)).collect(),
+        None => {
+            let logs = estimates(&rows, &means).unwrap_or_default();
+            logs.into_iter().map(|one| one.map(Estimate::Alone)).collect()
+        }
+    };
+    let of_columns = estimates.into_iter().skip(all.len());
+    columns.iter().zip(of_columns).filter_map(|(column, one)| Some((*column, one?))).collect()
 }
 
 #[cfg(test)]
@@ -148,13 +292,78 @@ mod tests {
         }
         let trials: Vec<&Trial> = trials.iter().collect();
         let found = effects(&experiment, &trials).unwrap();
-        let near = |ratio: &Interval, truth: f64| (ratio.estimate / truth - 1.0).abs() < 0.01;
-        assert!(near(&found.main[0].ratio, 1.3) && near(&found.main[3].ratio, 1.0), "{found:?}");
-        assert_eq!((found.main[0].verdict, found.main[3].verdict), (Verdict::Better, Verdict::Equivalent));
+        let near = |estimate: f64, truth: f64| (estimate / truth - 1.0).abs() < 0.01;
+        assert!(near(found.main[0].estimate, 1.3) && near(found.main[3].estimate, 1.0), "{found:?}");
+        assert_eq!(verdict(&found.main[0]), Some(Verdict::Better));
+        assert_eq!(verdict(&found.main[3]), Some(Verdict::Equivalent));
         let first = &found.pairs[0];
         assert_eq!((first.one.0.as_str(), first.other.0.as_str()), ("server.b", "server.c"));
-        assert!(near(&first.ratio, 1.2), "{first:?}");
+        assert!(near(first.ratio.estimate, 1.2), "{first:?}");
         // On average over c it is half of what it is with it.
-        assert!(near(&found.main[1].ratio, 1.2_f64.sqrt()), "{found:?}");
+        assert!(near(found.main[1].estimate, 1.2_f64.sqrt()), "{found:?}");
+    }
+
+    fn verdict(one: &FactorEffect) -> Option<Verdict> {
+        match one.standing {
+            FactorStanding::Judged { verdict, .. } => Some(verdict),
+            FactorStanding::TooFewRestarts => None,
+        }
+    }
+
+    /// A full design of a factor that takes a restart and three others, in so many blocks. Nothing does
+    /// anything but the second factor; each restart shifts all runs until the next by what `shift` says.
+    fn with_restarts(blocks: u32, shift: impl Fn(u32, usize) -> f64) -> Effects {
+        let mut text = "name = \"t\"\nmetric = \"throughput\"\n[load]\nworkload = \"w\"\nthreads = [4]\n\
+             [design]\nkind = \"full\"\n"
+            .to_owned();
+        for knob in ["a", "b", "c", "d"] {
+            let whole = if knob == "a" { "whole_plot = true\n" } else { "" };
+            text.push_str(&format!("[[factor]]\n{whole}knob = \"server.{knob}\"\nlevels = [\"0\", \"1\"]\n"));
+        }
+        let experiment = Experiment::new(Spec::parse(&text, "t.toml").unwrap(), &[]).unwrap();
+        let mut trials = Vec::new();
+        for block in 0..blocks {
+            for position in 0..experiment.design.cells.len() + 3 {
+                let run = match position {
+                    0 | 1 => Run::Baseline,
+                    2 => Run::Same,
+                    _ => Run::Cell(position - 3),
+                };
+                let cell = experiment.levels(run);
+                let noise = 1.0 + ((position * 7 + block as usize * 5) % 11) as f64 / 2_000.0;
+                let plot = if run == Run::Baseline { 1.0 } else { shift(block, cell[0]) };
+                let ratio = if cell[1] == 1 { 1.3 } else { 1.0 } * plot;
+                let place = crate::schedule::TrialSlot { load: 0, stage: 0, block, position, attempt: 0 };
+                trials.push(trial(Next { place, run }, measured(100.0 * ratio * noise)));
+            }
+        }
+        let trials: Vec<&Trial> = trials.iter().collect();
+        effects(&experiment, &trials).unwrap()
+    }
+
+    #[test]
+    fn what_one_restart_shifts_is_no_verdict_on_the_factor_that_took_it() {
+        for blocks in [1, 2] {
+            let found = with_restarts(blocks, |_, level| if level == 1 { 1.2 } else { 1.0 });
+            let [a, b, c, _] = &found.main[..] else { panic!("{found:?}") };
+            assert!((a.estimate / 1.2 - 1.0).abs() < 0.01, "{a:?}");
+            assert_eq!(a.standing, FactorStanding::TooFewRestarts);
+            assert_eq!(verdict(b), Some(Verdict::Better), "single runs judge the others");
+            assert_eq!(verdict(c), Some(Verdict::Equivalent));
+            let both = |pair: &PairEffect| [pair.one.0.as_str(), pair.other.0.as_str()].contains(&"server.a");
+            // One block has too few runs to tell pairs.
+            assert_eq!(found.pairs.iter().any(both), blocks == 2, "{found:?}");
+        }
+    }
+
+    #[test]
+    fn restarts_that_differ_by_themselves_leave_their_factor_undecided_and_those_that_agree_decide_it() {
+        let scattered =
+            |block: u32, level: usize| if level == 1 { [1.3, 0.9, 1.2][block as usize] } else { 1.0 };
+        let found = with_restarts(3, scattered);
+        assert_eq!(verdict(&found.main[0]), Some(Verdict::Undecided), "{found:?}");
+        assert_eq!(verdict(&found.main[1]), Some(Verdict::Better), "{found:?}");
+        let found = with_restarts(3, |_, level| if level == 1 { 1.3 } else { 1.0 });
+        assert_eq!(verdict(&found.main[0]), Some(Verdict::Better), "{found:?}");
     }
 }

@@ -1,10 +1,10 @@
 //! The report as one page that needs nothing else: no script, no font, no network.
 
-use crate::effects::{FactorEffect, PairEffect};
+use crate::effects::{FactorEffect, FactorStanding, PairEffect};
 use crate::figures::{Figures, HOST, Moment};
 use crate::report::{CellReport, LoadReport, Report, Standing, Winner};
 use crate::spec::Metric;
-use crate::text::{length, percent, standing, warnings};
+use crate::text::{factor_standing, length, percent, standing, warnings};
 use crate::verdict::Verdict;
 use chart::{Axis, Line, Lines, Tone, escape};
 use std::fmt::Write;
@@ -395,8 +395,8 @@ fn factors(page: &mut String, report: &Report, load: &LoadReport) {
         Axis::ratio(logs.fold(0.05, f64::max).min(3.0).exp())
     };
     let mut main: Vec<&FactorEffect> = effects.main.iter().collect();
-    main.sort_by(|a, b| b.ratio.estimate.ln().abs().total_cmp(&a.ratio.estimate.ln().abs()));
-    let axis = reach(&mut main.iter().map(|one| one.ratio));
+    main.sort_by(|a, b| b.estimate.ln().abs().total_cmp(&a.estimate.ln().abs()));
+    let axis = reach(&mut main.iter().filter_map(|one| one.standing.ratio()));
     page.push_str(
         "<h3>Factors: each as a mean over all others</h3>\n<div class=\"wide\"><table class=\"ranking chart\"><tr>\
          <th>factor</th><th>on average</th><th>95 % interval</th><th></th><th>verdict</th></tr>\n",
@@ -409,10 +409,12 @@ fn factors(page: &mut String, report: &Report, load: &LoadReport) {
             level(&one.from),
             level(&one.to)
         );
-        let judged = Standing::Judged { verdict: one.verdict };
-        let words = standing(&judged);
-        let verdict = (self::tone(&judged), words.as_str());
-        line(page, &name, &percent(one.ratio.estimate), Some(one.ratio), &axis, verdict);
+        let tone = match one.standing {
+            FactorStanding::Judged { verdict, .. } => self::tone(&Standing::Judged { verdict }),
+            FactorStanding::TooFewRestarts => Tone::Plain,
+        };
+        let verdict = (tone, factor_standing(&one.standing));
+        line(page, &name, &percent(one.estimate), one.standing.ratio(), &axis, verdict);
     }
     page.push_str("</table></div>\n");
     let pairs: Vec<&PairEffect> = effects.pairs.iter().take(6).collect();
@@ -436,8 +438,9 @@ fn factors(page: &mut String, report: &Report, load: &LoadReport) {
     let _ = writeln!(
         page,
         "<p class=\"soft\">From the {} trials of the first stage, in which every cell stands once; intervals are \
-         95 % each, verdicts of factors are adjusted for their number (Holm). Use them to see what matters; what \
-         to set is the confirmed cell.</p>",
+         95 % each, verdicts of factors are adjusted for their number (Holm). A factor that takes a restart is \
+         judged by its restarts, not by the runs between them. Use them to see what matters; what to set is the \
+         confirmed cell.</p>",
         effects.trials
     );
 }

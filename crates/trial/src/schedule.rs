@@ -167,9 +167,17 @@ fn scores(spec: &Spec, live: &[usize], trials: &[&Trial]) -> Vec<(usize, Option<
     live.iter().map(|cell| (*cell, score(*cell))).collect()
 }
 
+/// Stage and block; the figure of a run, and the mean of the block's baselines.
+pub type Pair = ((usize, u32), (f64, f64));
+
 /// The figure of a run beside the mean of its block's baselines, for each block that has both. Of one stage,
 /// or of all.
 pub fn pairs(trials: &[&Trial], stage: Option<usize>, run: Run) -> Vec<(f64, f64)> {
+    pairs_by_block(trials, stage, run).into_iter().map(|(_, pair)| pair).collect()
+}
+
+/// The same, each with its stage and block.
+pub fn pairs_by_block(trials: &[&Trial], stage: Option<usize>, run: Run) -> Vec<Pair> {
     let wanted = |place: &TrialSlot| stage.is_none_or(|stage| place.stage == stage);
     let blocks: BTreeSet<(usize, u32)> = trials
         .iter()
@@ -185,9 +193,9 @@ pub fn pairs(trials: &[&Trial], stage: Option<usize>, run: Run) -> Vec<(f64, f64
         // The geometric mean: what is compared is ratios.
         let logs: f64 = base.iter().map(|figure| figure.ln()).sum();
         let mean = (!base.is_empty()).then(|| (logs / base.len() as f64).exp())?;
-        Some((*figures(block, run).first()?, mean))
+        Some((block, (*figures(block, run).first()?, mean)))
     };
-    blocks.into_iter().filter_map(pair).filter(|pair| paired(&[*pair, *pair]).is_some()).collect()
+    blocks.into_iter().filter_map(pair).filter(|(_, pair)| paired(&[*pair, *pair]).is_some()).collect()
 }
 
 #[cfg(test)]

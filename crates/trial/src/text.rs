@@ -2,6 +2,7 @@
 
 use crate::compare::{Compared, Comparison, Drift};
 use crate::cost::{self, Reach};
+use crate::effects::FactorStanding;
 use crate::halving::Stage;
 use crate::order::{self, Run};
 use crate::report::{CellReport, LoadReport, Report, Standing};
@@ -181,6 +182,14 @@ fn verdict_word(verdict: Verdict) -> &'static str {
     }
 }
 
+/// What is said of a factor.
+pub fn factor_standing(standing: &FactorStanding) -> &'static str {
+    match standing {
+        FactorStanding::Judged { verdict, .. } => verdict_word(*verdict),
+        FactorStanding::TooFewRestarts => "too few restarts to judge",
+    }
+}
+
 /// The settings of a cell.
 pub fn settings(settings: &[(String, String)]) -> String {
     settings.iter().map(|(knob, value)| format!("{knob}={value}")).collect::<Vec<_>>().join(" ")
@@ -304,12 +313,13 @@ fn tables(load: &LoadReport) -> String {
     if let Some(effects) = &load.effects {
         let mut table = Table::new(&["FACTOR, OVER ALL OTHERS", ">ON AVERAGE", "95 % INTERVAL", "VERDICT"]);
         for one in &effects.main {
-            let ratio = &one.ratio;
+            let range = one.standing.ratio();
             table.row(vec![
                 format!("{} {} -> {}", one.knob, one.from, one.to),
-                percent(ratio.estimate),
-                format!("{} to {}", percent(ratio.low), percent(ratio.high)),
-                verdict_word(one.verdict).to_owned(),
+                percent(one.estimate),
+                range
+                    .map_or_else(String::new, |one| format!("{} to {}", percent(one.low), percent(one.high))),
+                factor_standing(&one.standing).to_owned(),
             ]);
         }
         text.push_str(&format!("\n{}\n", table.text()));

@@ -16,7 +16,7 @@ use load::measure::MeasureReport;
 use serde::Serialize;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
-use trial::effects::{Effects, FactorEffect, PairEffect};
+use trial::effects::{Effects, FactorEffect, FactorStanding, PairEffect};
 use trial::figures::{Figures, Moment, Spread};
 use trial::report::{CellReport, LoadReport, Report, Same, Standing, Winner};
 
@@ -295,7 +295,8 @@ fn json_of_trial_keeps_its_keys() {
     };
     let (knob, from, to) = ("k".into(), "f".into(), "t".into());
     let verdict = trial::verdict::Verdict::Better;
-    let factor = FactorEffect { knob, from, to, ratio: filled(), p_differs: 1.0, verdict };
+    let standing = FactorStanding::Judged { ratio: filled(), p_differs: 1.0, verdict };
+    let factor = FactorEffect { knob, from, to, estimate: 1.0, standing };
     let level = || ("k".to_owned(), "v".to_owned());
     let pair = PairEffect { one: level(), other: level(), ratio: filled(), p_differs: 1.0 };
     let moment = Moment { minute: 1.0, per_second: 1.0, p99_ms: 1.0 };
