@@ -39,8 +39,20 @@ pub fn is_steady(windows: &[Window]) -> bool {
     mean > 0.0 && most - least <= AGREE * mean
 }
 
-/// Why a cell is given up after its warm-up or its measurement; `None` to go on. `baseline` is the last
-/// baseline's figures; without one (it is the baseline itself) only memory and overload are looked at.
+/// Baselines that a cell's p99 is held against: where trials are short, one alone differs from the next by as
+/// much as the guard's limit.
+const BASELINES: usize = 3;
+
+/// What a cell is held against, from the load's baselines so far, the newest first: the last one, with the
+/// largest p99 of the last three.
+pub fn held_against(newest_first: impl Iterator<Item = Window>) -> Option<Window> {
+    let last: Vec<Window> = newest_first.take(BASELINES).collect();
+    let p99_ms = last.iter().map(|window| window.p99_ms).fold(0.0, f64::max);
+    last.first().map(|newest| Window { p99_ms, ..*newest })
+}
+
+/// Why a cell is given up at once, after its warm-up or its measurement; `None` to go on. `baseline` is what
+/// it is held against; without one (it is the baseline itself) only memory and overload are looked at.
 pub fn gives_up(guard: &Guard, window: &Window, memory: f64, baseline: Option<&Window>) -> Option<String> {
     let percent = |share: f64| format!("{:.1} %", share * 100.0);
     if memory > guard.memory {
@@ -64,10 +76,17 @@ pub fn gives_up(guard: &Guard, window: &Window, memory: f64, baseline: Option<&W
             percent(baseline.failed)
         ));
     }
+    None
+}
+
+/// Why a cell is too slow to go on with; `None` if it is not. It counts when it is seen twice: once it may be
+/// the host's.
+pub fn is_slow(guard: &Guard, window: &Window, baseline: Option<&Window>) -> Option<String> {
+    let baseline = baseline?;
     let times = window.p99_ms / baseline.p99_ms;
     (times > guard.latency).then(|| {
         format!(
-            "p99 of {:.1} ms is {times:.1} times the baseline's {:.1} ms (limit {})",
+            "p99 of {:.1} ms is {times:.1} times the {:.1} ms of the slowest of the last baselines (limit {})",
             window.p99_ms, baseline.p99_ms, guard.latency
         )
     })
@@ -149,18 +168,29 @@ mod tests {
         let guard = Guard::default();
         let base = window(100.0, 10.0);
         let why = |window: Window, memory| gives_up(&guard, &window, memory, Some(&base));
-        assert_eq!(why(window(100.0, 19.0), 0.5), None);
-        assert!(why(window(100.0, 31.0), 0.5).unwrap().contains("3.1 times the baseline's 10.0 ms"));
+        let slow = |p99_ms| is_slow(&guard, &window(100.0, p99_ms), Some(&base));
+        assert_eq!((why(window(100.0, 19.0), 0.5), slow(19.0)), (None, None));
+        assert!(slow(31.0).unwrap().contains("3.1 times the 10.0 ms of the slowest"));
         assert!(
             why(Window { failed: 0.02, ..base }, 0.5).unwrap().contains("2.0 % of the transactions failed")
         );
         assert!(why(base, 0.93).unwrap().contains("93.0 % of the host's memory"));
         assert!(why(Window { missing: 0.5, ..base }, 0.5).unwrap().contains("50.0 %"));
+        assert_eq!(is_slow(&guard, &window(1.0, 1e9), None), None, "the baseline is no worse than itself");
+        assert_eq!(gives_up(&guard, &window(1.0, 1e9), 0.5, None), None);
+    }
+
+    #[test]
+    fn a_cell_is_held_against_the_slowest_of_the_last_three_baselines() {
+        let baselines = [10.0, 30.0, 20.0, 500.0].map(|p99_ms| window(p99_ms * 2.0, p99_ms));
+        let held = held_against(baselines.into_iter()).unwrap();
+        assert_eq!((held.per_second, held.p99_ms), (20.0, 30.0), "the newest, but for its p99");
         assert_eq!(
-            gives_up(&guard, &window(1.0, 1e9), 0.5, None),
+            is_slow(&Guard::default(), &window(1.0, 45.0), Some(&held)),
             None,
-            "the baseline is no worse than itself"
+            "an equal run may be so"
         );
+        assert_eq!(held_against(std::iter::empty()), None);
     }
 
     #[test]

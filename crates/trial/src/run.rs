@@ -327,7 +327,7 @@ pub fn run(
         let (at, began) = (now(), Instant::now());
         let seed = spec.seed.wrapping_add(u64::from(next.place.block) * 8 + next.place.stage as u64);
         let held_against = match next.run {
-            Run::Cell(_) => last_baseline(&trials, next.place.load),
+            Run::Cell(_) => baselines(&trials, next.place.load),
             Run::LeadIn | Run::Baseline | Run::Same => None,
         };
         let point = points[next.place.load];
@@ -379,14 +379,14 @@ fn baseline_stands(trials: &[Trial]) -> Result<(), RunError> {
     }
 }
 
-fn last_baseline(trials: &[Trial], load: usize) -> Option<Window> {
+/// What a cell of this load is held against.
+fn baselines(trials: &[Trial], load: usize) -> Option<Window> {
     let of_load = trials.iter().rev().filter(|trial| trial.place.load == load);
     let baselines = of_load.filter(|trial| matches!(trial.run, Run::LeadIn | Run::Baseline));
-    let mut windows = baselines.filter_map(|trial| match &trial.outcome {
+    guard::held_against(baselines.filter_map(|trial| match &trial.outcome {
         Outcome::Measured(measured) => Some(measured.window),
         _ => None,
-    });
-    windows.next()
+    }))
 }
 
 /// A trial before it is made.
@@ -397,7 +397,8 @@ struct PlannedTrial {
     seed: u64,
     /// Whether the data are made as they were first.
     data: bool,
-    /// Whether it is a second attempt: a measurement that is not stationary then counts.
+    /// Whether it is a second attempt: a measurement that is not stationary then counts, and one that is too
+    /// slow gives the cell up.
     again: bool,
 }
 
@@ -449,6 +450,7 @@ fn figures(
     let void = |why: String| Outcome::Void { why };
     let failed = |error: RigError| void(error.to_string());
     let given_up = |why: String| Outcome::GivenUp { why };
+    let slow = |why: String| if again { given_up(why) } else { void(why) };
     rig.pause(spec.timing.reset);
     rig.connect(point).map_err(failed)?;
     let full = std::cell::Cell::new(0.0_f64);
@@ -457,10 +459,14 @@ fn figures(
         memory <= spec.guard.memory
     };
     let (windows, warm_up, steady) = warm_up(spec, seed, rig, &mut go_on).map_err(failed)?;
-    if let Some(recent) = guard::recent(&windows)
-        && let Some(why) = guard::gives_up(&spec.guard, &recent, full.get(), baseline)
-    {
-        return Err(given_up(format!("after the warm-up {why}")));
+    if let Some(recent) = guard::recent(&windows) {
+        let words = |why: String| format!("after the warm-up {why}");
+        if let Some(why) = guard::gives_up(&spec.guard, &recent, full.get(), baseline) {
+            return Err(given_up(words(why)));
+        }
+        if let Some(why) = guard::is_slow(&spec.guard, &recent, baseline) {
+            return Err(slow(words(why)));
+        }
     }
     let stretch = rig.send(spec.timing.measure, seed, &mut go_on).map_err(failed)?;
     let memory = full.get().max(stretch.host.memory);
@@ -469,6 +475,9 @@ fn figures(
     }
     if let Some(why) = stretch.void.first() {
         return Err(void(why.clone()));
+    }
+    if let Some(why) = guard::is_slow(&spec.guard, &stretch.window, baseline) {
+        return Err(slow(why));
     }
     if let Some(why) = guard::voids(&spec.guard, &stretch.host, &stretch.series, steady || again) {
         return Err(void(why));
