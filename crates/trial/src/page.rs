@@ -4,7 +4,7 @@ use crate::effects::{FactorEffect, FactorStanding, PairEffect};
 use crate::figures::{Figures, HOST, Moment};
 use crate::report::{CellReport, LoadReport, Report, Standing, Winner};
 use crate::spec::Metric;
-use crate::text::{factor_standing, length, percent, standing, warnings};
+use crate::text::{factor_standing, length, percent, standing, warnings, winner_range};
 use crate::verdict::Verdict;
 use chart::{Axis, Line, Lines, Tone, escape};
 use std::fmt::Write;
@@ -78,9 +78,7 @@ fn summary(page: &mut String, report: &Report) {
         let (tone, figure, what) = match (&load.winner, load.void) {
             (_, true) => ("bad", "void".to_owned(), "the A/A cell differs from the baseline".to_owned()),
             (Some(winner), _) => {
-                let ratio = winner.ratio;
-                let range = format!("95 %: {} to {}, {base}", percent(ratio.low), percent(ratio.high));
-                ("good", percent(ratio.estimate), range)
+                ("good", percent(winner.ratio.estimate), format!("{}, {base}", winner_range(winner)))
             }
             (None, _) if report.ended => {
                 ("plain", "no gain".to_owned(), format!("no cell is confirmed better; baseline {base}"))
@@ -181,11 +179,10 @@ fn confirmed(page: &mut String, winner: &Winner, words: &str) {
     };
     let _ = writeln!(
         page,
-        "<div class=\"said good\"><p><b>{words}: {}</b> (95 %: {} to {})</p><p>{}</p>{danger}\
+        "<div class=\"said good\"><p><b>{words}: {}</b> ({})</p><p>{}</p>{danger}\
          <details open><summary>To set it for good</summary><pre>{}</pre></details></div>",
         percent(winner.ratio.estimate),
-        percent(winner.ratio.low),
-        percent(winner.ratio.high),
+        winner_range(winner),
         chips(&winner.settings),
         escape(&winner.snippet)
     );
@@ -218,7 +215,7 @@ fn one_load(page: &mut String, report: &Report, load: &LoadReport) {
     }
     match &load.winner {
         Some(winner) => {
-            confirmed(page, winner, "Confirmed on fresh blocks");
+            confirmed(page, winner, crate::text::confirmed(report));
             if let Some(safe) = &load.safe {
                 confirmed(page, safe, "The best that cannot lose data");
             }

@@ -13,7 +13,7 @@ use crate::schedule::{self, pairs};
 use crate::snippet::snippet;
 use crate::spec::{Metric, Point};
 use crate::store::{History, Measured, Outcome, RefusedLevel, Trial};
-use crate::verdict::{Verdict, is_void, verdicts};
+use crate::verdict::{Verdict, is_void, of_the_best, verdicts};
 use plan::comparison::paired;
 use plan::quantile::{median, sorted};
 use plan::{Effect, Interval};
@@ -151,8 +151,12 @@ pub struct Winner {
     pub settings: Vec<(String, String)>,
     /// Whether a setting of it can lose data.
     pub dangerous: bool,
-    /// Its figure over the baseline's.
+    /// Its figure over the baseline's, with an interval that allows for its being the best of several.
     pub ratio: Interval,
+    /// How sure the interval is, as a share; all cells' together are as sure as that.
+    pub confidence: f64,
+    /// Cells that were compared in the last stage.
+    pub compared: usize,
     /// Lines to set it for good.
     pub snippet: String,
 }
@@ -224,11 +228,14 @@ fn of_one_load(
         let ((a_judged, a_score), (b_judged, b_score)) = (key(a), key(b));
         b_judged.cmp(&a_judged).then(b_score.total_cmp(&a_score)).then(a.cell.cmp(&b.cell))
     });
+    let compared = cells.iter().filter(|cell| cell.effect.is_some()).count();
     let better = cells.iter().filter(|_| !void).filter_map(|cell| {
         let better = cell.standing == Standing::Judged { verdict: Verdict::Better };
-        let (settings, ratio) = (cell.settings.clone(), cell.ratio.filter(|_| better)?);
+        let (settings, effect) = (cell.settings.clone(), cell.effect.filter(|_| better)?);
+        let (ratio, confidence) = (of_the_best(&effect, compared, spec.level), 1.0 - spec.level);
         let dangerous = schedule::is_dangerous(spec, &experiment.design, cell.cell);
-        Some(Winner { cell: cell.cell, dangerous, snippet: snippet(&settings), settings, ratio })
+        let snippet = snippet(&settings);
+        Some(Winner { cell: cell.cell, settings, dangerous, ratio, confidence, compared, snippet })
     });
     let better: Vec<Winner> = better.collect();
     let winner = better.first().cloned();
@@ -453,6 +460,22 @@ mod tests {
         assert!(load.cells[2].ratio.is_none(), "what was dropped has no interval");
         let winner = load.winner.as_ref().unwrap();
         assert!(winner.ratio.low > 1.25 && winner.ratio.high < 1.35, "{winner:?}");
+        let alone = load.cells[0].ratio.unwrap();
+        assert_eq!((winner.compared, winner.ratio.estimate), (2, alone.estimate));
+        assert!(
+            winner.ratio.low < alone.low && winner.ratio.high > alone.high,
+            "the best of two: {winner:?}"
+        );
+        assert_eq!(
+            crate::text::confirmed(&report),
+            "Confirmed on fresh blocks",
+            "its two stages share no blocks"
+        );
+        let mut one_stage = report.clone();
+        one_stage.stages.remove(0);
+        assert_eq!(crate::text::confirmed(&one_stage), "Confirmed");
+        let words = crate::text::winner_range(winner);
+        assert!(words.contains("95 % for the best of 2 cells: +"), "{words}");
         assert_eq!(winner.snippet, "# /etc/mysql/conf.d/headroom.cnf\n[mysqld]\nb = 1\n");
     }
 

@@ -5,7 +5,7 @@ use crate::cost::{self, Reach};
 use crate::effects::FactorStanding;
 use crate::halving::Stage;
 use crate::order::{self, Run};
-use crate::report::{CellReport, LoadReport, Report, Standing};
+use crate::report::{CellReport, LoadReport, Report, Standing, Winner};
 use crate::run::Experiment;
 use crate::schedule;
 use crate::spec::Metric;
@@ -190,6 +190,18 @@ pub fn factor_standing(standing: &FactorStanding) -> &'static str {
     }
 }
 
+/// How the winner is confirmed: blocks of a single stage are those by which it was chosen.
+pub fn confirmed(report: &Report) -> &'static str {
+    if report.stages.len() > 1 { "Confirmed on fresh blocks" } else { "Confirmed" }
+}
+
+/// The winner's interval, and what it allows for.
+pub fn winner_range(winner: &Winner) -> String {
+    let Winner { ratio, confidence, compared, .. } = winner;
+    let of = if *compared > 1 { format!(" for the best of {compared} cells") } else { String::new() };
+    format!("{:.0} %{of}: {} to {}", confidence * 100.0, percent(ratio.low), percent(ratio.high))
+}
+
 /// The settings of a cell.
 pub fn settings(settings: &[(String, String)]) -> String {
     settings.iter().map(|(knob, value)| format!("{knob}={value}")).collect::<Vec<_>>().join(" ")
@@ -271,15 +283,15 @@ pub fn report(report: &Report) -> String {
         text.push_str(&tables(load));
         match &load.winner {
             Some(winner) => {
-                for (words, one) in
-                    [("Confirmed", Some(winner)), ("The best that cannot lose data", load.safe.as_ref())]
-                {
+                let safe = ("The best that cannot lose data", load.safe.as_ref());
+                for (words, one) in [(confirmed(report), Some(winner)), safe] {
                     let Some(one) = one else { continue };
                     let danger = if one.dangerous { " (WARNING: it can lose data)" } else { "" };
                     text.push_str(&format!(
-                        "{words}: {} {}{danger}\n\n{}\n",
+                        "{words}: {} {} ({}){danger}\n\n{}\n",
                         settings(&one.settings),
-                        interval(Some(&one.ratio)),
+                        percent(one.ratio.estimate),
+                        winner_range(one),
                         one.snippet
                     ));
                 }

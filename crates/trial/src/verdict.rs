@@ -9,8 +9,8 @@
 //! The A/A cell is no part of the family: it is held to `level` alone, and a difference there makes the
 //! experiment void.
 
-use plan::Effect;
 use plan::multiplicity::holm;
+use plan::{Effect, Interval};
 use serde::{Deserialize, Serialize};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -63,6 +63,12 @@ pub fn verdicts(effects: &[Effect], good: Good, margin: f64, level: f64) -> Vec<
     effects.iter().zip(differs.iter().zip(&equal)).map(verdict).collect()
 }
 
+/// The interval of the best of a family, which was chosen by its figure: all intervals of the family together
+/// hold their truths in all but `level` of all cases (Bonferroni), so the one that is shown does, too.
+pub fn of_the_best(effect: &Effect, family: usize, level: f64) -> Interval {
+    effect.ratio(1.0 - level / family.max(1) as f64)
+}
+
 /// Whether the A/A cell shows an effect, which voids the experiment.
 pub fn is_void(same: &Effect, level: f64) -> bool {
     same.p_differs() < level
@@ -82,6 +88,16 @@ mod tests {
         use Verdict::{Better, Equivalent, Undecided, Worse};
         assert_eq!(verdicts(&effects, Good::More, 0.03, 0.05), [Better, Worse, Equivalent, Undecided]);
         assert_eq!(verdicts(&effects, Good::Less, 0.03, 0.05), [Worse, Better, Equivalent, Undecided]);
+    }
+
+    #[test]
+    fn the_interval_of_the_best_of_several_is_wider_and_that_of_one_alone_is_not() {
+        let one = effect(0.1, 0.02);
+        let (alone, best) = (of_the_best(&one, 1, 0.05), of_the_best(&one, 6, 0.05));
+        assert_eq!(alone, one.ratio(0.95));
+        // Seven degrees of freedom: the 97.5 % point is 2.365, the 99.58 % point 3.61.
+        let reach = |ratio: Interval| (ratio.high / ratio.estimate).ln() / 0.02;
+        assert!((reach(alone) - 2.365).abs() < 0.01 && (reach(best) - 3.61).abs() < 0.03, "{best:?}");
     }
 
     #[test]

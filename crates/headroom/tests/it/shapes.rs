@@ -300,8 +300,15 @@ fn json_of_trial_keeps_its_keys() {
     let level = || ("k".to_owned(), "v".to_owned());
     let pair = PairEffect { one: level(), other: level(), ratio: filled(), p_differs: 1.0 };
     let moment = Moment { minute: 1.0, per_second: 1.0, p99_ms: 1.0 };
-    let winner =
-        || Winner { cell: 1, settings: settings(), dangerous: true, ratio: filled(), snippet: "s".into() };
+    let winner = || Winner {
+        cell: 1,
+        settings: settings(),
+        dangerous: true,
+        ratio: filled(),
+        confidence: 0.95,
+        compared: 1,
+        snippet: "s".into(),
+    };
     let load = LoadReport {
         point: filled(),
         words: "w".into(),

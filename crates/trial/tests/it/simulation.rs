@@ -62,6 +62,7 @@ fn a_true_effect_of_ten_per_cent_is_found_in_nine_of_ten_experiments() {
 fn the_interval_of_the_last_stage_covers_the_truth_and_the_a_a_cell_raises_few_false_alarms() {
     let noise = noise();
     let (mut covered, mut all, mut void) = (0, 0, 0);
+    let (mut winners, mut winners_covered) = (0, 0);
     for seed in 0..500 {
         let mut rng = StdRng::seed_from_u64(seed + 1_000_000);
         let truth = (0..30).map(|_| rng.random_range(0.8..1.25)).collect();
@@ -69,7 +70,11 @@ fn the_interval_of_the_last_stage_covers_the_truth_and_the_a_a_cell_raises_few_f
         covered += finding.covered;
         all += finding.cells.len();
         void += usize::from(finding.void);
+        winners += usize::from(finding.winner_covered.is_some());
+        winners_covered += usize::from(finding.winner_covered == Some(true));
     }
+    println!("the winner's interval covered the truth in {winners_covered} of {winners} experiments");
+    assert!(winners > 400 && winners_covered * 100 >= winners * 95, "{winners_covered} of {winners}");
     let share = covered as f64 / f64::from(all as u32);
     println!(
         "the 95 % interval covered the truth in {:.1} % of {all} cells; void: {void} of 500",
