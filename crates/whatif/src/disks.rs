@@ -1,6 +1,7 @@
 //! Another disk: what was seen on the present one, with its latencies and ceilings replaced by what `headroom
 //! probe` measured on another host.
 
+use crate::baseline::Baseline;
 use crate::file::{self, FileError};
 use crate::ledger::{Answer, Kind, Observed, Prediction};
 use crate::load_answer::LEVEL;
@@ -27,9 +28,9 @@ pub struct NamedDisk {
 pub struct DisksQuestion {
     /// Cores that the server may use.
     pub cores: u32,
-    /// Today's rate.
-    pub today_per_s: f64,
-    /// How many times today's load.
+    /// Growth is counted from it.
+    pub baseline: Baseline,
+    /// How many times the baseline.
     pub growths: Vec<f64>,
     /// The disk that it was seen on.
     pub here: NamedDisk,
@@ -42,7 +43,7 @@ pub struct DisksQuestion {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct AtDisk {
     pub disk: String,
-    /// How many times today's load.
+    /// How many times the baseline.
     pub growth: f64,
     /// Transactions a second.
     pub per_s: f64,
@@ -70,7 +71,8 @@ pub struct DisksAnswer {
     pub subject: String,
     pub workload: String,
     pub cores: u32,
-    pub today_per_s: f64,
+    /// Growth is counted from it.
+    pub baseline: Baseline,
     pub here: NamedDisk,
     pub other: NamedDisk,
     pub demand: Option<Demand>,
@@ -81,6 +83,8 @@ pub struct DisksAnswer {
     /// Of the present disk, then of the other.
     pub full: Vec<Full>,
     pub seen: Vec<LoadPoint>,
+    /// What to know beside the figures.
+    pub notes: Vec<String>,
 }
 
 /// The disk of a probe, as `headroom probe --json` prints it.
@@ -132,7 +136,7 @@ pub fn answer(question: &DisksQuestion, of: Observations) -> DisksAnswer {
         subject: of.subject,
         workload: of.workload,
         cores: question.cores,
-        today_per_s: question.today_per_s,
+        baseline: question.baseline,
         here: question.here.clone(),
         other: question.other.clone(),
         demand: None,
@@ -141,6 +145,7 @@ pub fn answer(question: &DisksQuestion, of: Observations) -> DisksAnswer {
         rows: Vec::new(),
         full: Vec::new(),
         seen: of.seen,
+        notes: of.notes,
     };
     let model = match model {
         Ok(model) => model,
@@ -163,7 +168,7 @@ pub fn answer(question: &DisksQuestion, of: Observations) -> DisksAnswer {
 }
 
 fn at(model: &Disks, named: &NamedDisk, question: &DisksQuestion, growth: f64) -> AtDisk {
-    let per_s = question.today_per_s * growth;
+    let per_s = question.baseline.per_s.estimate * growth;
     let found: Result<_, Refusal> = model.at(&named.disk, per_s);
     AtDisk {
         disk: named.name.clone(),
@@ -177,13 +182,12 @@ fn at(model: &Disks, named: &NamedDisk, question: &DisksQuestion, growth: f64) -
 }
 
 impl DisksAnswer {
-    /// What the other disk adds before something is full, in today's load.
+    /// What the other disk adds before something is full, transactions a second.
     pub fn headroom(&self) -> Option<Interval> {
         let [here, other] = self.full.as_slice() else { return None };
-        let gain = |then: f64, now: f64| (then - now) / self.today_per_s.max(1e-9);
         let (then, now) = (other.per_s, here.per_s);
-        let both = [gain(then.low, now.low), gain(then.high, now.high)];
-        let estimate = gain(then.estimate, now.estimate);
+        let both = [then.low - now.low, then.high - now.high];
+        let estimate = then.estimate - now.estimate;
         Some(Interval {
             low: both.iter().copied().fold(estimate, f64::min),
             estimate,
@@ -203,12 +207,12 @@ impl DisksAnswer {
         let first = self.full.get(1).map(|full| full.first.clone()).unwrap_or_default();
         match both.next_back() {
             Some((growth, now, then)) => format!(
-                "p99 {} instead of {} ms at {} times today's load; then the {first} are what is full first",
+                "p99 {} instead of {} ms at {} transactions a second; the {first} are full first",
                 interval(&then),
                 interval(&now),
-                figure(growth)
+                figure(self.baseline.per_s.estimate * growth)
             ),
-            None => format!("then the {first} are what is full first"),
+            None => format!("the {first} are full first"),
         }
     }
 }
@@ -279,7 +283,7 @@ impl Answer for DisksAnswer {
         let mut table = Table::new(&[
             "disk",
             ">growth",
-            ">a second",
+            ">transactions/s",
             ">disk busy",
             ">mean ms",
             ">p99 ms",
@@ -298,19 +302,20 @@ impl Answer for DisksAnswer {
             ]);
         }
         text += &table.text();
-        text.push('\n');
+        let _ = writeln!(text, "{}\n", self.baseline.words());
         for full in &self.full {
             let _ = writeln!(
                 text,
-                "With the disk of {} the {} are full first, at {} a second",
+                "With the disk of {} the {} are full first, at {} transactions a second",
                 full.disk,
                 full.first,
                 interval(&full.per_s)
             );
         }
+        let notes: String = self.notes.iter().map(|note| format!("  {note}\n")).collect();
         let _ = writeln!(
             text,
-            "\nAssumed:\n  The pool misses as often on the other host: its size stays.\n  Only reads of pages and flushes of the log are the disk's; pages are written behind.\n  \
+            "\nAssumed:\n{notes}  The pool misses as often on the other host: its size stays.\n  Only reads of pages and flushes of the log are the disk's; pages are written behind.\n  \
              The simulation may be wrong by {:.0} % of the disk's time; that is in the intervals.\nIntervals are 95 %.",
             MODEL_ERROR * 100.0
         );
@@ -338,9 +343,9 @@ mod tests {
             reads_each: Some(4.0),
             ..LoadPoint::default()
         });
-        let (cores, today_per_s, growths) = (2, 30.0, vec![1.0, 2.0]);
-        let question = DisksQuestion { cores, today_per_s, growths, here, other, flushes: 0.0 };
-        let of = Observations { subject: "s".into(), workload: "w".into(), seen: seen.to_vec() };
+        let (cores, baseline, growths) = (2, Baseline::named(30.0), vec![1.0, 2.0]);
+        let question = DisksQuestion { cores, baseline, growths, here, other, flushes: 0.0 };
+        let of = Observations::of("s".into(), "w".into(), seen.to_vec());
         (question, of)
     }
 
@@ -357,7 +362,7 @@ mod tests {
         assert!(answer.rows[1].refused.is_some(), "twice the load is too much for the present disk: {text}");
         let fast = answer.rows[3].mean_ms.unwrap();
         assert!(fast.low < 1.85 && 1.85 < fast.high, "{fast:?}");
-        assert!(answer.headroom().unwrap().estimate > 10.0);
+        assert!(answer.headroom().unwrap().estimate > 300.0);
         assert!(answer.predictions().iter().all(|one| one.what.ends_with(" on db2")));
         assert!(answer.observed().iter().all(|one| one.what.ends_with(" on db1")));
         let json = serde_json::to_string(&answer).unwrap();

@@ -5,8 +5,10 @@
 //! what all cores could do. Each rate is sent in several rounds in turn, up and down, so that a slow minute
 //! of the machine does not fall on one rate alone.
 
+use crate::baseline::Baseline;
 use crate::load_point::LoadPoint;
 use crate::server::{Process, Server};
+use crate::words::figure;
 use load::arrivals::{Arrivals, Open, Spacing};
 use load::{Load, LoadError, Plan};
 use std::sync::Arc;
@@ -31,6 +33,9 @@ pub struct Ladder {
     pub cores: Option<u32>,
     /// Reads a second of its disk at most, where that is known: rates stay below half of it too.
     pub disk_reads_per_s: Option<f64>,
+    /// Seconds for which the statements of others are counted before the first step, for today's load; at
+    /// least 3. `None`: today's load is named elsewhere.
+    pub count_others_s: Option<u32>,
 }
 
 /// Whom a step watches while it is sent.
@@ -60,6 +65,8 @@ pub enum LadderError {
 pub struct Climbed {
     pub seen: Vec<LoadPoint>,
     pub cores: u32,
+    /// Today's load, where it was asked for and the server is not idle.
+    pub today: Option<Baseline>,
     /// What to know beside the figures.
     pub notes: Vec<String>,
 }
@@ -69,7 +76,8 @@ impl Ladder {
     pub fn length(&self) -> Duration {
         let steps =
             self.rates.len().max(if self.rates.is_empty() { SHARES.len() } else { 0 }) + self.clients.len();
-        self.step * (u32::try_from(steps).unwrap_or(u32::MAX).saturating_mul(self.rounds) + 1)
+        let count = Duration::from_secs(self.count_others_s.unwrap_or(0).into());
+        count + self.step * (u32::try_from(steps).unwrap_or(u32::MAX).saturating_mul(self.rounds) + 1)
     }
 
     /// Sends it. `server` is asked where its process is, so that its CPU time can be read.
@@ -96,15 +104,36 @@ impl Ladder {
             ));
         }
         let mut watched = Watched { server, process, cores, stop };
+        let others = match self.count_others_s {
+            Some(seconds) if watched.server.is_some() => {
+                each("nothing is sent yet: the statements of others are counted, for today's load");
+                watched.others(seconds)?
+            }
+            _ => None,
+        };
         let load = Load::connect(plan.clone())?;
         let one = Load::connect(Plan { clients: 1, threads: 1, ..plan.clone() })?;
         let closed = Arrivals::Closed { think: Duration::ZERO };
         each("one client, to see what a transaction costs");
+        let before = watched.statements();
         let first = watched.step(&one, &closed, self.step, 1)?;
+        let statements = before.zip(watched.statements()).map(|(before, after)| after - before);
         let first = first.map_err(|_| LadderError::Nothing(self.step))?;
         let busy = first.busy.map_or(1.0, |busy| busy * f64::from(cores)).max(0.05);
         // What one client gets done in a second of a core, times the cores.
         let by_cores = first.per_s / busy.min(1.0) * f64::from(cores);
+        let today = others.as_ref().zip(statements).and_then(|(others, all)| {
+            let step_s = self.step.as_secs_f64();
+            let each = statements_each(all, others, step_s, first.per_s * step_s);
+            Baseline::of_statements(others, each, by_cores)
+        });
+        if let Some(others) = others.filter(|_| today.is_none()) {
+            let most = others.iter().copied().fold(0.0, f64::max);
+            notes.push(format!(
+                "others sent at most {} statements a second before the first step: the server is idle or its rate too unsteady, and today's load is not known (--current names it)",
+                figure(most)
+            ));
+        }
         let reads = self.disk_reads_per_s.zip(first.reads_each.filter(|reads| *reads > 0.0));
         let full = reads.map_or(by_cores, |(most, each)| by_cores.min(most / each));
         let rates = if self.rates.is_empty() {
@@ -138,8 +167,15 @@ impl Ladder {
                 seen.extend(watched.step(&many, &closed, self.step, u64::from(*clients))?);
             }
         }
-        Ok(Climbed { seen, cores, notes })
+        Ok(Climbed { seen, cores, today, notes })
     }
+}
+
+/// Statements of a transaction: all that were counted during a step of this length, less our own three
+/// questions and what others send in that time.
+fn statements_each(all: f64, others: &[f64], step_s: f64, transactions: f64) -> f64 {
+    let others = others.iter().sum::<f64>() / others.len().max(1) as f64 * step_s;
+    if transactions > 0.0 { (all - 3.0 - others) / transactions } else { 0.0 }
 }
 
 impl Watched<'_> {
@@ -170,13 +206,50 @@ impl Watched<'_> {
         Ok(LoadPoint::of_run(&outcome, busy).map(|point| LoadPoint { reads_each, ..point }).ok_or_else(why))
     }
 
+    /// Statements of others, a second in each of some seconds; `None` where the server does not answer.
+    fn others(&mut self, seconds: u32) -> Result<Option<Vec<f64>>, LadderError> {
+        let mut counts = Vec::new();
+        let mut last = self.statements().map(|count| (count, Instant::now()));
+        for _ in 0..seconds {
+            std::thread::sleep(Duration::from_secs(1));
+            if self.stop.load(Ordering::Relaxed) {
+                return Err(LadderError::Interrupted);
+            }
+            let now = self.statements().map(|count| (count, Instant::now()));
+            let Some(((before, began), (after, ended))) = last.zip(now) else { return Ok(None) };
+            // Asking is a statement, too.
+            counts.push((after - before - 1.0).max(0.0) / (ended - began).as_secs_f64());
+            last = now;
+        }
+        Ok(Some(counts))
+    }
+
+    /// Statements that clients have sent to the server; `None` where it does not answer.
+    fn statements(&mut self) -> Option<f64> {
+        self.counter("Questions")
+    }
+
     fn cpu_s(&self) -> Option<f64> {
         self.process.as_ref().and_then(Process::cpu_s)
     }
 
     /// Pages that the server has read from its disk; `None` where it does not answer.
     fn reads(&mut self) -> Option<f64> {
-        const READS: &str = "Innodb_buffer_pool_reads";
-        self.server.as_deref_mut()?.counters(&[READS]).ok()?.get(READS).copied()
+        self.counter("Innodb_buffer_pool_reads")
+    }
+
+    fn counter(&mut self, name: &str) -> Option<f64> {
+        self.server.as_deref_mut()?.counters(&[name]).ok()?.get(name).copied()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn statements_of_a_transaction_are_those_that_neither_others_nor_we_sent() {
+        assert!((statements_each(1703.0, &[100.0, 100.0], 2.0, 100.0) - 15.0).abs() < 1e-9);
+        assert_eq!(statements_each(3.0, &[0.0], 2.0, 0.0), 0.0);
     }
 }

@@ -2,7 +2,7 @@
 //! models of `plan`, priced from the user's file, kept, and later compared with what came.
 //!
 //! * [`load_answer`]: more load or more cores, from [`load_point`] (runs, trials, an agent's history) or from
-//!   a [`ladder`];
+//!   a [`ladder`]; growth is counted from a [`baseline`];
 //! * [`disks`]: another host's disk in the place of this one;
 //! * [`estimate`]: the same, estimated from what the kernel sees read ([`block_reads`]);
 //! * [`memory`]: the buffer pool at several sizes, on a server that nobody needs meanwhile;
@@ -14,6 +14,7 @@
 //! May use `fleet`, `config`, `plan`, `chart`, `observe`, `load`, `knob`, `probe` and `term`. Settings are
 //! changed through `knob` alone.
 
+pub mod baseline;
 pub mod block_reads;
 pub mod disks;
 pub mod estimate;

@@ -1,6 +1,7 @@
 //! More load, or more cores: from what was seen to figures with intervals, or to the reason why there is
 //! none.
 
+use crate::baseline::Baseline;
 use crate::ledger::{Answer, Kind, Observed, Prediction};
 use crate::load_point::{LoadPoint, queue_inputs, responses, throughputs};
 use crate::words::{figure, interval, ms, percent};
@@ -26,20 +27,22 @@ pub struct LoadQuestion {
     pub workload: String,
     /// Cores that the server may use.
     pub cores: u32,
-    /// Today's rate.
-    pub today_per_s: f64,
-    /// How many times today's load.
+    /// Growth is counted from it.
+    pub baseline: Baseline,
+    /// How many times the baseline.
     pub growths: Vec<f64>,
     /// Other numbers of cores.
     pub cores_then: Vec<u32>,
     /// p99 must be shorter, ms.
     pub objective_ms: Option<f64>,
+    /// What to know beside the figures.
+    pub notes: Vec<String>,
 }
 
 /// What is predicted at a rate on a number of cores; refused with the reason where that is not sound.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct AtLoad {
-    /// How many times today's load.
+    /// How many times the baseline.
     pub growth: f64,
     /// Transactions a second.
     pub per_s: f64,
@@ -82,7 +85,8 @@ pub struct LoadAnswer {
     pub subject: String,
     pub workload: String,
     pub cores: u32,
-    pub today_per_s: f64,
+    /// Growth is counted from it.
+    pub baseline: Baseline,
     pub objective_ms: Option<f64>,
     pub seen: Vec<LoadPoint>,
     /// CPU of a transaction, ms; `None` when the queue was refused.
@@ -103,8 +107,10 @@ pub fn answer(question: &LoadQuestion, seen: Vec<LoadPoint>) -> LoadAnswer {
     numbers.extend(question.cores_then.iter().copied().filter(|cores| *cores != question.cores));
     let (mut rows, mut by_cores) = (Vec::new(), Vec::new());
     if let Ok(queue) = &queue {
+        // Without an open loop there is no rate to grow from.
+        let growths = question.growths.iter().filter(|_| question.baseline.per_s.estimate > 0.0);
         for cores in &numbers {
-            rows.extend(question.growths.iter().map(|growth| at_load(queue, question, *growth, *cores)));
+            rows.extend(growths.clone().map(|growth| at_load(queue, question, *growth, *cores)));
             by_cores.push(WithCores {
                 cores: *cores,
                 saturation: queue.saturation(*cores),
@@ -116,7 +122,7 @@ pub fn answer(question: &LoadQuestion, seen: Vec<LoadPoint>) -> LoadAnswer {
         subject: question.subject.clone(),
         workload: question.workload.clone(),
         cores: question.cores,
-        today_per_s: question.today_per_s,
+        baseline: question.baseline,
         objective_ms: question.objective_ms,
         demand_ms: queue.as_ref().ok().map(|queue| ms(&queue.demand_s())),
         queue_refused: queue.err().map(|why| why.to_string()),
@@ -124,7 +130,7 @@ pub fn answer(question: &LoadQuestion, seen: Vec<LoadPoint>) -> LoadAnswer {
         by_cores,
         law_refused: law.as_ref().err().map(ToString::to_string),
         law: law.ok().map(|law| law_of(&law)),
-        assumptions: assumptions(&seen),
+        assumptions: question.notes.iter().cloned().chain(assumptions(&seen)).collect(),
         seen,
     }
 }
@@ -154,7 +160,7 @@ fn assumptions(seen: &[LoadPoint]) -> Vec<String> {
 }
 
 fn at_load(queue: &Queue, question: &LoadQuestion, growth: f64, cores: u32) -> AtLoad {
-    let per_s = question.today_per_s * growth;
+    let per_s = question.baseline.per_s.estimate * growth;
     let (mean, p99) = (queue.mean_s(per_s, cores), queue.quantile_s(0.99, per_s, cores));
     let refused = mean.as_ref().err().or(p99.as_ref().err()).map(ToString::to_string);
     AtLoad {
@@ -259,7 +265,7 @@ impl Answer for LoadAnswer {
             let mut table = Table::new(&[
                 ">cores",
                 ">growth",
-                ">a second",
+                ">transactions/s",
                 ">busy",
                 ">mean ms",
                 ">p99 ms",
@@ -278,15 +284,18 @@ impl Answer for LoadAnswer {
                 ]);
             }
             text += &table.text();
-            text.push('\n');
+            let _ = writeln!(text, "{}\n", self.baseline.words());
         }
         for with in &self.by_cores {
             let _ =
                 write!(text, "{} core(s) are full at {} a second", with.cores, interval(&with.saturation));
+            if let Some(times) = self.baseline.times(&with.saturation) {
+                let _ = write!(text, ", {} times today's load", interval(&times));
+            }
             if let (Some((rate, sure)), Some(limit)) = (with.within_objective, self.objective_ms) {
                 let _ = write!(
                     text,
-                    "; p99 < {} ms up to {} (surely up to {})",
+                    "; p99 < {} ms up to {} a second (surely up to {})",
                     figure(limit),
                     figure(rate),
                     figure(sure)
@@ -351,10 +360,11 @@ mod tests {
             subject: "db1".into(),
             workload: "oltp_read_only".into(),
             cores: 2,
-            today_per_s: 400.0,
+            baseline: Baseline::named(400.0),
             growths: vec![1.0, 1.5, 3.0],
             cores_then: vec![4],
             objective_ms: Some(20.0),
+            notes: Vec::new(),
         }
     }
 
@@ -384,6 +394,16 @@ mod tests {
         let json = serde_json::to_string(&answer).unwrap();
         let back: LoadAnswer = serde_json::from_str(&json).unwrap();
         assert_eq!(back.rows.len(), answer.rows.len());
+    }
+
+    #[test]
+    fn without_todays_load_the_highest_rate_sent_is_named_and_no_multiple_of_today() {
+        let baseline = Baseline::highest_sent(&ladder());
+        let text = answer(&LoadQuestion { baseline, ..question() }, ladder()).text();
+        assert!(text.contains("the highest rate sent, 500 transactions a second"), "{text}");
+        assert!(text.contains("Today's load is not known") && !text.contains("times today's"), "{text}");
+        let known = answer(&question(), ladder()).text();
+        assert!(known.contains("times today's load") && known.contains("by --current"), "{known}");
     }
 
     #[test]

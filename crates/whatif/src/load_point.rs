@@ -1,6 +1,7 @@
 //! What was seen of a server under load: from runs of `headroom load`, from trials of `headroom measure`,
 //! from an agent's history.
 
+use crate::baseline::{Baseline, BaselineSource};
 use crate::file::{self, FileError};
 use load::Outcome;
 use load::arrivals::Arrivals;
@@ -41,6 +42,10 @@ pub struct Observations {
     /// What was sent, in words.
     pub workload: String,
     pub seen: Vec<LoadPoint>,
+    /// Today's load, where it is known.
+    pub today: Option<Baseline>,
+    /// What to know beside the figures.
+    pub notes: Vec<String>,
 }
 
 /// Why there are none.
@@ -52,6 +57,18 @@ pub enum SourceError {
     Store(#[from] StoreError),
     #[error("the history has no run; headroom load run makes one")]
     Empty,
+}
+
+impl Observations {
+    /// Of a load that was sent: what the server's own clients do is not known.
+    pub fn of(subject: String, workload: String, seen: Vec<LoadPoint>) -> Self {
+        Self { subject, workload, seen, today: None, notes: Vec::new() }
+    }
+
+    /// The rate that growth is counted from: the one that is named, else today's, else the highest sent.
+    pub fn baseline(&self, named: Option<f64>) -> Baseline {
+        named.map(Baseline::named).or(self.today).unwrap_or_else(|| Baseline::highest_sent(&self.seen))
+    }
 }
 
 impl Source {
@@ -67,12 +84,14 @@ impl Source {
         match self {
             Self::Trials(path) => {
                 let (heading, seen) = of_trials(&file::read(path)?).map_err(wrong(path))?;
-                Ok(Observations { subject: heading.target, workload: heading.workload, seen })
+                Ok(Observations::of(heading.target, heading.workload, seen))
             }
             Self::Agent { file: path, server } => {
                 let seen = of_agent(&file::read(path)?, server.as_deref()).map_err(wrong(path))?;
                 let subject = server.clone().unwrap_or_else(|| "the server".to_owned());
-                Ok(Observations { subject, workload: "statements".to_owned(), seen })
+                // What the server's own clients did: its peak is today's load.
+                let today = Some(Baseline::of(most(&seen), BaselineSource::History));
+                Ok(Observations { today, ..Observations::of(subject, "statements".to_owned(), seen) })
             }
             Self::Runs { history, last } => {
                 let runs = Store::open(history)?.last(*last)?;
@@ -81,7 +100,7 @@ impl Source {
                 let same =
                     runs.iter().filter(|run| run.target == subject && run.outcome.workload == workload);
                 let seen = same.filter_map(|run| LoadPoint::of_run(&run.outcome, None)).collect();
-                Ok(Observations { subject, workload, seen })
+                Ok(Observations::of(subject, workload, seen))
             }
         }
     }

@@ -1,7 +1,11 @@
 //! One page: today's ceilings, what each purchase would buy with its interval and price, ranked, and what was
-//! assumed. It is made of the newest answer to each question in the ledger, and needs nothing else: no
-//! script, no network.
+//! assumed. It is made of the newest answer to each question about one server in the ledger (placement and
+//! readers are of all servers), and needs nothing else: no script, no network.
+//!
+//! Purchases are ranked among those whose headroom is measured in the same unit: a share of one server's load
+//! and a share of all reads cannot be compared.
 
+use crate::baseline::Baseline;
 use crate::disks::DisksAnswer;
 use crate::estimate::EstimateAnswer;
 use crate::ledger::{Answer, Entry, Kind};
@@ -15,20 +19,25 @@ use crate::words::{bytes, figure, interval, percent};
 use chart::{Bars, Line, Lines, escape};
 use plan::Interval;
 use serde::Serialize;
+use std::collections::BTreeSet;
 use std::fmt::Write;
 
 const STYLE: &str = include_str!("page.css");
 
-/// The newest answers.
+/// The newest answers about a server.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Report {
+    /// The server, as it was named when it was measured; `None` where none was.
+    pub subject: Option<String>,
+    /// Other servers that the ledger has answers about.
+    pub others: Vec<String>,
     pub load: Option<LoadAnswer>,
     pub memory: Option<MemoryAnswer>,
     pub disks: Option<DisksAnswer>,
     pub estimate: Option<EstimateAnswer>,
     pub placement: Option<PlacementAnswer>,
     pub replicas: Option<ReplicasAnswer>,
-    /// Ranked: the most headroom for its price first, then what has no price.
+    /// By unit; within one the most headroom for its price first, then what has no price.
     pub purchases: Vec<Purchase>,
     pub currency: String,
     /// Answers that cannot be read, with the reason.
@@ -41,8 +50,12 @@ pub struct Report {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Purchase {
     pub what: String,
-    /// Of today's load; `None` where it is measured in something else.
+    /// For what it is bought: a server, or all readers.
+    pub subject: String,
+    /// In `unit`; `None` where it is measured in something else.
     pub headroom: Option<Interval>,
+    /// Of the headroom: rows of the same unit can be compared.
+    pub unit: Option<String>,
     /// In words.
     pub buys: String,
     /// A month.
@@ -62,11 +75,22 @@ pub fn document(title: &str, body: &str) -> String {
 }
 
 impl Report {
-    /// From the ledger and the user's prices.
-    pub fn new(entries: Vec<Entry>, prices: &Prices) -> Self {
-        let mut report = Self { currency: prices.currency.clone(), ..Self::default() };
+    /// From the ledger and the user's prices, about one server: the one that is named, else that of the newest
+    /// answer about more load, else of the newest answer about any.
+    pub fn new(entries: Vec<Entry>, prices: &Prices, subject: Option<&str>) -> Self {
+        let of_server = |entry: &&Entry| !matches!(entry.kind, Kind::Placement | Kind::Replicas);
+        let servers = || entries.iter().rev().filter(of_server);
+        let usual = servers().find(|entry| entry.kind == Kind::Load).or_else(|| servers().next());
+        let subject = subject.or_else(|| usual.map(|entry| &*entry.subject)).map(str::to_owned);
+        let others: BTreeSet<&String> =
+            servers().map(|entry| &entry.subject).filter(|other| Some(*other) != subject.as_ref()).collect();
+        let others = others.into_iter().cloned().collect();
+        let mut report = Self { currency: prices.currency.clone(), others, ..Self::default() };
         let newest = |kind: Kind| {
-            entries.iter().rev().find(|entry| entry.kind == kind).map(|entry| entry.answer.clone())
+            let own = |entry: &&Entry| {
+                entry.kind == kind && (!of_server(entry) || Some(&entry.subject) == subject.as_ref())
+            };
+            entries.iter().rev().find(own).map(|entry| entry.answer.clone())
         };
         let mut unread = Vec::new();
         report.load = newest(Kind::Load).and_then(|json| of(json, "more load", &mut unread));
@@ -76,6 +100,7 @@ impl Report {
         report.placement = newest(Kind::Placement).and_then(|json| of(json, "placement", &mut unread));
         report.replicas = newest(Kind::Replicas).and_then(|json| of(json, "replicas", &mut unread));
         report.unread = unread;
+        report.subject.clone_from(&subject);
         report.entries = entries;
         report.purchases = report.rank(prices);
         report
@@ -83,17 +108,22 @@ impl Report {
 
     /// Whether there is nothing to show.
     pub fn is_empty(&self) -> bool {
-        let measured =
-            self.load.is_some() || self.memory.is_some() || self.disks.is_some() || self.estimate.is_some();
-        !measured && self.placement.is_none() && self.replicas.is_none()
+        !self.has_server() && self.placement.is_none() && self.replicas.is_none()
+    }
+
+    /// Whether there is an answer about the server itself, and not of all servers alone.
+    pub fn has_server(&self) -> bool {
+        self.load.is_some() || self.memory.is_some() || self.disks.is_some() || self.estimate.is_some()
     }
 
     fn rank(&self, prices: &Prices) -> Vec<Purchase> {
         let mut all = Vec::new();
-        let mut add = |what: String, headroom: Option<Interval>, buys: String, price: Option<f64>| {
+        let mut add = |what: String, subject: &str, gain: Option<Gain>, buys: String, price: Option<f64>| {
+            let headroom = gain.as_ref().map(|gain| gain.headroom);
             let per_price =
                 headroom.zip(price.filter(|price| *price > 0.0)).map(|(gain, price)| gain.estimate / price);
-            all.push(Purchase { what, headroom, buys, price, per_price });
+            let (subject, unit) = (subject.to_owned(), gain.map(|gain| gain.unit));
+            all.push(Purchase { what, subject, headroom, unit, buys, price, per_price });
         };
         if let Some(load) = &self.load {
             let now = load.by_cores.iter().find(|with| with.cores == load.cores);
@@ -103,19 +133,22 @@ impl Report {
                 .filter(|with| with.cores > load.cores)
                 .filter_map(|with| Some((with, now?)))
             {
-                let gain = |then: f64, now: f64| (then - now) / load.today_per_s.max(1e-9);
                 let (then, now) = (with.saturation, now.saturation);
-                let gain = Interval {
-                    low: gain(then.low, now.low),
-                    estimate: gain(then.estimate, now.estimate),
-                    high: gain(then.high, now.high),
+                let more_per_s = Interval {
+                    low: then.low - now.low,
+                    estimate: then.estimate - now.estimate,
+                    high: then.high - now.high,
                 };
                 let more = with.cores - load.cores;
-                let buys =
-                    format!("full at {} instead of {} a second", figure(then.estimate), figure(now.estimate));
+                let buys = format!(
+                    "full at {} instead of {} transactions a second",
+                    interval(&then),
+                    interval(&now)
+                );
                 add(
                     format!("{more} more cores"),
-                    Some(gain),
+                    &load.subject,
+                    Some(Gain::of_load(more_per_s, &load.baseline, &load.subject, &load.workload)),
                     buys,
                     prices.core.map(|core| core * f64::from(more)),
                 );
@@ -125,12 +158,16 @@ impl Report {
             let gain = replicas.one_more;
             let gain = Interval { low: gain, estimate: gain, high: gain };
             let buys = format!("{} reads a second more; writes gain nothing", figure(replicas.each));
-            add("1 more reader".to_owned(), Some(gain), buys, prices.reader);
+            let gain = Gain { headroom: gain, unit: "times today's reads of all zones".to_owned() };
+            add("1 more reader".to_owned(), &replicas.zones_in_words(), Some(gain), buys, prices.reader);
         }
         if let Some(disks) = &self.disks
             && disks.refused.is_none()
         {
-            add(format!("the disk of {}", disks.other.name), disks.headroom(), disks.buys(), prices.disk);
+            let gain = disks
+                .headroom()
+                .map(|more| Gain::of_load(more, &disks.baseline, &disks.subject, &disks.workload));
+            add(format!("the disk of {}", disks.other.name), &disks.subject, gain, disks.buys(), prices.disk);
         }
         if let Some(memory) = &self.memory {
             let today =
@@ -138,6 +175,7 @@ impl Report {
             if today.is_some_and(|today| today.miss_ratio.high < plan::memory::FITS) {
                 add(
                     "more buffer pool".to_owned(),
+                    &memory.subject,
                     None,
                     "nothing: all that is used fits already".to_owned(),
                     None,
@@ -158,19 +196,45 @@ impl Report {
                 );
                 add(
                     format!("{} more buffer pool", bytes(row.bytes - memory.today_bytes)),
+                    &memory.subject,
                     None,
                     buys,
                     prices.gib.map(|price| price * gib),
                 );
             }
         }
-        all.sort_by(|a, b| b.per_price.unwrap_or(-1.0).total_cmp(&a.per_price.unwrap_or(-1.0)));
+        // A unit stands where its first row did; rows without one are last.
+        let mut units: Vec<String> = Vec::new();
+        for unit in all.iter().filter_map(|one| one.unit.as_ref()) {
+            if !units.contains(unit) {
+                units.push(unit.clone());
+            }
+        }
+        let place = |one: &Purchase| {
+            one.unit
+                .as_ref()
+                .and_then(|unit| units.iter().position(|other| other == unit))
+                .unwrap_or(units.len())
+        };
+        all.sort_by(|a, b| {
+            let price = |one: &Purchase| one.per_price.unwrap_or(-1.0);
+            place(a).cmp(&place(b)).then(price(b).total_cmp(&price(a)))
+        });
         all
+    }
+
+    /// Purchases whose headroom has the same unit, in the order of [`Self::purchases`].
+    fn by_unit(&self) -> impl Iterator<Item = &[Purchase]> {
+        self.purchases.chunk_by(|a, b| a.unit == b.unit)
     }
 
     /// The page.
     pub fn html(&self) -> String {
         let mut page = String::new();
+        if let Some(subject) = &self.subject {
+            let _ =
+                writeln!(page, "<p class=\"soft\">Of {}{}</p>", escape(subject), escape(&self.and_others()));
+        }
         for why in &self.unread {
             let _ = writeln!(page, "<p class=\"said bad\">{}</p>", escape(why));
         }
@@ -180,6 +244,14 @@ impl Report {
         self.growth(&mut page);
         self.rest(&mut page);
         document("What would it buy?", &page)
+    }
+
+    /// What else there is to show.
+    fn and_others(&self) -> String {
+        match self.others.as_slice() {
+            [] => String::new(),
+            others => format!("; --subject shows {} instead", others.join(" or ")),
+        }
     }
 
     fn today(&self, page: &mut String) {
@@ -196,31 +268,22 @@ impl Report {
         };
         if let Some(load) = &self.load {
             if let Some(now) = load.by_cores.iter().find(|with| with.cores == load.cores) {
-                let times = |rate: f64| rate / load.today_per_s.max(1e-9);
-                card(
-                    "Load until the CPUs are full",
-                    format!("{} times", figure(times(now.saturation.estimate))),
-                    format!(
-                        "{} to {} times today's {} a second on {} cores",
-                        figure(times(now.saturation.low)),
-                        figure(times(now.saturation.high)),
-                        figure(load.today_per_s),
-                        load.cores
-                    ),
-                );
+                let on = format!("{} on {} cores of {}", load.workload, load.cores, load.subject);
+                let (value, words) = full(&load.baseline, &now.saturation);
+                card("Load until the CPUs are full", value, format!("{words}; {on}"));
                 if let (Some((rate, sure)), Some(limit)) = (now.within_objective, load.objective_ms) {
                     card(
                         &format!("Load with p99 below {} ms", figure(limit)),
-                        format!("{} times", figure(times(rate))),
+                        format!("{} transactions a second", figure(rate)),
                         format!(
-                            "surely {} times; no rate beyond the model's edge counts",
-                            figure(times(sure))
+                            "surely {} transactions a second; no rate beyond the model's edge counts; {on}",
+                            figure(sure)
                         ),
                     );
                 }
             }
             if let Some(why) = &load.queue_refused {
-                card("Response times", "not predicted".to_owned(), why.clone());
+                card("Response times", "not predicted".to_owned(), format!("{why}; {}", load.subject));
             }
         }
         if let Some(memory) = &self.memory {
@@ -232,8 +295,8 @@ impl Report {
                 });
                 card(
                     "Misses of the buffer pool",
-                    format!("{} %", figure(today.miss_ratio.estimate * 100.0)),
-                    format!("with {}; {knee}", bytes(memory.today_bytes)),
+                    percent(&today.miss_ratio),
+                    format!("with {} on {}; {knee}", bytes(memory.today_bytes), memory.subject),
                 );
             }
         }
@@ -247,7 +310,11 @@ impl Report {
             card(
                 "The loss of any one zone",
                 value.to_owned(),
-                format!("{} readers are needed in all", replicas.fewest.iter().sum::<usize>()),
+                format!(
+                    "{} readers are needed in all of {}",
+                    replicas.fewest.iter().sum::<usize>(),
+                    replicas.zones_in_words()
+                ),
             );
         }
         if let Some(placement) = &self.placement {
@@ -271,39 +338,48 @@ impl Report {
         if self.purchases.is_empty() {
             return;
         }
-        page.push_str("<h2>What a purchase would buy</h2>\n<div class=\"scroll\"><table><tr><th>purchase</th><th class=\"n\">headroom, times today's load</th><th>what it buys</th>");
-        let _ = write!(
-            page,
-            "<th class=\"n\">{} a month</th><th class=\"n\">headroom for 100</th></tr>",
-            escape(if self.currency.is_empty() { "price" } else { &self.currency })
-        );
-        for one in &self.purchases {
-            let gain = one.headroom.as_ref().map_or_else(|| "in other units".to_owned(), added);
-            let or = |value: Option<f64>, times: f64| {
-                value.map_or_else(|| "no price".to_owned(), |value| figure(value * times))
-            };
+        let month = if self.currency.is_empty() { "price" } else { &self.currency };
+        let month = escape(month);
+        page.push_str("<h2>What a purchase would buy</h2>\n");
+        for rows in self.by_unit() {
+            let unit = rows[0].unit.as_deref();
             let _ = write!(
                 page,
-                "<tr><td>{}</td><td class=\"n\">{}</td><td>{}</td><td class=\"n\">{}</td><td class=\"n\">{}</td></tr>",
-                escape(&one.what),
-                escape(&gain),
-                escape(&one.buys),
-                or(one.price, 1.0),
-                one.per_price.map_or_else(|| "-".to_owned(), |per| figure(per * 100.0))
+                "<div class=\"scroll\"><table><tr><th>purchase</th><th>for</th><th class=\"n\">{}</th><th>what it buys</th><th class=\"n\">{month} a month</th><th class=\"n\">headroom for 100</th></tr>",
+                escape(&unit.map_or_else(|| "headroom".to_owned(), |unit| format!("headroom, {unit}")))
             );
+            for one in rows {
+                let gain = one.headroom.as_ref().map_or_else(|| "in other units".to_owned(), added);
+                let _ = write!(
+                    page,
+                    "<tr><td>{}</td><td>{}</td><td class=\"n\">{}</td><td>{}</td><td class=\"n\">{}</td><td class=\"n\">{}</td></tr>",
+                    escape(&one.what),
+                    escape(&one.subject),
+                    escape(&gain),
+                    escape(&one.buys),
+                    one.price.map_or_else(|| "no price".to_owned(), figure),
+                    one.per_price.map_or_else(|| "-".to_owned(), |per| figure(per * 100.0))
+                );
+            }
+            page.push_str("</table></div>\n");
         }
-        page.push_str("</table></div>\n<p class=\"soft\">Ranked by headroom for its price. Prices are those of your file; what is not in it is not priced. Intervals are 95 %.</p>\n");
+        page.push_str("<p class=\"soft\">Each table is ranked by headroom for its price; what has no price is last. Rows of different tables cannot be compared. Prices are those of your file; what is not in it is not priced. Intervals are 95 %.</p>\n");
+        if let Some(load) = &self.load {
+            let _ = writeln!(page, "<p class=\"soft\">{}</p>", escape(&load.baseline.words()));
+        }
     }
 
     fn charts(&self, page: &mut String) {
         page.push_str("<div class=\"charts\">");
-        let gains = self.purchases.iter().filter_map(|one| Some((one, one.headroom?)));
-        let mut bars = Bars::new("Headroom that a purchase adds", "times today's load");
-        for (one, gain) in gains {
-            let reach = (gain.low < gain.high).then_some((gain.low, gain.high));
-            bars = bars.bar(one.what.clone(), gain.estimate, reach);
+        for rows in self.by_unit() {
+            let Some(unit) = &rows[0].unit else { continue };
+            let mut bars = Bars::new("Headroom that a purchase adds", unit);
+            for (one, gain) in rows.iter().filter_map(|one| Some((one, one.headroom?))) {
+                let reach = (gain.low < gain.high).then_some((gain.low, gain.high));
+                bars = bars.bar(one.what.clone(), gain.estimate, reach);
+            }
+            page.push_str(&bars.html());
         }
-        page.push_str(&bars.html());
         if let Some(law) = self.load.as_ref().and_then(|load| load.law.as_ref()) {
             let points = |of: fn(&Interval) -> f64| law.curve.iter().map(move |(at, value)| (*at, of(value)));
             let band = law
@@ -332,9 +408,11 @@ impl Report {
         let Some(load) = self.load.as_ref().filter(|load| !load.rows.is_empty()) else { return };
         let _ = write!(
             page,
-            "<h2>More load</h2><p class=\"soft\">{} on {}</p><div class=\"scroll\"><table><tr><th class=\"n\">cores</th><th class=\"n\">times today</th><th class=\"n\">a second</th><th class=\"n\">busy</th><th class=\"n\">mean ms</th><th class=\"n\">p99 ms</th></tr>",
+            "<h2>More load</h2><p class=\"soft\">{} on {}. {}</p><div class=\"scroll\"><table><tr><th class=\"n\">cores</th><th class=\"n\">times {}</th><th class=\"n\">transactions a second</th><th class=\"n\">busy</th><th class=\"n\">mean ms</th><th class=\"n\">p99 ms</th></tr>",
             escape(&load.workload),
-            escape(&load.subject)
+            escape(&load.subject),
+            escape(&load.baseline.words()),
+            load.baseline.name()
         );
         for row in &load.rows {
             let figures = match (&row.mean_ms, &row.p99_ms, &row.refused) {
@@ -401,19 +479,32 @@ impl Report {
 
     /// As text.
     pub fn text(&self) -> String {
-        let mut table = term::Table::new(&["purchase", ">headroom", ">a month", ">for 100", "what it buys"]);
-        for one in &self.purchases {
-            let or = |value: Option<f64>| value.map_or_else(|| "-".to_owned(), figure);
-            let gain = one.headroom.as_ref().map_or_else(|| "-".to_owned(), added);
-            table.row(vec![
-                one.what.clone(),
-                gain,
-                or(one.price),
-                or(one.per_price.map(|per| per * 100.0)),
-                one.buys.clone(),
-            ]);
+        let mut text = String::new();
+        if let Some(subject) = &self.subject {
+            let _ = writeln!(text, "Of {subject}{}\n", self.and_others());
         }
-        let mut text = if self.purchases.is_empty() { String::new() } else { table.text() + "\n" };
+        for rows in self.by_unit() {
+            if let Some(unit) = &rows[0].unit {
+                let _ = writeln!(text, "Headroom in {unit}:");
+            }
+            let month = if self.currency.is_empty() { "price" } else { &*self.currency };
+            let month = format!(">{month} a month");
+            let headings = ["purchase", "for", ">headroom", &*month, ">headroom for 100", "what it buys"];
+            let mut table = term::Table::new(&headings);
+            for one in rows {
+                let or = |value: Option<f64>| value.map_or_else(|| "-".to_owned(), figure);
+                table.row(vec![
+                    one.what.clone(),
+                    one.subject.clone(),
+                    one.headroom.as_ref().map_or_else(|| "-".to_owned(), added),
+                    or(one.price),
+                    or(one.per_price.map(|per| per * 100.0)),
+                    one.buys.clone(),
+                ]);
+            }
+            text += &table.text();
+            text.push('\n');
+        }
         text += &self.load.as_ref().map(Answer::text).unwrap_or_default();
         for more in [
             self.memory.as_ref().map(Answer::text),
@@ -425,6 +516,53 @@ impl Report {
             text += &more.map(|more| format!("\n{more}")).unwrap_or_default();
         }
         text
+    }
+}
+
+/// Headroom in its unit.
+struct Gain {
+    headroom: Interval,
+    unit: String,
+}
+
+impl Gain {
+    /// Transactions a second more: as a multiple of today's load where that is known.
+    fn of_load(more_per_s: Interval, baseline: &Baseline, subject: &str, workload: &str) -> Self {
+        match baseline.times(&more_per_s) {
+            Some(headroom) => {
+                let today = figure(baseline.per_s.estimate);
+                let unit = format!("times today's {today} transactions a second of {subject} ({workload})");
+                Self { headroom, unit }
+            }
+            None => Self {
+                headroom: more_per_s,
+                unit: format!("transactions a second of {subject} ({workload}); today's load is not known"),
+            },
+        }
+    }
+}
+
+/// The rate at which the cores are full, as a headline and its explanation.
+fn full(baseline: &Baseline, saturation: &Interval) -> (String, String) {
+    match baseline.times(saturation) {
+        Some(times) => (
+            format!("{} times", figure(times.estimate)),
+            format!(
+                "{} to {} times today's {} transactions a second",
+                figure(times.low),
+                figure(times.high),
+                figure(baseline.per_s.estimate)
+            ),
+        ),
+        None => (
+            format!("{} transactions a second", figure(saturation.estimate)),
+            format!(
+                "{} to {}; the highest rate sent was {}, and today's load is not known (--current names it)",
+                figure(saturation.low),
+                figure(saturation.high),
+                figure(baseline.per_s.estimate)
+            ),
+        ),
     }
 }
 
@@ -457,6 +595,9 @@ fn of<T: serde::de::DeserializeOwned>(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::baseline::BaselineSource;
+    use crate::load_answer::{self, LoadQuestion};
+    use crate::load_point::LoadPoint;
     use plan::replicas::Question;
 
     fn entry(kind: Kind, answer: serde_json::Value) -> Entry {
@@ -482,11 +623,66 @@ mod tests {
             entry(Kind::Replicas, serde_json::to_value(&answer).unwrap()),
             entry(Kind::Load, serde_json::json!({"old": 1})),
         ];
-        let report = Report::new(entries, &prices);
+        let report = Report::new(entries, &prices, None);
         assert_eq!(report.purchases[0].per_price, Some(0.5 / 250.0));
         let page = report.html();
         assert!(page.contains("1 more reader") && page.contains("EUR a month"));
         assert!(!page.contains("<a>"), "names are escaped");
         assert!(page.contains("kept by another version"));
+    }
+
+    fn ladder(subject: &str, baseline: Baseline) -> Entry {
+        let seen = |rate: f64| {
+            let mean_ms = 1e3 * (0.002 + plan::queue::mean_wait(rate, 0.002, 2));
+            let (at_work, busy) = (rate * mean_ms / 1e3, Some(rate * 0.001));
+            LoadPoint { per_s: rate, mean_ms, at_work, busy, ..LoadPoint::default() }
+        };
+        let points = [100.0, 200.0, 300.0, 400.0, 500.0].map(|rate| [seen(rate * 0.99), seen(rate)]);
+        let question = LoadQuestion {
+            subject: subject.into(),
+            workload: "w".into(),
+            cores: 2,
+            baseline,
+            growths: vec![1.0],
+            cores_then: vec![4],
+            objective_ms: None,
+            notes: Vec::new(),
+        };
+        let answer = load_answer::answer(&question, points.into_iter().flatten().collect());
+        assert!(answer.says_something(), "{}", answer.text());
+        Entry { subject: subject.into(), ..entry(Kind::Load, serde_json::to_value(&answer).unwrap()) }
+    }
+
+    #[test]
+    fn without_todays_load_gains_are_in_transactions_a_second_and_name_the_server() {
+        let sent = Baseline::of(500.0, BaselineSource::HighestSent);
+        let report = Report::new(vec![ladder("db1", sent)], &Prices::default(), None);
+        let one = &report.purchases[0];
+        assert!(one.headroom.unwrap().estimate > 500.0, "{one:?}");
+        assert!(one.unit.as_ref().unwrap().starts_with("transactions a second of db1"), "{one:?}");
+        let page = report.html();
+        assert!(!page.contains("times today"), "{page}");
+        assert!(page.contains("the highest rate sent was 500") && page.contains("cores of db1"), "{page}");
+    }
+
+    #[test]
+    fn rows_are_ranked_within_their_unit_and_answers_of_other_servers_stay_out() {
+        let zones = vec![("a".to_owned(), 400.0), ("b".to_owned(), 400.0)];
+        let question = Question { zones, reader_per_s: 400.0, apply_share: 0.0, fill: 1.0 };
+        let prices = Prices { reader: Some(1.0), core: Some(1e6), ..Prices::default() };
+        let readers =
+            crate::replicas::answer(&question, &crate::replicas::Context::default(), &prices).unwrap();
+        let readers = entry(Kind::Replicas, serde_json::to_value(&readers).unwrap());
+        let entries =
+            vec![ladder("db2", Baseline::named(100.0)), ladder("db1", Baseline::named(400.0)), readers];
+        let report = Report::new(entries.clone(), &prices, None);
+        assert_eq!(
+            (report.subject.as_deref(), report.others.as_slice()),
+            (Some("db1"), &["db2".to_owned()][..])
+        );
+        let units: Vec<_> = report.purchases.iter().map(|one| one.unit.clone().unwrap()).collect();
+        assert!(units[0].contains("today's 400 transactions a second of db1"), "{units:?}");
+        assert!(units[1].contains("reads of all zones"), "cheap readers do not pass another unit: {units:?}");
+        assert_eq!(Report::new(entries, &prices, Some("db2")).load.unwrap().subject, "db2");
     }
 }

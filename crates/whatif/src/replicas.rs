@@ -185,6 +185,13 @@ fn primary(now: f64, most: f64, growth: Option<&Growth>) -> String {
     }
 }
 
+impl ReplicasAnswer {
+    /// The zones, as a subject: `the readers of zones a, b`.
+    pub fn zones_in_words(&self) -> String {
+        format!("the readers of zones {}", self.zones.join(", "))
+    }
+}
+
 impl Answer for ReplicasAnswer {
     fn about(&self) -> (Kind, String, String) {
         let zones = self.zones.iter().zip(&self.reads).map(|(zone, reads)| format!("{zone}={reads}"));

@@ -18,6 +18,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 use term::terminal;
+use whatif::baseline::Baseline;
 use whatif::ladder::Ladder;
 use whatif::load_answer::{LoadAnswer, LoadQuestion, answer};
 use whatif::load_point::LoadPoint;
@@ -113,6 +114,7 @@ pub(super) async fn measure(step: Duration) -> anyhow::Result<Cores> {
             clients: Vec::new(),
             cores: None,
             disk_reads_per_s: None,
+            count_others_s: None,
         };
         terminal::complain("cores: one");
         let one = ladder.climb(&plan, Some(&mut asked), &stop, terminal::complain)?;
@@ -121,10 +123,11 @@ pub(super) async fn measure(step: Duration) -> anyhow::Result<Cores> {
             subject: "a real server".to_owned(),
             workload: "oltp_read_only".to_owned(),
             cores: one.cores,
-            today_per_s: today,
+            baseline: Baseline::named(today),
             growths,
             cores_then: vec![2],
             objective_ms: None,
+            notes: Vec::new(),
         };
         let full = answer(&question(1.0, vec![]), one.seen.clone());
         let Some(now) = full.by_cores.first().map(|with| with.saturation.estimate) else {
@@ -134,7 +137,7 @@ pub(super) async fn measure(step: Duration) -> anyhow::Result<Cores> {
         set.cpus("0-1")?;
         terminal::complain("cores: two");
         let rates = RATES.map(|share| share * now).to_vec();
-        let ladder = Ladder { step, rounds: 3, rates, clients: vec![8], cores: None, disk_reads_per_s: None };
+        let ladder = Ladder { rates, clients: vec![8], ..ladder };
         let two = ladder.climb(&plan, Some(&mut asked), &stop, terminal::complain)?;
         two.notes.iter().for_each(|note| terminal::complain(note));
         Ok(Cores { pairs: pairs(&found, &two.seen), answer: found })

@@ -8,6 +8,7 @@ use plan::scalability::{Scalability, Throughput};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use serde::Serialize;
+use whatif::baseline::Baseline;
 use whatif::load_answer::{LoadQuestion, answer};
 use whatif::load_point::LoadPoint;
 
@@ -133,10 +134,11 @@ pub(super) fn queue(seed: u64) -> Case {
         subject: "simulated".to_owned(),
         workload: format!("{service:?}"),
         cores: u32::try_from(cores).unwrap_or(1),
-        today_per_s: truth.per_s,
+        baseline: Baseline::named(truth.per_s),
         growths: vec![1.0],
         cores_then: Vec::new(),
         objective_ms: None,
+        notes: Vec::new(),
     };
     let answer = answer(&question, seen);
     let mean = answer.rows.first().and_then(|row| row.mean_ms);

@@ -10,7 +10,6 @@ use clap::Args;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use whatif::disks::{self, DisksQuestion, NamedDisk, answer};
-use whatif::load_point;
 use whatif::words::parse_above_zero;
 
 const EXAMPLES: &str = "\
@@ -37,10 +36,10 @@ pub(crate) struct DisksArgs {
     /// What headroom probe --json printed on the server's host [default: from the history].
     #[arg(long, value_name = "FILE")]
     here: Option<PathBuf>,
-    /// How many times today's load.
+    /// How many times today's load, or where that is not known the highest rate sent.
     #[arg(long, value_name = "TIMES", value_delimiter = ',', default_values_t = [1.0, 1.5, 2.0, 4.0], value_parser = parse_above_zero)]
     growth: Vec<f64>,
-    /// Today's rate in transactions a second [default: the highest that was seen].
+    /// Today's rate in transactions a second [default: counted where the server is busy; else not known].
     #[arg(long, value_name = "PER_SECOND", value_parser = parse_above_zero)]
     current: Option<f64>,
     #[command(flatten)]
@@ -50,10 +49,11 @@ pub(crate) struct DisksArgs {
 /// Does it.
 pub(crate) async fn run(args: DisksArgs, environment: &Environment) -> anyhow::Result<ExitCode> {
     let (here, other) = (args.here(environment)?, disks::read(&args.probe)?);
-    let climbed = args.climb.climb(Vec::new(), Some(here.disk.reads_per_s), stop(), environment).await?;
+    let climbed =
+        args.climb.climb(Vec::new(), Some(here.disk.reads_per_s), args.current, stop(), environment).await?;
     let question = DisksQuestion {
         cores: climbed.cores,
-        today_per_s: args.current.unwrap_or_else(|| load_point::most(&climbed.of.seen)),
+        baseline: climbed.of.baseline(args.current),
         growths: args.growth.clone(),
         here,
         other,

@@ -88,12 +88,15 @@ pub(crate) struct ReplicasArgs {
 #[derive(Args, Debug, Clone)]
 #[command(
     after_help = "Examples:\n  headroom plan report --html plan.html --prices prices.toml\n\nIt shows the \
-                  newest answer to each question. Exit code 1: no question has been answered yet."
+                  newest answer to each question about one server. Exit code 1: no question has been answered yet."
 )]
 pub(crate) struct ReportArgs {
     /// Write the page.
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
+    /// The server, as it was named when it was measured [default: that of the newest answer about load].
+    #[arg(long, value_name = "SERVER")]
+    subject: Option<String>,
     /// Your prices, TOML.
     #[arg(long, value_name = "FILE")]
     prices: Option<PathBuf>,
@@ -162,7 +165,12 @@ pub(crate) fn replicas(args: &ReplicasArgs, environment: &Environment) -> anyhow
 
 pub(crate) fn report(args: &ReportArgs, environment: &Environment) -> anyhow::Result<ExitCode> {
     let path = ledger_path(args.ledger.as_ref(), environment)?;
-    let report = Report::new(ledger::read(&path)?, &Prices::read(args.prices.as_deref())?);
+    let entries = ledger::read(&path)?;
+    let report = Report::new(entries, &Prices::read(args.prices.as_deref())?, args.subject.as_deref());
+    if let Some(subject) = args.subject.as_deref().filter(|_| !report.has_server()) {
+        let others = report.others.join(", ");
+        bail!("{} has no answer about {subject}; it has some about: {others}", path.display());
+    }
     if report.is_empty() && report.unread.is_empty() {
         bail!("{} has no answer yet; headroom plan ladder gives the first", path.display());
     }

@@ -17,6 +17,9 @@ use whatif::ladder::Ladder;
 use whatif::load_point::Observations;
 use whatif::server::Server;
 
+/// Statements of others are counted this long, for today's load.
+const COUNT_OTHERS_S: u32 = 5;
+
 const EXAMPLES: &str = "\
 Examples:
   headroom plan ladder oltp_read_only --server replica1 --database sbtest --table-size 100000
@@ -78,7 +81,8 @@ pub(super) struct Climbed {
 
 /// Does it.
 pub(crate) async fn run(args: LadderArgs, environment: &Environment) -> anyhow::Result<ExitCode> {
-    let climbed = args.climb.climb(args.clients.clone(), None, stop(), environment).await?;
+    let climbed =
+        args.climb.climb(args.clients.clone(), None, args.growth.current, stop(), environment).await?;
     args.keep.finish(&args.growth.answer(climbed.cores, climbed.of), environment)
 }
 
@@ -87,6 +91,7 @@ impl ClimbArgs {
         &self,
         clients: Vec<u32>,
         disk_reads_per_s: Option<f64>,
+        current: Option<f64>,
         stop: Arc<AtomicBool>,
         environment: &Environment,
     ) -> anyhow::Result<Climbed> {
@@ -94,7 +99,8 @@ impl ClimbArgs {
         let target = self.target.resolve(environment)?;
         let plan = Plan::new(workload, target, self.connections, self.step);
         let (step, rounds, rates, cores) = (self.step, self.rounds, self.rates.clone(), self.cores);
-        let ladder = Ladder { step, rounds, rates, clients, cores, disk_reads_per_s };
+        let count_others_s = current.is_none().then_some(COUNT_OTHERS_S);
+        let ladder = Ladder { step, rounds, rates, clients, cores, disk_reads_per_s, count_others_s };
         let (workload, subject) = (plan.workload.name.clone(), self.target.words());
         let (user, file) = self.target.login();
         let who = credentials_as(user, file, environment)?;
@@ -109,7 +115,11 @@ impl ClimbArgs {
         });
         let (climbed, flushes) = climbed.await??;
         climbed.notes.iter().for_each(|note| terminal::complain(note));
-        let of = Observations { subject, workload, seen: climbed.seen };
+        let of = Observations {
+            today: climbed.today,
+            notes: climbed.notes,
+            ..Observations::of(subject, workload, climbed.seen)
+        };
         Ok(Climbed { of, cores: climbed.cores, flushes })
     }
 }

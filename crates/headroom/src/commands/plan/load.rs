@@ -8,7 +8,7 @@ use clap::Args;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use whatif::load_answer::{LoadAnswer, LoadQuestion, answer};
-use whatif::load_point::{self, Observations, Source};
+use whatif::load_point::{Observations, Source};
 use whatif::words::parse_above_zero;
 
 const EXAMPLES: &str = "\
@@ -23,15 +23,15 @@ Exit code 1: nothing is predicted (the text says why).";
 /// What is asked about more load.
 #[derive(Args, Debug, Clone)]
 pub(crate) struct GrowthArgs {
-    /// How many times today's load.
+    /// How many times today's load, or where that is not known the highest rate sent.
     #[arg(long, value_name = "TIMES", value_delimiter = ',', default_values_t = [1.0, 1.5, 2.0, 3.0], value_parser = parse_above_zero)]
     growth: Vec<f64>,
     /// Other numbers of cores.
     #[arg(long, value_name = "CORES", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=4096))]
     cores_then: Vec<u32>,
-    /// Today's rate in transactions a second [default: the highest that was seen].
+    /// Today's rate in transactions a second [default: counted where the server is busy; else not known].
     #[arg(long, value_name = "PER_SECOND", value_parser = parse_above_zero)]
-    current: Option<f64>,
+    pub(super) current: Option<f64>,
     /// p99 must be shorter than this, ms: the largest rate that meets it is named.
     #[arg(long, value_name = "MS", value_parser = parse_above_zero)]
     objective_ms: Option<f64>,
@@ -75,15 +75,15 @@ pub(crate) fn run(args: &LoadArgs, environment: &Environment) -> anyhow::Result<
 impl GrowthArgs {
     /// The answer to what the flags ask of what was seen.
     pub(super) fn answer(&self, cores: u32, of: Observations) -> LoadAnswer {
-        let today_per_s = self.current.unwrap_or_else(|| load_point::most(&of.seen));
         let question = LoadQuestion {
+            baseline: of.baseline(self.current),
             subject: of.subject,
             workload: of.workload,
             cores,
-            today_per_s,
             growths: self.growth.clone(),
             cores_then: self.cores_then.clone(),
             objective_ms: self.objective_ms,
+            notes: of.notes,
         };
         answer(&question, of.seen)
     }
