@@ -28,6 +28,17 @@ use std::time::{Duration, Instant};
 /// How many of the busiest interrupts a sample names.
 const BUSIEST: usize = 8;
 
+/// Whether a server is on this machine, as far as its address says: the host's figures are the server's then.
+/// A name is not resolved: except for `localhost` it counts as elsewhere.
+pub fn is_here(address: &fleet::Address) -> bool {
+    let of_this_host = |ip: std::net::IpAddr| std::net::UdpSocket::bind((ip, 0)).is_ok();
+    match address.host() {
+        None | Some("localhost") => true,
+        // Only an address of this machine can be bound.
+        Some(host) => host.parse().is_ok_and(of_this_host),
+    }
+}
+
 /// Counters of this host at a moment.
 #[derive(Clone, Debug)]
 pub struct Reading {
@@ -157,5 +168,17 @@ impl Sample {
     /// How many CPUs are online.
     pub fn cpus(&self) -> usize {
         self.cpu.each.len().max(1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_here;
+
+    #[test]
+    fn a_server_is_here_if_its_address_is_one_of_this_machine() {
+        let here = |address: &str| is_here(&address.parse().unwrap());
+        assert!(here("127.0.0.1:3306") && here("localhost:3306") && here("/run/mysqld/mysqld.sock"));
+        assert!(!here("192.0.2.7:3306") && !here("db.example:3306"));
     }
 }

@@ -307,16 +307,6 @@ impl HostRig {
     }
 }
 
-/// Whether a server is on this machine, as far as its address says: the host's figures are the server's then.
-pub fn is_here(address: &Address) -> bool {
-    let of_this_host = |ip: std::net::IpAddr| std::net::UdpSocket::bind((ip, 0)).is_ok();
-    match address.host() {
-        None | Some("localhost") => true,
-        // Only an address of this machine can be bound.
-        Some(host) => host.parse().is_ok_and(of_this_host),
-    }
-}
-
 /// What may stand behind `--danger` for a level.
 fn named(assignment: &Assignment) -> Vec<String> {
     let bare = assignment.knob.split('@').next().unwrap_or_default();
@@ -425,7 +415,7 @@ impl Rig for HostRig {
             self.server.as_ref().and_then(|address| Beside::new(&address.parse().ok()?, &self.target));
         let mut recent = Recent::new(time + ANSWER);
         // The bottleneck is the server's; this host is looked at only if the server runs on it.
-        let here = self.target.writers.iter().all(is_here);
+        let here = self.target.writers.iter().all(diagnose::host::is_here);
         let mut look = |recent: &mut Recent, host: diagnose::host::Reading| {
             if here {
                 recent.add_host(Arc::new(host));
@@ -519,12 +509,5 @@ mod tests {
         };
         assert_eq!(of("server.sync_binlog", "0"), ["server.sync_binlog", "sync_binlog", "0"]);
         assert_eq!(of("mount.options@/d", "nobarrier,noatime")[2..], ["nobarrier", "noatime"]);
-    }
-
-    #[test]
-    fn a_server_is_here_if_its_address_is_one_of_this_machine() {
-        let here = |address: &str| is_here(&address.parse().unwrap());
-        assert!(here("127.0.0.1:3306") && here("localhost:3306") && here("/run/mysqld/mysqld.sock"));
-        assert!(!here("192.0.2.7:3306") && !here("db.example:3306"));
     }
 }

@@ -42,7 +42,8 @@ pub struct Ladder {
 struct Watched<'a> {
     server: Option<&'a mut Server>,
     process: Option<Process>,
-    cores: u32,
+    /// CPU seconds a second that the server may use.
+    cpus: f64,
     stop: &'a Arc<AtomicBool>,
 }
 
@@ -96,14 +97,19 @@ impl Ladder {
         let here = || {
             std::thread::available_parallelism().map_or(1, |cores| u32::try_from(cores.get()).unwrap_or(1))
         };
-        let cores = self.cores.or(process.as_ref().map(|process| process.cores)).unwrap_or_else(here);
+        let named = self.cores.map(f64::from);
+        let cpus =
+            named.or(process.as_ref().map(Process::cpus)).unwrap_or_else(|| f64::from(here())).max(0.01);
+        // The model has whole cores: those of a quota are slower ones, that together do what it allows.
+        let cores = cpus.ceil() as u32;
         let mut notes = Vec::new();
+        notes.extend(process.as_ref().and_then(|process| quota_note(process, cores, named.is_some())));
         if process.is_none() {
             notes.push(format!(
-                "the server's process is not on this machine: how busy its cores are is not known, and {cores} cores are assumed (--cores)"
+                "the server's process is not known to be on this machine: how busy its cores are is not known, and {cores} cores are assumed (--cores)"
             ));
         }
-        let mut watched = Watched { server, process, cores, stop };
+        let mut watched = Watched { server, process, cpus, stop };
         let others = match self.count_others_s {
             Some(seconds) if watched.server.is_some() => {
                 each("nothing is sent yet: the statements of others are counted, for today's load");
@@ -119,9 +125,9 @@ impl Ladder {
         let first = watched.step(&one, &closed, self.step, 1)?;
         let statements = before.zip(watched.statements()).map(|(before, after)| after - before);
         let first = first.map_err(|_| LadderError::Nothing(self.step))?;
-        let busy = first.busy.map_or(1.0, |busy| busy * f64::from(cores)).max(0.05);
+        let busy = first.busy.map_or(1.0, |busy| busy * cpus).max(0.05);
         // What one client gets done in a second of a core, times the cores.
-        let by_cores = first.per_s / busy.min(1.0) * f64::from(cores);
+        let by_cores = first.per_s / busy.min(1.0) * cpus;
         let today = others.as_ref().zip(statements).and_then(|(others, all)| {
             let step_s = self.step.as_secs_f64();
             let each = statements_each(all, others, step_s, first.per_s * step_s);
@@ -171,6 +177,22 @@ impl Ladder {
     }
 }
 
+/// What is said of a quota that binds before the CPUs that the server may run on.
+fn quota_note(process: &Process, cores: u32, named: bool) -> Option<String> {
+    let quota = process.quota.as_ref()?;
+    let (cpus, place, allowed) = (figure(quota.cpus), quota.cgroup.display(), process.allowed);
+    let taken = if named {
+        "--cores takes its place".to_owned()
+    } else {
+        format!(
+            "{cores} core(s) that together do the work of {cpus} are assumed, and other numbers of cores are multiples of these"
+        )
+    };
+    Some(format!(
+        "a quota of {cpus} CPUs at {place} binds before the {allowed} CPUs that the server may run on: {taken}"
+    ))
+}
+
 /// Statements of a transaction: all that were counted during a step of this length, less our own three
 /// questions and what others send in that time.
 fn statements_each(all: f64, others: &[f64], step_s: f64, transactions: f64) -> f64 {
@@ -196,7 +218,7 @@ impl Watched<'_> {
             return Err(LadderError::Interrupted);
         }
         let used = before.zip(self.cpu_s()).map(|(before, after)| after - before);
-        let busy = used.map(|used| (used / took / f64::from(self.cores)).clamp(0.0, 1.0));
+        let busy = used.map(|used| (used / took / self.cpus).clamp(0.0, 1.0));
         let why = || match outcome.void.is_empty() {
             true => "no transaction ended well".to_owned(),
             false => outcome.void.join("; "),

@@ -11,8 +11,8 @@
 //! * [`ledger`]: predictions as they were made; [`outcome`]: beside what came;
 //! * [`page`]: all of it on one page.
 //!
-//! May use `fleet`, `config`, `plan`, `chart`, `observe`, `load`, `knob`, `probe` and `term`. Settings are
-//! changed through `knob` alone.
+//! May use `fleet`, `config`, `plan`, `chart`, `observe`, `diagnose`, `load`, `knob`, `probe` and `term`.
+//! Settings are changed through `knob` alone.
 
 pub mod baseline;
 pub mod block_reads;

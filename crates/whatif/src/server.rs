@@ -5,11 +5,13 @@
 
 use crate::inventory::ServerFacts;
 use config::Credentials;
+use diagnose::host::cgroup::Limits;
+use diagnose::host::is_here;
 use fleet::Address;
 use mysql_async::Conn;
 use mysql_async::prelude::Queryable;
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 const DEADLINE: Duration = Duration::from_secs(20);
@@ -37,11 +39,22 @@ pub struct Server {
 }
 
 /// The process of a server on this machine.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Process {
     pid: u32,
-    /// CPUs that it may use.
-    pub cores: u32,
+    /// CPUs that it may run on.
+    pub allowed: u32,
+    /// The tightest quota of CPU time of its cgroups, where that is less.
+    pub quota: Option<CpuQuota>,
+}
+
+/// A quota of CPU time.
+#[derive(Clone, Debug, PartialEq)]
+pub struct CpuQuota {
+    /// The cgroup that it stands at.
+    pub cgroup: PathBuf,
+    /// CPU seconds a second.
+    pub cpus: f64,
 }
 
 impl Server {
@@ -117,16 +130,18 @@ impl Server {
         })
     }
 
-    /// Its process, where it runs on this machine; by its PID file, and by what the kernel says of it.
+    /// Its process, where it runs on this machine: its address is one of this host, it says this host's name,
+    /// and the process of its PID file is a database server that works in its data directory. A server
+    /// elsewhere may name a PID file that is also here, of another server.
     ///
     /// # Errors
     /// No answer.
     pub fn process(&mut self) -> Result<Option<Process>, ServerError> {
-        let variables = self.variables(&["pid_file", "datadir"])?;
-        let of = |name: &str| variables.get(name).map(PathBuf::from).unwrap_or_default();
-        let path = of("datadir").join(of("pid_file"));
-        let pid = std::fs::read_to_string(path).ok().and_then(|text| text.trim().parse().ok());
-        Ok(pid.and_then(Process::of))
+        if !is_here(&self.address) {
+            return Ok(None);
+        }
+        let variables = self.variables(&["hostname", "pid_file", "datadir"])?;
+        Ok(Process::named(&variables, &probe::host(), Path::new("/proc")))
     }
 }
 
@@ -135,15 +150,40 @@ fn quoted(names: &[&str]) -> String {
 }
 
 impl Process {
+    /// That of a server with these variables; `None` unless it is one of the host `host`.
+    fn named(variables: &BTreeMap<String, String>, host: &str, proc: &Path) -> Option<Self> {
+        if variables.get("hostname")? != host {
+            return None;
+        }
+        let of = |name: &str| variables.get(name).map(PathBuf::from);
+        let datadir = of("datadir")?;
+        let pid = std::fs::read_to_string(datadir.join(of("pid_file")?)).ok()?.trim().parse().ok()?;
+        // A server works in its data directory. Only root and the server's own user may see where.
+        let works_there = match std::fs::read_link(proc.join(format!("{pid}/cwd"))) {
+            Ok(cwd) => std::fs::canonicalize(&datadir).is_ok_and(|datadir| datadir == cwd),
+            Err(error) => error.kind() == std::io::ErrorKind::PermissionDenied,
+        };
+        if works_there { Self::of(pid, proc) } else { None }
+    }
+
     /// `None` unless it is a database server.
-    fn of(pid: u32) -> Option<Self> {
-        let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    fn of(pid: u32, proc: &Path) -> Option<Self> {
+        let status = std::fs::read_to_string(proc.join(format!("{pid}/status"))).ok()?;
         let field = |name: &str| status.lines().find_map(|line| line.strip_prefix(name)).map(str::trim);
         let name = field("Name:")?;
         if !(name.contains("mariadb") || name.contains("mysqld")) {
             return None;
         }
-        Some(Self { pid, cores: cpus(field("Cpus_allowed_list:")?)? })
+        let allowed = cpus(field("Cpus_allowed_list:")?)?;
+        let limits = Limits::of(pid, proc);
+        let quota = limits.as_ref().and_then(Limits::cpu_quota);
+        let quota = quota.map(|(cgroup, cpus)| CpuQuota { cgroup: cgroup.to_owned(), cpus });
+        Some(Self { pid, allowed, quota: quota.filter(|quota| quota.cpus < f64::from(allowed)) })
+    }
+
+    /// CPU seconds a second that it may use.
+    pub fn cpus(&self) -> f64 {
+        self.quota.as_ref().map_or(f64::from(self.allowed), |quota| quota.cpus)
     }
 
     /// Seconds of CPU that it has used.
@@ -177,6 +217,59 @@ mod tests {
 
     #[test]
     fn a_process_that_is_no_database_server_is_none() {
-        assert_eq!(Process::of(std::process::id()), None);
+        assert_eq!(Process::of(std::process::id(), Path::new("/proc")), None);
+    }
+
+    /// A host with a server whose process is 42, and the server's variables.
+    fn host() -> (tempfile::TempDir, BTreeMap<String, String>) {
+        let root = tempfile::tempdir().unwrap();
+        let datadir = root.path().join("data");
+        std::fs::create_dir_all(root.path().join("proc/42")).unwrap();
+        std::fs::create_dir_all(root.path().join("proc/self")).unwrap();
+        std::fs::create_dir(&datadir).unwrap();
+        let status = "Name:\tmariadbd\nCpus_allowed_list:\t0-3\n";
+        std::fs::write(root.path().join("proc/42/status"), status).unwrap();
+        std::fs::write(datadir.join("db.pid"), "42\n").unwrap();
+        let cwd = std::fs::canonicalize(&datadir).unwrap();
+        std::os::unix::fs::symlink(cwd, root.path().join("proc/42/cwd")).unwrap();
+        let text = |text: &str| text.to_owned();
+        let variables = [
+            (text("hostname"), text("db1")),
+            (text("datadir"), datadir.display().to_string()),
+            (text("pid_file"), text("db.pid")),
+        ];
+        (root, variables.into())
+    }
+
+    #[test]
+    fn the_process_of_another_host_or_server_is_not_taken_for_this_ones() {
+        let (root, mut variables) = host();
+        let proc = root.path().join("proc");
+        let found = Process::named(&variables, "db1", &proc).unwrap();
+        assert_eq!((found.pid, found.allowed, found.quota), (42, 4, None));
+        assert_eq!(Process::named(&variables, "replica3", &proc), None, "it says that it is elsewhere");
+        let other = root.path().join("other");
+        std::fs::create_dir(&other).unwrap();
+        std::fs::write(other.join("db.pid"), "42\n").unwrap();
+        variables.insert("datadir".to_owned(), other.display().to_string());
+        assert_eq!(Process::named(&variables, "db1", &proc), None, "another server's PID file");
+    }
+
+    #[test]
+    fn a_quota_of_cpu_time_that_binds_is_less_than_the_cpus_that_it_may_run_on() {
+        let (root, variables) = host();
+        let proc = root.path().join("proc");
+        let mount = root.path().join("cg");
+        std::fs::create_dir_all(mount.join("pod/db")).unwrap();
+        std::fs::write(proc.join("42/cgroup"), "0::/pod/db\n").unwrap();
+        std::fs::write(proc.join("self/mounts"), format!("cg {} cgroup2 rw 0 0\n", mount.display())).unwrap();
+        let quota = |max: &str| {
+            std::fs::write(mount.join("pod/cpu.max"), max).unwrap();
+            Process::named(&variables, "db1", &proc).unwrap()
+        };
+        let binds = quota("150000 100000\n");
+        assert_eq!((binds.cpus(), binds.quota.unwrap().cgroup), (1.5, mount.join("pod")));
+        assert_eq!(quota("800000 100000\n").cpus(), 4.0);
+        assert_eq!(quota("max 100000\n").cpus(), 4.0);
     }
 }

@@ -183,6 +183,11 @@ impl Limits {
         (cpu.is_some() || memory.is_some() || !io.is_empty()).then_some(Self { cpu, memory, io })
     }
 
+    /// The tightest quota of CPU time: the cgroup that it stands at, and CPU seconds a second.
+    pub fn cpu_quota(&self) -> Option<(&Path, f64)> {
+        self.cpu.as_ref().map(|quota| (quota.dir.as_path(), quota.cpus))
+    }
+
     /// Counters now.
     pub fn read(&self) -> Reading {
         Reading {
@@ -446,6 +451,7 @@ mod tests {
             ],
         );
         let limits = limits(&root).unwrap();
+        assert_eq!(limits.cpu_quota(), Some((root.path().join("cg/pod").as_path(), 0.5)));
         let before = Reading {
             at: Instant::now().checked_sub(std::time::Duration::from_secs(10)).unwrap(),
             cpu: Some(CpuReading::default()),

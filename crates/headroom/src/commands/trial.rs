@@ -24,7 +24,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use trial::compare;
 use trial::order::Run;
 use trial::report::{self, Report};
-use trial::rig::{HostRig, is_here};
+use trial::rig::HostRig;
 use trial::run::{self as runner, End, Event, Experiment, RunError};
 use trial::spec::Spec;
 use trial::store::{self, Begun, Store};
@@ -394,7 +394,7 @@ fn go(
                 .writers
                 .iter()
                 .chain(rig.hosts.iter().map(|host| &host.server))
-                .all(is_here),
+                .all(diagnose::host::is_here),
             start,
             refused,
         };
