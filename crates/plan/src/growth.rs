@@ -75,9 +75,19 @@ impl Growth {
         crate::Interval { low: (line - reach).exp(), estimate: line.exp(), high: (line + reach).exp() }
     }
 
+    /// Days after the last observation that a forecast reaches.
+    pub fn horizon(&self) -> f64 {
+        REACH * (self.to - self.from)
+    }
+
+    /// The load of the line on the last day that was seen.
+    pub fn now(&self) -> f64 {
+        (self.intercept + self.slope * self.to).exp()
+    }
+
     /// When the ceiling is met; `None` where it is not within the forecast's reach even at the earliest.
     pub fn meets(&self, ceiling: f64, level: f64) -> Option<Meeting> {
-        let horizon = REACH * (self.to - self.from);
+        let horizon = self.horizon();
         let steps = 2000;
         let days = (0..=steps).map(|at| horizon * f64::from(at) / f64::from(steps));
         let first = |of: fn(&crate::Interval) -> f64| {

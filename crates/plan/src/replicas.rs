@@ -98,6 +98,25 @@ impl Question {
         Ok(Layout { readers })
     }
 
+    /// The fewest readers to add to a layout, zone by zone, so that it survives the loss of any zone: none
+    /// where it does already, whatever [`Self::fewest`] would have built from nothing. Each goes where the
+    /// fewest are, among those where most reads are born: that leaves the most when the largest zone is lost.
+    ///
+    /// # Errors
+    /// See [`NoPlan`].
+    pub fn additions(&self, layout: &Layout) -> Result<Vec<usize>, NoPlan> {
+        self.fewest()?;
+        let mut then = layout.clone();
+        while !self.survives(&then).iter().all(|well| *well) {
+            let least = then.readers.iter().min().copied().unwrap_or(0);
+            let smallest = (0..then.readers.len()).filter(|zone| then.readers[*zone] == least);
+            let born = |zone: &usize| self.zones.get(*zone).map_or(0.0, |(_, reads)| *reads);
+            let Some(zone) = smallest.max_by(|a, b| born(a).total_cmp(&born(b))) else { break };
+            then.readers[zone] += 1;
+        }
+        Ok(then.readers.iter().zip(&layout.readers).map(|(then, now)| then - now).collect())
+    }
+
     /// Whether what is left carries all reads, zone by zone that may be lost.
     pub fn survives(&self, layout: &Layout) -> Vec<bool> {
         let all: usize = layout.readers.iter().sum();
@@ -155,7 +174,42 @@ mod tests {
         assert_eq!(question(&[100.0], 50.0).fewest(), Err(NoPlan::OneZone));
     }
 
+    #[test]
+    fn a_layout_that_survives_needs_nothing_whatever_the_fewest_would_be() {
+        let question = question(&[300.0, 300.0, 300.0], 200.0);
+        assert_eq!(question.fewest().unwrap().readers.iter().sum::<usize>(), 8);
+        let add = |readers: &[usize]| question.additions(&Layout { readers: readers.to_vec() }).unwrap();
+        assert_eq!(add(&[2, 3, 3]), [0, 0, 0], "the fewest layout has its zones in another order");
+        assert_eq!(add(&[1, 3, 3]), [1, 0, 0]);
+        assert_eq!(add(&[8, 0, 5]), [0, 0, 0], "five are left when the largest zone is lost");
+    }
+
     proptest! {
+        #[test]
+        fn what_is_added_survives_every_loss_and_one_less_would_not(
+            zones in proptest::collection::vec((0.0..5000.0_f64, 0..9_usize), 2..4), reader in 200.0..900.0_f64,
+        ) {
+            let (reads, readers): (Vec<f64>, Vec<usize>) = zones.into_iter().unzip();
+            let question = question(&reads, reader);
+            let today = Layout { readers };
+            let added = question.additions(&today).unwrap();
+            let with = |added: &[usize]| {
+                let readers = today.readers.iter().zip(added).map(|(now, more)| now + more).collect();
+                question.survives(&Layout { readers }).iter().all(|well| *well)
+            };
+            prop_assert!(with(&added));
+            // Of all ways to add one reader less, none survives.
+            let total: usize = added.iter().sum();
+            let fewer = total.saturating_sub(1);
+            for first in 0..=fewer {
+                for second in 0..=fewer - first {
+                    let rest = fewer - first - second;
+                    let other = if reads.len() == 2 { vec![first, second + rest] } else { vec![first, second, rest] };
+                    prop_assert!(total == 0 || !with(&other), "{added:?} {other:?}");
+                }
+            }
+        }
+
         #[test]
         fn the_plan_survives_every_loss_and_one_reader_less_does_not(
             reads in proptest::collection::vec(0.0..5000.0_f64, 2..6), reader in 50.0..900.0_f64,

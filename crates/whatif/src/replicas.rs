@@ -61,7 +61,10 @@ pub struct ReplicasAnswer {
     pub crossing_price: Option<f64>,
     /// Share of today's reads that one more reader adds, once the plan stands.
     pub one_more: f64,
-    /// Readers to buy, and their price a month.
+    /// Readers to buy zone by zone, so that today's layout survives the loss of any; their number, and their
+    /// price a month.
+    #[serde(default)]
+    pub buy: Option<Vec<usize>>,
     pub to_buy: Option<usize>,
     pub price: Option<f64>,
     pub forecasts: Vec<Forecast>,
@@ -69,6 +72,9 @@ pub struct ReplicasAnswer {
     pub saved_by_waiting: Option<f64>,
     /// When one primary is outgrown, in words.
     pub primary: Option<String>,
+    /// When writes meet the most that the primary takes, where growth is known and it is within reach.
+    #[serde(default)]
+    pub primary_forecast: Option<Forecast>,
 }
 
 /// Reads lines `DAY,READS_PER_SECOND`; a heading that begins with a letter is left out.
@@ -118,9 +124,8 @@ pub fn answer(
     let plan = question.fewest()?;
     let today = context.today.clone().map(|readers| Layout { readers });
     let crossing = question.crossing(&plan);
-    let to_buy = today.as_ref().map(|today| {
-        plan.readers.iter().zip(&today.readers).map(|(then, now)| then.saturating_sub(*now)).sum::<usize>()
-    });
+    let buy = today.as_ref().map(|today| question.additions(today)).transpose()?;
+    let to_buy = buy.as_ref().map(|buy| buy.iter().sum::<usize>());
     let growth = Growth::new(&context.seen);
     let meets = |what: &str, ceiling: f64| {
         let meeting = growth.as_ref()?.meets(ceiling, LEVEL)?;
@@ -135,6 +140,11 @@ pub fn answer(
     forecasts
         .extend(meets("the planned readers, with a zone lost", question.headroom(&plan) * question.reads()));
     let price = to_buy.zip(prices.reader).map(|(count, reader)| count as f64 * reader);
+    let primary_forecast = context.writes.filter(|(now, most)| most > now).and_then(|(now, most)| {
+        // Writes are taken to grow as the reads do: they meet their ceiling when the reads have grown as much.
+        let reads = growth.as_ref()?.now() * most / now;
+        Some(Forecast { ceiling: most, ..meets("one primary", reads)? })
+    });
     let wait = forecasts.first().and_then(|forecast| forecast.expected);
     Ok(ReplicasAnswer {
         zones: question.zones.iter().map(|(zone, _)| zone.clone()).collect(),
@@ -149,10 +159,14 @@ pub fn answer(
             .zip(prices.zone_gb)
             .map(|(bytes, gb)| crossing * bytes / 1e9 * MONTH_S * gb),
         one_more: question.each() / question.reads().max(1e-9),
+        buy,
         to_buy,
         price,
         saved_by_waiting: price.zip(wait).and_then(|(price, days)| prices.saved_by_waiting(price, days)),
-        primary: context.writes.map(|(now, most)| primary(now, most, growth.as_ref())),
+        primary: context
+            .writes
+            .map(|(now, most)| primary(now, most, growth.as_ref(), primary_forecast.as_ref())),
+        primary_forecast,
         today: context.today.clone(),
         fewest: plan.readers.clone(),
         forecasts,
@@ -160,7 +174,7 @@ pub fn answer(
 }
 
 /// When writes outgrow one primary. They are taken to grow as the reads do.
-fn primary(now: f64, most: f64, growth: Option<&Growth>) -> String {
+fn primary(now: f64, most: f64, growth: Option<&Growth>, meets: Option<&Forecast>) -> String {
     let room = most / now.max(1e-9);
     if room <= 1.0 {
         return format!(
@@ -169,19 +183,27 @@ fn primary(now: f64, most: f64, growth: Option<&Growth>) -> String {
             figure(most)
         );
     }
-    match growth.map(|growth| growth.a_day) {
-        Some(a_day) if a_day > 0.0 => {
-            let days = room.ln() / (1.0 + a_day).ln();
-            format!(
-                "one primary carries {} times today's writes: if they grow as the reads do, for about {} days; look at sharding (Vitess, TiDB) well before",
-                figure(room),
-                figure(days)
-            )
-        }
-        _ => format!(
-            "one primary carries {} times today's writes; when that is used up is not known without growth",
-            figure(room)
+    let carries = format!("one primary carries {} times today's writes", figure(room));
+    match (growth, meets) {
+        (Some(_), Some(meets)) => format!(
+            "{carries}: if they grow as the reads do, that is used up in {}; look at sharding (Vitess, TiDB) well before",
+            meets.days()
         ),
+        (Some(growth), None) => format!(
+            "{carries}: if they grow as the reads do, that is not used up within the {:.0} days that can be forecast",
+            growth.horizon()
+        ),
+        (None, _) => format!("{carries}; when that is used up is not known without growth"),
+    }
+}
+
+impl Forecast {
+    /// `41 days (95 %: 38 days to 45 days)`.
+    fn days(&self) -> String {
+        let day = |day: Option<f64>| {
+            day.map_or_else(|| "beyond what can be forecast".to_owned(), |day| format!("{day:.0} days"))
+        };
+        format!("{} (95 %: {:.0} days to {})", day(self.expected), self.earliest, day(self.latest))
     }
 }
 
@@ -204,7 +226,7 @@ impl Answer for ReplicasAnswer {
     }
 
     fn text(&self) -> String {
-        let mut table = Table::new(&["zone", ">reads a second", ">readers today", ">readers needed"]);
+        let mut table = Table::new(&["zone", ">reads a second", ">readers today", ">fewest from nothing"]);
         for (at, zone) in self.zones.iter().enumerate() {
             let today = self.today.as_ref().map_or_else(|| "-".to_owned(), |today| today[at].to_string());
             table.row(vec![zone.clone(), figure(self.reads[at]), today, self.fewest[at].to_string()]);
@@ -247,20 +269,20 @@ impl Answer for ReplicasAnswer {
         };
         if let Some(count) = self.to_buy {
             let price = self.price.map(|price| format!(" at {} a month", figure(price))).unwrap_or_default();
-            let _ = writeln!(text, "To buy: {count} readers{price}.");
+            let zones = self.zones.iter().zip(self.buy.iter().flatten()).filter(|(_, more)| **more > 0);
+            let zones: Vec<String> = zones.map(|(zone, more)| format!("{more} in {zone}")).collect();
+            let _ = match zones.is_empty() {
+                true => writeln!(text, "To buy: {count} readers{price}."),
+                false => writeln!(text, "To buy: {count} readers ({}){price}.", zones.join(", ")),
+            };
         }
         for one in &self.forecasts {
-            let day = |day: Option<f64>| {
-                day.map_or_else(|| "beyond what can be forecast".to_owned(), |day| format!("{day:.0} days"))
-            };
             let _ = writeln!(
                 text,
-                "Growth meets the ceiling of {} ({} a second) in {} (95 %: {:.0} days to {}).",
+                "Growth meets the ceiling of {} ({} reads a second) in {}.",
                 one.what,
                 figure(one.ceiling),
-                day(one.expected),
-                one.earliest,
-                day(one.latest)
+                one.days()
             );
         }
         if let Some(saved) = self.saved_by_waiting {
@@ -309,6 +331,27 @@ mod tests {
         assert_eq!(answer.today_survives, Some(vec![false, true]));
         let text = answer.text();
         assert!(text.contains("do NOT survive the loss of zone a"), "{text}");
-        assert!(text.contains("for about 41 days") || text.contains("for about 40.7 days"), "{text}");
+        let primary = answer.primary_forecast.as_ref().unwrap();
+        assert!((primary.expected.unwrap() - 40.7).abs() < 0.5 && primary.ceiling == 150.0, "{primary:?}");
+        assert!(text.contains("used up in 41 days (95 %: 41 days to 41 days)"), "{text}");
+        assert!(text.contains("To buy: 1 readers (1 in b) at 300 a month"), "{text}");
+    }
+
+    #[test]
+    fn a_primary_that_is_outgrown_beyond_the_forecasts_reach_has_no_day() {
+        let zones = vec![("a".to_owned(), 400.0), ("b".to_owned(), 400.0)];
+        let question = ReplicasQuestion { zones, reader_per_s: 500.0, apply_share: 0.0, fill: 1.0 };
+        let wave = [0.99, 1.01];
+        let seen = (0..10).map(|day| (f64::from(day), 800.0 * 1.001_f64.powi(day) * wave[day as usize % 2]));
+        let context = Context {
+            today: Some(vec![3, 5]),
+            seen: seen.collect(),
+            writes: Some((100.0, 900.0)),
+            ..Context::default()
+        };
+        let answer = answer(&question, &context, &Prices::default()).unwrap();
+        assert_eq!((answer.primary_forecast.as_ref(), answer.to_buy), (None, Some(0)));
+        let text = answer.text();
+        assert!(text.contains("not used up within the 27 days that can be forecast"), "{text}");
     }
 }
