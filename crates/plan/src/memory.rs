@@ -9,6 +9,9 @@
 //! Nothing is said outside of the sizes measured: less memory has to be measured, and more as well. One thing
 //! is known beyond the largest: where next to nothing misses already, more buys nothing.
 //!
+//! A size whose miss ratio was still falling when it was measured ([`Measured::steady`]) is an upper bound and
+//! no more: from it down to the next steady size the lower end is that of the next larger steady size, or 0.
+//!
 //! Worked example: 40 % at 1 GiB, 20 % at 2 GiB, 10 % at 4 GiB: about 14 % at 2.8 GiB.
 
 use crate::{Interval, quantile, student};
@@ -32,6 +35,13 @@ pub struct Measured {
     pub per_s: Vec<f64>,
     /// Page requests a transaction.
     pub requests_each: f64,
+    /// Whether the miss ratio had stopped to fall before the first window.
+    #[serde(default = "steady")]
+    pub steady: bool,
+}
+
+fn steady() -> bool {
+    true
 }
 
 /// The curve through the sizes measured.
@@ -86,6 +96,7 @@ impl Curve {
                     x: (one.bytes as f64).ln(),
                     y: quantile::median(&values).unwrap_or(0.0),
                     reach: reach(&values, level),
+                    steady: one.steady,
                 }
             });
             each.collect()
@@ -125,8 +136,12 @@ impl Curve {
     }
 
     /// The knee: beyond it each further doubling saves less than the ones before did on average. The point of
-    /// the curve that is farthest below the straight line between its ends; `None` where it has no bend.
+    /// the curve that is farthest below the straight line between its ends; `None` where it has no bend, or
+    /// where a size did not become steady: the bend may be that size's.
     pub fn knee(&self) -> Option<u64> {
+        if self.misses.points.iter().any(|point| !point.steady) {
+            return None;
+        }
         let (first, last) = (self.misses.points.first()?, self.misses.points.last()?);
         let fall = first.y - last.y;
         if fall < 0.02 {
@@ -159,6 +174,8 @@ struct Point {
     y: f64,
     /// Half its interval.
     reach: f64,
+    /// Else `y` is an upper bound.
+    steady: bool,
 }
 
 /// A falling curve through points in the order of x.
@@ -170,6 +187,12 @@ struct Monotone {
 
 impl Monotone {
     fn new(mut points: Vec<Point>) -> Self {
+        // An upper bound that lies above a smaller size's figure tells nothing of that size.
+        for at in 1..points.len() {
+            if !points[at].steady {
+                points[at].y = points[at].y.min(points[at - 1].y);
+            }
+        }
         pool(&mut points);
         let chords: Vec<f64> =
             points.windows(2).map(|pair| (pair[1].y - pair[0].y) / (pair[1].x - pair[0].x)).collect();
@@ -201,11 +224,20 @@ impl Monotone {
         // Nothing is added at a size that was measured, the most in the middle between two.
         let between = ((y - line).abs() + BETWEEN * fall) * (4.0 * t * (1.0 - t)).sqrt();
         let reach = scatter + between;
+        let low = (y - reach).max(right.y - scatter);
+        // At a size that was measured its neighbour does not count.
+        let bound = (t < 1.0 && !left.steady) || (t > 0.0 && !right.steady);
         Interval {
-            low: (y - reach).max(right.y - scatter),
+            low: if bound { low.min(self.floor(x)) } else { low },
             estimate: y,
             high: (y + reach).min(left.y + scatter),
         }
+    }
+
+    /// The lower end of the next larger size that was steady; without one it is open.
+    fn floor(&self, x: f64) -> f64 {
+        let larger = self.points.iter().find(|point| point.steady && point.x >= x - 1e-9);
+        larger.map_or(f64::NEG_INFINITY, |point| point.y - point.reach)
     }
 }
 
@@ -242,6 +274,7 @@ mod tests {
             p99_ms: vec![1.0 + 100.0 * misses; 3],
             per_s: vec![1000.0; 3],
             requests_each: 10.0,
+            steady: true,
         }
     }
 
@@ -280,6 +313,29 @@ mod tests {
     fn noise_that_rises_is_smoothed() {
         let curve = Curve::new(&[at(1.0, 0.3), at(2.0, 0.2), at(3.0, 0.22), at(4.0, 0.1)], 0.95).unwrap();
         assert!((curve.at(2 * GIB).unwrap().miss_ratio.estimate - 0.21).abs() < 1e-6);
+    }
+
+    #[test]
+    fn a_size_that_did_not_become_steady_is_an_upper_bound_and_bends_no_knee() {
+        let sizes = [at(1.0, 0.4), at(2.0, 0.2), at(4.0, 0.1), at(8.0, 0.05)];
+        let with = |unsteady: &[usize]| {
+            let mut sizes = sizes.clone();
+            unsteady.iter().for_each(|at| sizes[*at].steady = false);
+            Curve::new(&sizes, 0.95).unwrap()
+        };
+        let low = |curve: &Curve, gib: f64| curve.at((gib * GIB as f64) as u64).unwrap().miss_ratio.low;
+        assert!(with(&[]).knee().is_some());
+        let curve = with(&[1]);
+        assert_eq!(curve.knee(), None);
+        assert!(low(&curve, 2.0) < 0.1 && low(&curve, 1.5) < 0.1 && low(&curve, 3.0) < 0.1);
+        assert!(low(&curve, 1.0) > 0.39 && low(&curve, 4.0) > 0.09, "its neighbours are as sure as before");
+        let last = with(&[3]);
+        assert_eq!((low(&last, 8.0), low(&last, 6.0)), (0.0, 0.0), "nothing larger bounds it");
+        assert_eq!(last.at(8 * GIB).unwrap().p99_ms.low, 0.0);
+        let mut rises = sizes;
+        rises[1] = Measured { steady: false, ..at(2.0, 0.6) };
+        let found = Curve::new(&rises, 0.95).unwrap().at(GIB).unwrap().miss_ratio;
+        assert!((found.estimate - 0.4).abs() < 1e-6, "a cold pool does not raise a smaller size: {found:?}");
     }
 
     proptest! {

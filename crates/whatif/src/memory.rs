@@ -243,9 +243,15 @@ impl Experiment {
             let server = &mut pool.server;
             let began = Instant::now();
             let mut seen: Vec<f64> = Vec::new();
+            let mut steady = true;
             while !is_warm(&seen) {
                 if began.elapsed() > self.warm_most {
-                    notes.push(format!("{}: not steady after {} s", bytes(size), self.warm_most.as_secs()));
+                    steady = false;
+                    notes.push(format!(
+                        "{}: not steady after {} s (--warm-most): its miss ratio is an upper bound, its lower end is open, and no knee is named",
+                        bytes(size),
+                        self.warm_most.as_secs()
+                    ));
                     break;
                 }
                 let window = self.window(&load, server, seen.len() as u64, stop)?;
@@ -258,6 +264,7 @@ impl Experiment {
                 p99_ms: vec![],
                 per_s: vec![],
                 requests_each: 0.0,
+                steady,
             };
             for at in 0..self.windows {
                 let window = self.window(&load, server, 1000 + u64::from(at), stop)?;
@@ -390,12 +397,25 @@ pub fn answer(subject: String, workload: String, measurement: Measurement) -> Re
 }
 
 impl MemoryAnswer {
-    /// Reads a second that each GiB beyond today's size saves, up to the next row.
-    pub fn worth_per_gib(&self) -> Option<f64> {
+    /// Whether this size was measured while its miss ratio still fell.
+    fn is_unsteady(&self, bytes: u64) -> bool {
+        self.measured.iter().any(|one| one.bytes == bytes && !one.steady)
+    }
+
+    /// Reads a second that each GiB beyond today's size saves, up to the next row; from the least to the most
+    /// that both intervals allow.
+    pub fn worth_per_gib(&self) -> Option<Interval> {
         let today = self.rows.iter().find(|row| (row.factor - 1.0).abs() < 1e-9)?;
         let next = self.rows.iter().find(|row| row.factor > 1.0 && row.reads_per_s.is_some())?;
-        let saved = today.reads_per_s?.estimate - next.reads_per_s?.estimate;
-        Some(saved / ((next.bytes - today.bytes) as f64 / GIB))
+        let (now, then) = (today.reads_per_s?, next.reads_per_s?);
+        let gib = (next.bytes - today.bytes) as f64 / GIB;
+        // A larger pool never misses more.
+        let saved = |now: f64, then: f64| ((now - then) / gib).max(0.0);
+        Some(Interval {
+            low: saved(now.low, then.high),
+            estimate: saved(now.estimate, then.estimate),
+            high: saved(now.high, then.low),
+        })
     }
 }
 
@@ -427,7 +447,8 @@ impl Answer for MemoryAnswer {
             Some(Observed { what: what.to_owned(), at: one.bytes as f64, cores: None, value })
         };
         let both = |one: &Measured| [of(one, "miss_ratio", &one.miss_ratio), of(one, "p99_ms", &one.p99_ms)];
-        self.measured.iter().flat_map(both).flatten().collect()
+        // What was still falling is no outcome of a prediction.
+        self.measured.iter().filter(|one| one.steady).flat_map(both).flatten().collect()
     }
 
     fn is_good(&self) -> bool {
@@ -447,6 +468,9 @@ impl Answer for MemoryAnswer {
                 row.predicted.map(|one| (percent(&one.miss_ratio), interval(&one.p99_ms), one.measured));
             let reads = row.reads_per_s.as_ref().map_or_else(|| "-".to_owned(), interval);
             let (misses, p99, words) = match cells {
+                Some((misses, p99, true)) if self.is_unsteady(row.bytes) => {
+                    (misses, p99, "measured, not steady")
+                }
                 Some((misses, p99, true)) => (misses, p99, "measured"),
                 Some((misses, p99, false)) => (misses, p99, "predicted"),
                 None => ("-".to_owned(), "-".to_owned(), "outside of what was measured"),
@@ -466,22 +490,30 @@ impl Answer for MemoryAnswer {
             let middle = |values: &[f64]| plan::quantile::median(values).unwrap_or(0.0);
             let _ = writeln!(
                 text,
-                "measured: {:>9}  {:6.2} % miss  p99 {} ms  {} a second",
+                "measured: {:>9}  {:6.2} % miss  p99 {} ms  {} transactions a second (medians of {} windows){}",
                 bytes(one.bytes),
                 middle(&one.miss_ratio) * 100.0,
                 figure(middle(&one.p99_ms)),
-                figure(middle(&one.per_s))
+                figure(middle(&one.per_s)),
+                one.per_s.len(),
+                if one.steady { "" } else { ", NOT steady" }
             );
         }
         let _ = match self.knee {
             Some(knee) => {
                 writeln!(text, "Knee at about {}: beyond it a further doubling saves less.", bytes(knee))
             }
+            None if self.measured.iter().any(|one| !one.steady) => {
+                writeln!(text, "No knee is named: a size did not become steady.")
+            }
             None => writeln!(text, "No knee: within these sizes the curve has no bend."),
         };
         if let Some(worth) = self.worth_per_gib() {
-            let _ =
-                writeln!(text, "More memory from here: {} reads a second less for each GiB.", figure(worth));
+            let _ = writeln!(
+                text,
+                "More memory from here: {} reads a second less for each GiB.",
+                interval(&worth)
+            );
         }
         for note in &self.notes {
             let _ = writeln!(text, "Note: {note}");
@@ -524,6 +556,7 @@ mod tests {
             p99_ms: vec![2.0 + 40.0 * misses; 3],
             per_s: vec![100.0; 3],
             requests_each: 50.0,
+            steady: true,
         };
         let measured = vec![at(64, 0.4), at(128, 0.2), at(256, 0.05)];
         let today_bytes = 128 << 20;
@@ -533,9 +566,30 @@ mod tests {
         assert!(text.contains("outside of what was measured"), "{text}");
         let double = answer.rows.iter().find(|row| row.factor == 2.0).unwrap();
         assert!((double.reads_per_s.unwrap().estimate - 250.0).abs() < 1.0);
-        assert!(answer.worth_per_gib().unwrap() > 0.0);
+        let worth = answer.worth_per_gib().unwrap();
+        assert!(0.0 < worth.low && worth.low <= worth.estimate && worth.estimate <= worth.high, "{worth:?}");
         assert_eq!(answer.observed().len(), 6);
         let json = serde_json::to_string(&answer).unwrap();
         assert_eq!(serde_json::from_str::<MemoryAnswer>(&json).unwrap().rows.len(), 9);
+    }
+
+    #[test]
+    fn a_size_that_did_not_become_steady_is_said_and_is_no_outcome() {
+        let at = |mib: u64, misses: f64, steady: bool| Measured {
+            bytes: mib << 20,
+            miss_ratio: vec![misses; 3],
+            p99_ms: vec![2.0 + 40.0 * misses; 3],
+            per_s: vec![100.0; 3],
+            requests_each: 50.0,
+            steady,
+        };
+        let sizes = vec![at(64, 0.4, true), at(128, 0.2, false), at(256, 0.05, true)];
+        let measurement = Measurement { sizes, today_bytes: 128 << 20, notes: Vec::new(), is_back: true };
+        let answer = answer("db1".into(), "w".into(), measurement).unwrap();
+        let today = answer.rows.iter().find(|row| row.factor == 1.0).unwrap().predicted.unwrap();
+        assert!(today.miss_ratio.low < 0.06, "{today:?}");
+        assert_eq!((answer.knee, answer.observed().len()), (None, 4));
+        let text = answer.text();
+        assert!(text.contains("measured, not steady") && text.contains("No knee is named"), "{text}");
     }
 }

@@ -54,6 +54,7 @@ mod tests {
             p99_ms: vec![2.0 + 40.0 * misses; 3],
             per_s: vec![100.0; 3],
             requests_each: 50.0,
+            steady: true,
         };
         let sizes = vec![at(64, 0.4), at(128, 0.2), at(256, 0.05)];
         let measurement = Measurement { sizes, today_bytes: 64 << 20, notes: Vec::new(), is_back: true };
