@@ -17,10 +17,39 @@ use std::time::{Duration, Instant};
 /// Sectors of a page of InnoDB.
 const SECTORS: u64 = 32;
 const EVENT: &str = "events/block/block_bio_queue";
+/// As it stands in a line.
+const NAME: &str = ": block_bio_queue: ";
 /// The buffer of the kernel is emptied this often.
 const PAUSE: Duration = Duration::from_millis(20);
 /// Requests that are simulated at most.
 const MOST: usize = 2_000_000;
+
+/// What was seen while it was traced.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Seen {
+    /// Reads of pages that somebody waits for.
+    pub reads: Vec<Request>,
+    /// Events of all kinds, and those that the kernel dropped because its buffer was full.
+    pub events: u64,
+    pub lost: u64,
+}
+
+impl Seen {
+    fn take(&mut self, line: &str) {
+        match lost(line) {
+            Some(lost) => self.lost += lost,
+            None => {
+                self.events += u64::from(line.contains(NAME));
+                self.reads.extend(pages(line));
+            }
+        }
+    }
+
+    /// Share of the events that was lost.
+    pub fn lost_share(&self) -> f64 {
+        self.lost as f64 / (self.lost + self.events).max(1) as f64
+    }
+}
 
 /// Why reads are not seen.
 #[derive(Debug, thiserror::Error)]
@@ -80,16 +109,16 @@ impl BlockReads {
     ///
     /// # Errors
     /// The kernel's buffer cannot be read.
-    pub fn collect(mut self, time: Duration, stop: &AtomicBool) -> Result<Vec<Request>, TraceError> {
+    pub fn collect(mut self, time: Duration, stop: &AtomicBool) -> Result<Seen, TraceError> {
         let until = Instant::now() + time;
-        let (mut all, mut rest, mut bytes) = (Vec::new(), String::new(), vec![0; 1 << 16]);
+        let (mut all, mut rest, mut bytes) = (Seen::default(), String::new(), vec![0; 1 << 16]);
         while Instant::now() < until && !stop.load(Ordering::Relaxed) {
             match self.pipe.read(&mut bytes) {
                 Ok(0) => std::thread::sleep(PAUSE),
                 Ok(count) => {
                     rest += &String::from_utf8_lossy(&bytes[..count]);
                     let whole = rest.rfind('\n').map_or(0, |end| end + 1);
-                    rest[..whole].lines().for_each(|line| all.extend(pages(line)));
+                    rest[..whole].lines().for_each(|line| all.take(line));
                     rest.drain(..whole);
                 }
                 Err(error) if error.kind() == ErrorKind::WouldBlock => std::thread::sleep(PAUSE),
@@ -119,11 +148,16 @@ fn mounted(mounts: &str) -> Option<PathBuf> {
     tracefs.next().map(|fields| PathBuf::from(fields[1]))
 }
 
+/// How many events a line such as `CPU:0 [LOST 12 EVENTS]` says were dropped.
+fn lost(line: &str) -> Option<u64> {
+    line.split_once("[LOST ")?.1.split_once(" EVENTS]")?.0.trim().parse().ok()
+}
+
 /// The pages of an event such as `... 12.345678: block_bio_queue: 7,0 R 1024 + 32 [mariadbd]`; none where it
 /// is no read that somebody waits for.
 fn pages(line: &str) -> Vec<Request> {
     let found = (|| {
-        let (before, event) = line.split_once(": block_bio_queue: ")?;
+        let (before, event) = line.split_once(NAME)?;
         let at_ms = before.rsplit(' ').next()?.parse::<f64>().ok()? * 1e3;
         let mut fields = event.split_whitespace().skip(1);
         let kind = fields.next()?;
@@ -166,7 +200,11 @@ mod tests {
         for other in ["W", "RA", "RM", "FWS"] {
             assert_eq!(pages(&line(other)), [], "{other}");
         }
-        assert_eq!(pages("CPU:0 [LOST 12 EVENTS]"), []);
+        let mut seen = Seen::default();
+        let lines = [line("R"), line("W"), line("RA"), "CPU:0 [LOST 2 EVENTS]".to_owned()];
+        lines.iter().for_each(|line| seen.take(line));
+        assert_eq!((seen.reads.len(), seen.events, seen.lost), (2, 3, 2));
+        assert!((seen.lost_share() - 0.4).abs() < 1e-9);
     }
 
     #[test]

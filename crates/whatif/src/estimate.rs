@@ -3,7 +3,7 @@
 //! where such a curve of the same server is in the ledger, the two are set beside each other.
 
 use crate::block_reads::{self, BlockReads, TraceError};
-use crate::ledger::{Answer, Entry, Kind};
+use crate::ledger::{Answer, Entry, Kind, Observed, Prediction};
 use crate::load_answer::LEVEL;
 use crate::memory::MemoryAnswer;
 use crate::server::{Server, ServerError};
@@ -24,6 +24,8 @@ use term::Table;
 const MODEL_ERROR: f64 = 0.25;
 /// Fewer reads tell nothing.
 const FEWEST: usize = 2_000;
+/// Where the kernel dropped more than this share of the events, the reads are not those of the server.
+const MOST_LOST: f64 = 0.01;
 
 /// A size.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -44,6 +46,9 @@ pub struct EstimateAnswer {
     pub miss_ratio: f64,
     /// Pages that were seen read.
     pub reads: usize,
+    /// Share of the kernel's events that was lost.
+    #[serde(default)]
+    pub lost_share: f64,
     pub sizes: Vec<Estimated>,
     /// Why there is none.
     pub refused: Option<String>,
@@ -62,6 +67,8 @@ pub enum EstimateError {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Traced {
     pub reads: Vec<Request>,
+    /// Share of the kernel's events that was lost.
+    pub lost_share: f64,
     pub today_bytes: u64,
     pub miss_ratio: f64,
 }
@@ -80,12 +87,13 @@ pub fn trace(
     const REQUESTS: &str = "Innodb_buffer_pool_read_requests";
     let pool = server.variables(&["innodb_buffer_pool_size"])?;
     let before = server.counters(&[MISSED, REQUESTS])?;
-    let reads = BlockReads::start(directory)?.collect(time, stop)?;
+    let seen = BlockReads::start(directory)?.collect(time, stop)?;
     let after = server.counters(&[MISSED, REQUESTS])?;
     let delta =
         |name: &str| after.get(name).zip(before.get(name)).map_or(0.0, |(after, before)| after - before);
     Ok(Traced {
-        reads,
+        lost_share: seen.lost_share(),
+        reads: seen.reads,
         today_bytes: pool.values().next().and_then(|text| text.parse().ok()).unwrap_or(0),
         miss_ratio: delta(MISSED) / delta(REQUESTS).max(1.0),
     })
@@ -93,7 +101,7 @@ pub fn trace(
 
 /// From what was traced to an answer; `past` is what the ledger has of this server.
 pub fn answer(subject: String, traced: &Traced, sizes: &[u64], past: &[Entry]) -> EstimateAnswer {
-    let Traced { reads, today_bytes, miss_ratio } = traced;
+    let Traced { reads, lost_share, today_bytes, miss_ratio } = traced;
     let (today_bytes, miss_ratio) = (*today_bytes, *miss_ratio);
     let own = past.iter().rev().find(|entry| entry.kind == Kind::Memory && entry.subject == subject);
     let tried = own.and_then(|entry| serde_json::from_value::<MemoryAnswer>(entry.answer.clone()).ok());
@@ -103,9 +111,18 @@ pub fn answer(subject: String, traced: &Traced, sizes: &[u64], past: &[Entry]) -
         today_bytes,
         miss_ratio,
         reads: reads.len(),
+        lost_share: *lost_share,
         sizes: Vec::new(),
         refused: None,
     };
+    if *lost_share > MOST_LOST {
+        answer.refused = Some(format!(
+            "the kernel lost {:.1} % of its events, and {:.0} % is the most: trace when less is read from or written to that device",
+            lost_share * 100.0,
+            MOST_LOST * 100.0
+        ));
+        return answer;
+    }
     if reads.len() < FEWEST {
         let count = reads.len();
         answer.refused = Some(format!(
@@ -156,6 +173,24 @@ impl Answer for EstimateAnswer {
         (Kind::Estimate, self.subject.clone(), String::new())
     }
 
+    /// Held against what a later estimate sees of the pool of the same server, once it has that size.
+    fn predictions(&self) -> Vec<Prediction> {
+        let of = |one: &Estimated| Prediction {
+            model: "estimate".to_owned(),
+            what: "miss_ratio".to_owned(),
+            at: one.bytes as f64,
+            cores: None,
+            value: one.miss_ratio,
+            level: LEVEL,
+        };
+        self.sizes.iter().map(of).collect()
+    }
+
+    fn observed(&self) -> Vec<Observed> {
+        let (what, at) = ("miss_ratio".to_owned(), self.today_bytes as f64);
+        vec![Observed { what, at, cores: None, value: self.miss_ratio }]
+    }
+
     fn is_good(&self) -> bool {
         self.refused.is_none()
     }
@@ -168,6 +203,9 @@ impl Answer for EstimateAnswer {
             bytes(self.today_bytes),
             figure(self.miss_ratio * 100.0)
         );
+        if self.lost_share > 0.0 {
+            let _ = writeln!(text, "The kernel lost {:.2} % of its events.", self.lost_share * 100.0);
+        }
         if let Some(why) = &self.refused {
             let _ = writeln!(text, "Nothing is estimated: {why}.");
             return text;
@@ -189,7 +227,7 @@ mod tests {
 
     fn traced(pages: u64, count: u64) -> Traced {
         let reads = (0..count).map(|at| Request { at_ms: at as f64, page: at * 7919 % pages }).collect();
-        Traced { reads, today_bytes: 1000 << 14, miss_ratio: 0.2 }
+        Traced { reads, lost_share: 0.0, today_bytes: 1000 << 14, miss_ratio: 0.2 }
     }
 
     #[test]
@@ -207,6 +245,24 @@ mod tests {
         let answer = answer("db1".into(), &traced(20_000, 20_000), &[2000 << 14], &[]);
         let found = answer.sizes[0].miss_ratio;
         assert!(found.low < 1e-9 && found.estimate > 0.19, "{found:?}");
+    }
+
+    #[test]
+    fn a_trace_that_lost_events_is_refused() {
+        let of = |lost_share: f64| {
+            answer("db1".into(), &Traced { lost_share, ..traced(1000, 20_000) }, &[2000 << 14], &[])
+        };
+        assert!(of(0.02).refused.unwrap().contains("lost 2.0 %"));
+        assert!(of(0.005).is_good() && of(0.005).text().contains("lost 0.50 %"));
+    }
+
+    #[test]
+    fn an_estimate_is_judged_by_what_the_pool_misses_once_it_has_that_size() {
+        let before = answer("db1".into(), &traced(1000, 20_000), &[2100 << 14], &[]);
+        let grown = Traced { today_bytes: 2100 << 14, miss_ratio: 0.15, ..traced(1000, 20_000) };
+        let after = answer("db1".into(), &grown, &[4000 << 14], &[]);
+        let check = crate::outcome::check(&[Entry::of(&before).unwrap(), Entry::of(&after).unwrap()]);
+        assert_eq!((check.judged.len(), check.judged[0].came, check.judged[0].held), (1, 0.15, false));
     }
 
     #[test]

@@ -22,11 +22,11 @@ pub enum Kind {
 /// A figure that will be seen or not.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Prediction {
-    /// Which model: `queue`, `memory`.
+    /// Which model: `queue`, `memory`, `disks`, `estimate`, `growth`.
     pub model: String,
     /// Which figure, with its unit: `p99_ms`, `mean_ms`, `miss_ratio`.
     pub what: String,
-    /// At which rate a second, or at which size in bytes.
+    /// At which rate a second, at which size in bytes, or on which day of the user's file of growth.
     pub at: f64,
     /// On how many cores, where that matters.
     #[serde(default)]

@@ -1,6 +1,7 @@
 //! What was predicted beside what came: the share of intervals that held, model by model.
 
-use crate::ledger::Entry;
+use crate::ledger::{Entry, Kind, Observed, Prediction};
+use crate::replicas::ON_DAY;
 use crate::words::{figure, interval};
 use plan::Interval;
 use serde::Serialize;
@@ -51,20 +52,19 @@ pub struct Check {
     pub open: usize,
 }
 
-/// Judges predictions by what later entries saw of the same subject, workload, figure and cores.
+/// Judges predictions by what later entries saw of the same subject, workload, figure and cores; of a disk, on
+/// whichever server stands on that host.
 pub fn check(entries: &[Entry]) -> Check {
     let mut check = Check::default();
     let mut levels: BTreeMap<String, f64> = BTreeMap::new();
     for (at, entry) in entries.iter().enumerate() {
         for prediction in &entry.predictions {
             let later = entries[at + 1..].iter().filter(|later| {
-                later.kind == entry.kind && later.subject == entry.subject && later.workload == entry.workload
+                // Another host's disk is seen on another server: the figure names the host.
+                let same = later.subject == entry.subject || entry.kind == Kind::Disks;
+                later.kind == entry.kind && same && later.workload == entry.workload
             });
-            let same = later.flat_map(|later| &later.seen).filter(|seen| {
-                seen.what == prediction.what
-                    && seen.cores == prediction.cores
-                    && (seen.at / prediction.at - 1.0).abs() <= SAME
-            });
+            let same = later.flat_map(|later| &later.seen).filter(|seen| is_of(seen, prediction));
             let came: Vec<f64> = same.map(|seen| seen.value).collect();
             let Some(came) = plan::quantile::median(&came) else {
                 check.open += 1;
@@ -97,6 +97,16 @@ pub fn check(entries: &[Entry]) -> Check {
         })
         .collect();
     check
+}
+
+/// Whether something was seen where it was predicted.
+fn is_of(seen: &Observed, prediction: &Prediction) -> bool {
+    let near = if prediction.what == ON_DAY {
+        (seen.at - prediction.at).abs() <= 0.5
+    } else {
+        (seen.at / prediction.at - 1.0).abs() <= SAME
+    };
+    near && seen.what == prediction.what && seen.cores == prediction.cores
 }
 
 impl Check {
@@ -184,6 +194,21 @@ mod tests {
         assert_eq!((check.judged.len(), check.open), (2, 1));
         assert_eq!(check.judged.iter().map(|one| one.held).collect::<Vec<_>>(), [true, false]);
         assert_eq!(check.scores[0].held, 0.5);
+    }
+
+    #[test]
+    fn a_disk_is_judged_by_the_server_that_stands_on_its_host() {
+        let mut before = entry(1, &[(100.0, 5.0)], &[]);
+        let mut after = entry(2, &[], &[(100.0, 6.0)]);
+        after.subject = "db2:3306".into();
+        assert_eq!(check(&[before.clone(), after.clone()]).open, 1, "another server's load");
+        for entry in [&mut before, &mut after] {
+            entry.kind = Kind::Disks;
+            entry.predictions.iter_mut().for_each(|one| one.what = "p99_ms on db2".into());
+            entry.seen.iter_mut().for_each(|one| one.what = "p99_ms on db2".into());
+        }
+        let check = check(&[before, after]);
+        assert_eq!((check.judged.len(), check.open), (1, 0));
     }
 
     #[test]

@@ -2,9 +2,10 @@
 //! when growth meets the ceiling.
 
 use crate::file::{self, FileError};
-use crate::ledger::{Answer, Kind};
+use crate::ledger::{Answer, Kind, Observed, Prediction};
 use crate::prices::Prices;
 use crate::words::figure;
+use plan::Interval;
 use plan::growth::Growth;
 pub use plan::replicas::Question as ReplicasQuestion;
 use plan::replicas::{Layout, NoPlan};
@@ -16,6 +17,11 @@ use term::Table;
 const LEVEL: f64 = 0.95;
 /// Seconds of a month.
 const MONTH_S: f64 = 30.4 * 86_400.0;
+
+/// What growth predicts, and what comes: reads a second on a day.
+pub(crate) const ON_DAY: &str = "reads_per_s on day";
+/// Days after the last one for which the reads are predicted, as far as a forecast reaches.
+const DAYS: [f64; 7] = [7.0, 14.0, 30.0, 60.0, 90.0, 180.0, 365.0];
 
 /// What else is known.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -68,6 +74,11 @@ pub struct ReplicasAnswer {
     pub to_buy: Option<usize>,
     pub price: Option<f64>,
     pub forecasts: Vec<Forecast>,
+    /// (day, reads a second) so far, and on days to come.
+    #[serde(default)]
+    pub growth_seen: Vec<(f64, f64)>,
+    #[serde(default)]
+    pub growth_then: Vec<(f64, Interval)>,
     /// What waiting for the expected day saves of the price, by the user's trend.
     pub saved_by_waiting: Option<f64>,
     /// When one primary is outgrown, in words.
@@ -170,7 +181,17 @@ pub fn answer(
         today: context.today.clone(),
         fewest: plan.readers.clone(),
         forecasts,
+        growth_then: growth.as_ref().map(|growth| then(growth, &context.seen)).unwrap_or_default(),
+        growth_seen: context.seen.clone(),
     })
+}
+
+/// Reads on days to come.
+fn then(growth: &Growth, seen: &[(f64, f64)]) -> Vec<(f64, Interval)> {
+    let last =
+        seen.iter().map(|(day, _)| *day).filter(|day| day.is_finite()).fold(f64::NEG_INFINITY, f64::max);
+    let days = DAYS.iter().filter(|after| **after <= growth.horizon()).map(|after| last + after);
+    days.map(|day| (day, growth.on(day, LEVEL))).collect()
 }
 
 /// When writes outgrow one primary. They are taken to grow as the reads do.
@@ -216,8 +237,29 @@ impl ReplicasAnswer {
 
 impl Answer for ReplicasAnswer {
     fn about(&self) -> (Kind, String, String) {
-        let zones = self.zones.iter().zip(&self.reads).map(|(zone, reads)| format!("{zone}={reads}"));
-        (Kind::Replicas, zones.collect::<Vec<_>>().join(" "), String::new())
+        (Kind::Replicas, self.zones.join(", "), String::new())
+    }
+
+    fn predictions(&self) -> Vec<Prediction> {
+        let of = |(day, reads): &(f64, Interval)| Prediction {
+            model: "growth".to_owned(),
+            what: ON_DAY.to_owned(),
+            at: *day,
+            cores: None,
+            value: *reads,
+            level: LEVEL,
+        };
+        self.growth_then.iter().map(of).collect()
+    }
+
+    fn observed(&self) -> Vec<Observed> {
+        let of = |(day, reads): &(f64, f64)| Observed {
+            what: ON_DAY.to_owned(),
+            at: *day,
+            cores: None,
+            value: *reads,
+        };
+        self.growth_seen.iter().map(of).collect()
     }
 
     /// Today's readers survive the loss of each zone, or are not known.
@@ -335,6 +377,23 @@ mod tests {
         assert!((primary.expected.unwrap() - 40.7).abs() < 0.5 && primary.ceiling == 150.0, "{primary:?}");
         assert!(text.contains("used up in 41 days (95 %: 41 days to 41 days)"), "{text}");
         assert!(text.contains("To buy: 1 readers (1 in b) at 300 a month"), "{text}");
+    }
+
+    #[test]
+    fn growth_is_judged_by_the_reads_of_the_days_that_came() {
+        let zones = vec![("a".to_owned(), 400.0), ("b".to_owned(), 400.0)];
+        let question = ReplicasQuestion { zones, reader_per_s: 500.0, apply_share: 0.0, fill: 1.0 };
+        // Days count from 2,000: 3 % of a day's number is no tolerance of days.
+        let until = |days: i32| {
+            let reads = |day: i32| 500.0 * 1.01_f64.powi(day) * [0.99, 1.01][day as usize % 2];
+            let seen = (0..days).map(|day| (2000.0 + f64::from(day), reads(day))).collect();
+            let context = Context { seen, ..Context::default() };
+            crate::ledger::Entry::of(&answer(&question, &context, &Prices::default()).unwrap()).unwrap()
+        };
+        let check = crate::outcome::check(&[until(20), until(40)]);
+        let days: Vec<f64> = check.judged.iter().map(|one| one.at).collect();
+        assert_eq!(days, [2026.0, 2033.0], "of the days that were predicted only two have come: {check:?}");
+        assert!(check.is_good(), "{check:?}");
     }
 
     #[test]
