@@ -41,6 +41,19 @@ async fn connections_go_past_the_router_and_everything_is_seen_moved_and_removed
 }
 
 #[tokio::test]
+async fn no_session_in_use_is_cut_unless_somebody_drains_its_server() {
+    let Some((_base, lab, mut route)) = privileged("require", "off").await else { return };
+    let text = std::fs::read_to_string(&route.file).unwrap();
+    let short = "[router.rebalance]\ndrain_deadline = \"1s\"\n[admin]";
+    std::fs::write(&route.file, text.replace("[admin]", short)).unwrap();
+    route.start();
+    ready(&route).await;
+    bypass::a_server_that_may_not_be_read_from_keeps_what_is_in_use(&lab, &route).await;
+    drop(route);
+    lab.down().await.unwrap();
+}
+
+#[tokio::test]
 async fn whoever_starts_on_an_address_decides_about_it_whatever_a_dead_router_has_left() {
     let Some((_base, lab, mut route)) = privileged("require", "off").await else { return };
     route.start();

@@ -7,10 +7,14 @@
 //! and the session stays, or never reaches the server.
 //!
 //! **What is not known stays**: sessions in TLS or compressed, those that began before this process came, and
-//! those that the kernel lost a piece of. They end by themselves, or at a deadline where they must go; the
-//! status says how many there are.
+//! those that the kernel lost a piece of. They end by themselves, and the status says how many there are.
 //!
-//! **A server that does not answer** ends no session here either that is in use: only those that are idle.
+//! **Whatever it does, a session is cut at the deadline of a drain only**, which somebody has asked for. That a
+//! server may not be read from any more is no such reason, however long it lasts: a session may be in a
+//! transaction. Nor is that a primary was demoted: it refuses the writes of those that stay.
+//!
+//! **A server that does not answer** ends no session here either that is in use: only those that are idle, and
+//! those that it has never greeted.
 
 use super::count::KernelCounts;
 use super::mirror_handle::{ObservedState, States};
@@ -42,7 +46,7 @@ pub(super) struct BypassCloser {
     asked: HashMap<(ServerName, ListenerRole), PendingStates>,
     /// Sessions that should leave and whose state is not known, as last counted.
     unknown: BTreeMap<(ServerName, ListenerRole), usize>,
-    since: HashMap<(ServerName, ListenerRole), Instant>,
+    wanted: HashSet<(ServerName, ListenerRole)>,
     cut: HashSet<(ServerName, Instant)>,
     answered: Arc<Notify>,
     /// When a session last should have left.
@@ -60,8 +64,6 @@ struct CloseTask {
     role: ListenerRole,
     request: CloseRequest,
     answers: bool,
-    /// They must go at the latest then, whatever they do.
-    deadline: Option<Instant>,
 }
 
 /// A session with its socket.
@@ -76,7 +78,7 @@ impl BypassCloser {
         Self {
             asked: HashMap::new(),
             unknown: BTreeMap::new(),
-            since: HashMap::new(),
+            wanted: HashSet::new(),
             cut: HashSet::new(),
             answered,
             requested_at: None,
@@ -93,12 +95,12 @@ impl BypassCloser {
     ) -> Result<(), Error> {
         let (routing, now) = (shared.routing(), Instant::now());
         let overdue: Vec<ServerName> = self.overdue(shared, now);
-        let tasks = self.tasks(shared, &routing, now);
+        let tasks = self.tasks(shared, &routing);
         let wanted = |key: &(ServerName, ListenerRole)| {
             tasks.iter().any(|w| w.counters.name == key.0 && w.role == key.1)
         };
         self.asked.retain(|key, _| wanted(key));
-        self.unknown.retain(|key, _| self.since.contains_key(key));
+        self.unknown.retain(|key, _| self.wanted.contains(key));
         self.hold(bypass, !tasks.is_empty(), now);
         if tasks.is_empty() && overdue.is_empty() {
             return Ok(());
@@ -120,7 +122,7 @@ impl BypassCloser {
         for task in &tasks {
             let is = |l: &&LiveSession| counts.of(l.session.target) == Some((&task.counters.name, task.role));
             let theirs: Vec<&LiveSession> = live.iter().filter(is).collect();
-            self.one(bypass, shared, task, &theirs, now);
+            self.one(bypass, shared, task, &theirs);
         }
         Ok(())
     }
@@ -129,8 +131,8 @@ impl BypassCloser {
     pub(super) fn limits(&self) -> Vec<String> {
         let unknown = self.unknown.iter().filter(|(_, sessions)| **sessions > 0).map(|((server, _), n)| {
             format!(
-                "{n} sessions should leave {server} and stay until they end or a deadline passes: what they hold is not known \
-                 (TLS, compression, or begun before this process)"
+                "{n} sessions should leave {server} and stay until they end or a drain's deadline passes: what they hold is \
+                 not known (TLS, compression, or begun before this process)"
             )
         });
         let hold =
@@ -154,25 +156,14 @@ impl BypassCloser {
             if before.is_none() {
                 tracing::warn!(
                     why,
-                    "bypassed sessions cannot be closed: they end by themselves or at deadlines"
+                    "bypassed sessions cannot be closed: they end by themselves or at a drain's deadline"
                 );
             }
             self.cannot_hold = Some((why, now));
         }
     }
 
-    fn one(
-        &mut self,
-        bypass: &Bypass,
-        shared: &SharedState,
-        task: &CloseTask,
-        theirs: &[&LiveSession],
-        now: Instant,
-    ) {
-        if task.deadline.is_some_and(|deadline| deadline <= now) {
-            close(task, theirs.iter().copied(), |live| cut(bypass, live));
-            return;
-        }
+    fn one(&mut self, bypass: &Bypass, shared: &SharedState, task: &CloseTask, theirs: &[&LiveSession]) {
         let quiet = if task.answers { task.request.quiet } else { task.request.quiet.max(QUIET_ON_SILENT) };
         let rests = |l: &LiveSession| !l.socket.busy && l.socket.quiet >= quiet;
         let key = (task.counters.name.clone(), task.role);
@@ -184,10 +175,8 @@ impl BypassCloser {
                 let known = |l: &LiveSession| states.get(&l.session.cookie).copied();
                 self.unknown.insert(key, theirs.iter().filter(|l| known(l).is_none()).count());
                 let may = |l: &&LiveSession| {
-                    rests(l)
-                        && known(l).is_some_and(|k| {
-                            may_close(k, l.socket.data_sent(), l.socket.received, task.request)
-                        })
+                    let passed = (l.socket.data_sent(), l.socket.received);
+                    rests(l) && may_close(known(l), passed, task.request, task.answers)
                 };
                 close(task, theirs.iter().copied().filter(may), |live| close_held(bypass, live));
             }
@@ -206,9 +195,8 @@ impl BypassCloser {
     }
 
     /// The sessions that should leave now.
-    fn tasks(&mut self, shared: &SharedState, routing: &RoutingState, now: Instant) -> Vec<CloseTask> {
+    fn tasks(&mut self, shared: &SharedState, routing: &RoutingState) -> Vec<CloseTask> {
         let mut tasks = Vec::new();
-        let limit = routing.view.config.rebalance.drain_deadline;
         let departed = shared.departed();
         for counters in routing.counters.iter().chain(&departed) {
             let at = routing.view.index(&counters.name);
@@ -221,11 +209,8 @@ impl BypassCloser {
                 }
                 let least = careful(request.why, routing.view.config.rebalance.quiet);
                 let request = CloseRequest { quiet: request.quiet.max(least), ..request };
-                let since = *self.since.entry((counters.name.clone(), role)).or_insert(now);
-                // For balance alone nobody is cut; a drain has a deadline of its own.
-                let must = matches!(request.why, Closed::NotEligible | Closed::NotPrimary);
-                let deadline = must.then(|| since + limit);
-                tasks.push(CloseTask { counters: counters.clone(), role, request, answers, deadline });
+                self.wanted.insert((counters.name.clone(), role));
+                tasks.push(CloseTask { counters: counters.clone(), role, request, answers });
             }
         }
         // A spent quota is not a withdrawn request: forgotten only when no session is left.
@@ -235,8 +220,8 @@ impl BypassCloser {
                 t.name == *name && t.bypassed.sessions(*role) > 0 && self.asked_for(t, *role, routing)
             })
         };
-        let kept: Vec<_> = self.since.keys().filter(|key| has(key)).cloned().collect();
-        self.since.retain(|key, _| kept.contains(key));
+        let kept: Vec<_> = self.wanted.iter().filter(|key| has(key)).cloned().collect();
+        self.wanted.retain(|key| kept.contains(key));
         tasks
     }
 
@@ -270,9 +255,11 @@ fn careful(why: Closed, configured: Duration) -> Duration {
     if for_balance { configured.mul_f64(CAREFUL) } else { configured }
 }
 
-/// Whether what is known of a session is all that went either way (`sent`, `received`), and allows the close.
-fn may_close(known: ObservedState, sent: u64, received: u64, request: CloseRequest) -> bool {
-    (known.sent, known.received) == (sent, received) && known.facts.may_close(request)
+/// Whether what is known of a session is all that went either way (`passed`: sent and received), and allows
+/// the close. One that a server which does not answer has never greeted holds nothing, whatever is known.
+fn may_close(known: Option<ObservedState>, passed: (u64, u64), request: CloseRequest, answers: bool) -> bool {
+    let never_greeted = !answers && passed == (0, 0);
+    never_greeted || known.is_some_and(|k| (k.sent, k.received) == passed && k.facts.may_close(request))
 }
 
 /// Ends sessions in this way while the quota lasts, those that were quiet for longest first.
@@ -316,7 +303,7 @@ fn close_held(bypass: &Bypass, live: &LiveSession) -> bool {
     }
 }
 
-/// Ends it whatever it does: a deadline has passed. `false` when it had ended by itself, or cannot be ended.
+/// Ends it whatever it does: the deadline of a drain has passed. `false` when it had ended by itself, or cannot be ended.
 fn cut(bypass: &Bypass, live: &LiveSession) -> bool {
     if !bypass.will_end(&live.session) {
         return false;
@@ -359,7 +346,8 @@ mod tests {
         };
         let idle = Facts { idle: true, in_transaction: false, sticky: Sticky::empty() };
         let may = |facts, sent, received| {
-            may_close(ObservedState { facts, sent: 100, received: 200 }, sent, received, request)
+            let known = ObservedState { facts, sent: 100, received: 200 };
+            may_close(Some(known), (sent, received), request, true)
         };
         assert!(may(idle, 100, 200));
         assert!(!may(idle, 101, 200), "a statement has left that nobody has seen yet");
@@ -371,5 +359,33 @@ mod tests {
         {
             assert!(!may(Facts { sticky: held, ..idle }, 100, 200), "{held:?}");
         }
+    }
+
+    #[test]
+    fn what_is_in_use_or_not_known_stays_on_a_server_that_must_not_be_used() {
+        let idle = Facts { idle: true, in_transaction: false, sticky: Sticky::empty() };
+        for why in [Closed::NotEligible, Closed::NotPrimary] {
+            let request =
+                CloseRequest { quota: 9, prepared_too: true, light_state_too: true, ..CloseRequest::of(why) };
+            for answers in [true, false] {
+                let may = |facts| {
+                    let known = ObservedState { facts, sent: 100, received: 200 };
+                    may_close(Some(known), (100, 200), request, answers)
+                };
+                assert!(may(idle));
+                assert!(!may(Facts { in_transaction: true, ..idle }));
+                assert!(!may(Facts { idle: false, ..idle }));
+                assert!(!may(Facts { sticky: Sticky::NAMED_LOCK, ..idle }));
+                assert!(!may_close(None, (100, 200), request, answers));
+            }
+        }
+    }
+
+    #[test]
+    fn a_session_that_a_silent_server_never_greeted_is_ended() {
+        let request = CloseRequest::of(Closed::NotEligible);
+        assert!(may_close(None, (0, 0), request, false));
+        assert!(!may_close(None, (0, 0), request, true), "its greeting may be on the way");
+        assert!(!may_close(None, (0, 80), request, false), "greeted");
     }
 }

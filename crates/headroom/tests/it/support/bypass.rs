@@ -259,6 +259,33 @@ pub(crate) async fn a_drained_server_is_left_idle_first(lab: &Lab, route: &Route
     route.wait_for("a2 back", |status| routing(status, "a2")["reads"]["eligible"] == true).await;
 }
 
+/// A server that nobody drains and that may not be read from keeps the sessions that are in use, however long
+/// that lasts; `drain_deadline` is far shorter here.
+pub(crate) async fn a_server_that_may_not_be_read_from_keeps_what_is_in_use(lab: &Lab, route: &Route) {
+    let mut idle = connect(lab, route.reader).await.unwrap();
+    let mut busy = connect(lab, route.reader).await.unwrap();
+    let mut holds = connect(lab, route.reader).await.unwrap();
+    let on_a2 = lab.real("a2").unwrap().ip().to_string();
+    assert_eq!(server_of(&mut idle).await, on_a2);
+    busy.query_drop("BEGIN").await.unwrap();
+    holds.query_drop("SELECT GET_LOCK('held', 0)").await.unwrap();
+    route.wait_for("all are counted", |status| routing(status, "a2")["bypassed"] == 3).await;
+    let mut direct = lab.connect("a2").await.unwrap();
+    direct.query_drop("STOP SLAVE").await.unwrap();
+    route.wait_for("the idle one has left", |status| routing(status, "a2")["bypassed"] == 2).await;
+    assert!(idle.query_drop("SELECT 1").await.is_err());
+    tokio::time::sleep(Duration::from_secs(8)).await;
+    busy.query_drop("SELECT 1").await.expect("the transaction was left alone");
+    let lock: Option<u8> = holds.query_first("SELECT RELEASE_LOCK('held')").await.unwrap();
+    assert_eq!(lock, Some(1), "the lock was left alone");
+    holds.disconnect().await.unwrap();
+    busy.query_drop("COMMIT").await.unwrap();
+    route.wait_for("both have left", |status| routing(status, "a2")["bypassed"] == 0).await;
+    direct.query_drop("START SLAVE").await.unwrap();
+    route.wait_for("a2 back", |status| routing(status, "a2")["reads"]["eligible"] == true).await;
+    direct.disconnect().await.unwrap();
+}
+
 /// New connections all the while, and one that stays: killed and started again, headroom loses none; stopped
 /// on purpose, it leaves nothing behind.
 pub(crate) async fn restarts_lose_no_connection(lab: &Lab, route: &mut Route) {
