@@ -21,7 +21,7 @@ use crate::privilege::{Missing, Purpose};
 use crate::switchover::{Acknowledgement, SwitchoverState};
 use config::Credentials;
 use fleet::Address;
-use rare::{AFTER_REFUSAL, RareQuestions};
+use rare::{AFTER_REFUSAL, RareQuestions, Spacing};
 use seats::Candidates;
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -303,7 +303,7 @@ impl Poller {
                 &introduction.identity,
                 &self.called,
                 deadline,
-                self.pace.seldom(&self.budget),
+                Spacing { least: self.pace.seldom(&self.budget), visits: self.pace.interval() },
             )
             .await?;
         missing.extend(introduction.rare.missing.iter().cloned());

@@ -3,7 +3,7 @@
 use crate::dialect::Dialect;
 use crate::rows::{Rows, client_host};
 use std::collections::BTreeMap;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// How a server counts what its client hosts ask.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -22,6 +22,8 @@ pub(crate) enum Counting {
 pub(crate) struct Clients {
     pub(crate) counting: Counting,
     pub(crate) at: Instant,
+    /// The next sample comes after this long, at the latest, if the server answers.
+    pub(crate) spacing: Duration,
     /// Statements so far, or weighted sessions now.
     pub(crate) hosts: BTreeMap<String, f64>,
 }
@@ -57,7 +59,7 @@ impl Counting {
 }
 
 impl Clients {
-    pub(crate) fn read(counting: Counting, rows: &Rows, at: Instant) -> Self {
+    pub(crate) fn read(counting: Counting, rows: &Rows, at: Instant, spacing: Duration) -> Self {
         let mut hosts: BTreeMap<String, f64> = BTreeMap::new();
         for row in rows.iter() {
             if let (Some(host), Some(count)) =
@@ -66,6 +68,6 @@ impl Clients {
                 *hosts.entry(client_host(host).to_owned()).or_default() += count;
             }
         }
-        Self { counting, at, hosts }
+        Self { counting, at, spacing, hosts }
     }
 }

@@ -10,7 +10,11 @@
 //! each other.
 //!
 //! A server that falls silent keeps its last rates, fading with the same time constant: its clients turn up
-//! elsewhere at the same pace, and the sum stays.
+//! elsewhere at the same pace, and the sum stays. Where many routers ask, its samples lie far apart
+//! (`Pace::seldom`, half a minute with fifty); so it counts as silent only when two of them should have come,
+//! and fades at the pace at which the samples of the others can show its clients.
+//!
+//! Rates that have all but faded are no measurement: that is unknown, not a fleet without reads.
 
 use crate::answer::{Clients, Counting};
 use crate::survey::ServerId;
@@ -20,7 +24,7 @@ use std::time::{Duration, Instant};
 
 /// Time constant of the smoothing.
 const SMOOTHING: Duration = Duration::from_secs(5);
-/// A sample this old starts to fade.
+/// A sample this old starts to fade, or one that is twice as old as its spacing, if that is longer.
 const FADES_AFTER: Duration = Duration::from_secs(4);
 /// Client hosts kept of one server; the smallest beyond are one host that stands nowhere.
 const MOST_HOSTS: usize = 4096;
@@ -43,7 +47,7 @@ struct ServerRates {
 /// What the counts say.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Estimate {
-    /// Nobody counts, or not for long enough.
+    /// Nobody counts, not for long enough, or not any more.
     Unknown,
     /// There is next to nothing to count.
     Idle,
@@ -111,11 +115,11 @@ impl Estimator {
         let counted = || self.servers.iter().filter(|(id, server)| counts(**id) && server.rates.is_some());
         let reads = counted().any(|(_, server)| server.last.counting != Counting::Sessions);
         let mut by_zone: BTreeMap<Zone, f64> = BTreeMap::new();
-        let (mut total, mut placed) = (0.0, 0.0);
+        let (mut total, mut placed, mut before_fading) = (0.0, 0.0, 0.0);
         for (id, server) in counted().filter(|(_, s)| (s.last.counting != Counting::Sessions) == reads) {
-            let stale = now.saturating_duration_since(server.last.at).saturating_sub(FADES_AFTER);
-            let fade = (-stale.as_secs_f64() / SMOOTHING.as_secs_f64()).exp();
+            let fade = server.last.fade(now);
             for (host, rate) in server.rates.iter().flatten() {
+                before_fading += rate;
                 let rate = rate * fade;
                 total += rate;
                 if let Some(zone) = place(*id, host) {
@@ -127,13 +131,23 @@ impl Estimator {
         if counted().next().is_none() {
             return Estimate::Unknown;
         }
-        if total <= 0.0 || (reads && total < LEAST_READS) {
-            return Estimate::Idle;
+        let is_idle = |total: f64| total <= 0.0 || (reads && total < LEAST_READS);
+        if is_idle(total) {
+            return if is_idle(before_fading) { Estimate::Idle } else { Estimate::Unknown };
         }
         by_zone.retain(|_, rate| *rate > 0.0);
         by_zone.values_mut().for_each(|rate| *rate /= placed);
         let unplaced = ((total - placed) / total).clamp(0.0, 1.0);
         Estimate::Measured(Measurement { shares: by_zone, total, unplaced, reads })
+    }
+}
+
+impl Clients {
+    /// What a sample still counts for, 0 to 1, as it grows old.
+    fn fade(&self, now: Instant) -> f64 {
+        let holds = FADES_AFTER.max(self.spacing * 2);
+        let stale = now.saturating_duration_since(self.at).saturating_sub(holds);
+        (-stale.as_secs_f64() / SMOOTHING.max(self.spacing).as_secs_f64()).exp()
     }
 }
 
@@ -192,7 +206,12 @@ mod tests {
     use super::*;
 
     fn sample(at: Instant, counting: Counting, hosts: &[(&str, f64)]) -> Clients {
-        Clients { counting, at, hosts: hosts.iter().map(|(h, n)| ((*h).to_owned(), *n)).collect() }
+        sampled_every(1, at, counting, hosts)
+    }
+
+    fn sampled_every(seconds: u64, at: Instant, counting: Counting, hosts: &[(&str, f64)]) -> Clients {
+        let spacing = Duration::from_secs(seconds);
+        Clients { counting, at, spacing, hosts: hosts.iter().map(|(h, n)| ((*h).to_owned(), *n)).collect() }
     }
 
     /// Hosts are called after their zones.
@@ -323,10 +342,49 @@ mod tests {
         assert!((soon - 0.5).abs() < 1e-9 && late < 0.06, "{soon} {late}");
     }
 
+    /// Two servers of a zone each, with as many reads, that are sampled half a minute apart and in turn: what
+    /// fifty routers leave for each of them.
+    #[test]
+    fn shares_hold_between_samples_that_are_far_apart() {
+        let (start, mut estimator) = (Instant::now(), Estimator::default());
+        for second in 0..300u32 {
+            let now = start + Duration::from_secs(second.into());
+            for (id, host, phase) in [(1, "a", 0), (2, "b", 15)] {
+                if second % 30 == phase {
+                    let counts = [(host, f64::from(second) * 100.0)];
+                    estimator.take(id, &sampled_every(30, now, Counting::Statements, &counts));
+                }
+            }
+            if second >= 45 {
+                let measured = measure(&estimator, now).unwrap();
+                assert!((share(&measured, "a") - 0.5).abs() < 1e-9, "second {second}: {measured:?}");
+                assert!((measured.total - 200.0).abs() < 1e-6, "second {second}: {measured:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn rates_that_have_faded_are_unknown_and_not_a_fleet_without_reads() {
+        let (start, mut estimator) = (Instant::now(), Estimator::default());
+        for second in 0..2u32 {
+            let now = start + Duration::from_secs(second.into());
+            let counts = [("a", f64::from(second) * 100.0)];
+            estimator.take(1, &sample(now, Counting::Statements, &counts));
+        }
+        assert!(measure(&estimator, start + Duration::from_secs(5)).is_some());
+        let late = estimator.measure(start + Duration::from_secs(60), |_| true, place);
+        assert_eq!(late, Estimate::Unknown);
+    }
+
     #[test]
     fn hosts_beyond_the_limit_are_one_that_stands_nowhere() {
         let hosts = (0..MOST_HOSTS + 10).map(|i| (format!("h{i}"), i as f64)).collect();
-        let sample = bounded(&Clients { counting: Counting::Sessions, at: Instant::now(), hosts });
+        let sample = bounded(&Clients {
+            counting: Counting::Sessions,
+            at: Instant::now(),
+            spacing: Duration::ZERO,
+            hosts,
+        });
         assert_eq!(sample.hosts.len(), MOST_HOSTS + 1);
         assert_eq!(sample.hosts["(others)"], (0..10).map(f64::from).sum::<f64>());
     }

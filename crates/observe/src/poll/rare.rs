@@ -27,6 +27,8 @@ pub(crate) struct RareQuestions {
     pub(crate) managed: Option<Managed>,
     pub(crate) missing: Vec<Missing>,
     pub(crate) remarks: Vec<String>,
+    /// The time between two answers to what `load` is of; zero before the first.
+    pub(crate) load_spacing: Duration,
     load_due: Due,
     replicas_due: Due,
     clients_due: Due,
@@ -37,16 +39,34 @@ pub(crate) struct RareQuestions {
 
 /// When a question may be asked again.
 #[derive(Clone, Copy, Default)]
-struct Due(Option<Instant>);
+struct Due {
+    at: Option<Instant>,
+    /// From the last asking to then.
+    pause: Duration,
+}
+
+/// How often something may be asked.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Spacing {
+    /// The least time between two askings of the same seldom question: many ask.
+    pub(crate) least: Duration,
+    /// The time between two visits.
+    pub(crate) visits: Duration,
+}
 
 impl Due {
     fn now(self) -> bool {
-        self.0.is_none_or(|at| Instant::now() >= at)
+        self.at.is_none_or(|at| Instant::now() >= at)
     }
 
     fn after(&mut self, took: Duration, refused: bool, least: Duration) {
-        let pause = if refused { AFTER_REFUSAL } else { EVERY.max(took * SHARE) }.max(least);
-        self.0 = Some(Instant::now() + pause);
+        self.pause = if refused { AFTER_REFUSAL } else { EVERY.max(took * SHARE) }.max(least);
+        self.at = Some(Instant::now() + self.pause);
+    }
+
+    /// The longest time between two answers: what is due waits for a visit.
+    fn spacing(self, visits: Duration) -> Duration {
+        self.pause + visits
     }
 }
 
@@ -65,7 +85,7 @@ impl RareQuestions {
         }
     }
 
-    /// Asks what is due, nothing again before `least` has passed. Only a lost connection is an error: what
+    /// Asks what is due, nothing again before the least spacing has passed. Only a lost connection is an error: what
     /// cannot be asked is remembered as missing.
     pub(crate) async fn ask_what_is_due(
         &mut self,
@@ -74,9 +94,9 @@ impl RareQuestions {
         identity: &Identity,
         called: &Address,
         deadline: Duration,
-        least: Duration,
+        spacing: Spacing,
     ) -> Result<(), AskError> {
-        let mut ask = Asker { connection, dialect, identity, deadline, least };
+        let mut ask = Asker { connection, dialect, identity, deadline, spacing };
         let mut always = Due::default();
         if dialect.aurora
             && let Some(rows) =
@@ -90,6 +110,7 @@ impl RareQuestions {
                 ask.one(dialect::LOAD, Purpose::Sessions, &mut self.load_due, &mut self.missing).await?
         {
             self.load = answer::counters(&rows, Instant::now());
+            self.load_spacing = self.load_due.spacing(ask.spacing.visits);
         }
         if self.replicas_due.now() && dialect.replicas().is_some() {
             self.ask_replicas(&mut ask).await?;
@@ -158,14 +179,15 @@ impl RareQuestions {
             let statement = counting.statement(ask.dialect, user);
             match ask.one(&statement, purpose, &mut self.clients_due, &mut self.missing).await? {
                 Some(rows) => {
-                    self.clients = Some(Clients::read(counting, &rows, Instant::now()));
+                    let spacing = self.clients_due.spacing(ask.spacing.visits);
+                    self.clients = Some(Clients::read(counting, &rows, Instant::now(), spacing));
                     return Ok(());
                 }
                 None => self.beyond.push(counting),
             }
         }
         self.beyond.clear();
-        self.clients_due.after(Duration::ZERO, true, ask.least);
+        self.clients_due.after(Duration::ZERO, true, ask.spacing.least);
         Ok(())
     }
 }
@@ -175,8 +197,7 @@ struct Asker<'a> {
     dialect: Dialect,
     identity: &'a Identity,
     deadline: Duration,
-    /// Because many ask.
-    least: Duration,
+    spacing: Spacing,
 }
 
 impl Asker<'_> {
@@ -191,7 +212,7 @@ impl Asker<'_> {
         missing.retain(|m| m.purpose != purpose);
         let start = Instant::now();
         let answer = self.connection.ask(statement, self.deadline).await;
-        due.after(start.elapsed(), answer.is_err(), self.least);
+        due.after(start.elapsed(), answer.is_err(), self.spacing.least);
         match answer {
             Ok(rows) => Ok(Some(rows)),
             Err(error) if error.is_fatal() => Err(error),
