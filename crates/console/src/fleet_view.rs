@@ -254,6 +254,7 @@ fn server_view(server: &Server, statements_of_all: f64, now: Instant) -> ServerV
         share_of_load: counts.then(|| server.load.statements_per_second / statements_of_all),
         round_trip_ms: server.round_trip.map(ms),
         asked_every_ms: server.asking.as_ref().map(|asking| ms(asking.interval)),
+        counted_every_ms: server.asking.as_ref().and_then(|asking| asking.counters).map(ms),
         routers: server.asking.as_ref().and_then(|asking| asking.routers),
         asked_because: server.asking.as_ref().and_then(|asking| asking.because.clone()),
         ..ServerView::default()

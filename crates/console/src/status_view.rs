@@ -291,6 +291,9 @@ pub struct ServerView {
     pub round_trip_ms: Option<f64>,
     /// Milliseconds between two visits of ours to it now; `null` before it answered.
     pub asked_every_ms: Option<f64>,
+    /// Milliseconds between two samples of its counters now, by which its warmth is known; `null` before the
+    /// first.
+    pub counted_every_ms: Option<f64>,
     /// How many routers ask it, by the seats they take there; `null` where they cannot be counted.
     pub routers: Option<u64>,
     /// Why it is not asked as often as configured; `null` if it is.

@@ -1,7 +1,8 @@
 //! `headroom status --wait-warm SERVER`: until a router counts a server as fully warm.
 //!
 //! A router may not have noticed yet that the server was restarted a moment ago, and count it as warm from
-//! before. So it must do so at every look for as long as two of its visits take.
+//! before. So it must do so at every look for as long as two of its visits take, and two samples of the
+//! server's counters: these say that it was restarted, and how cold it is.
 
 use crate::admin_client::AdminClient;
 use crate::status_view::StatusView;
@@ -13,7 +14,7 @@ use term::{Seconds, exit, terminal};
 
 /// Time between two looks at the router.
 const EVERY: Duration = Duration::from_millis(500);
-/// It must be warm for two visits of the router, and for this long.
+/// It must be warm for two visits of the router, two samples of its counters, and for this long.
 const LEAST: Duration = Duration::from_secs(2);
 
 /// How far a server is.
@@ -113,8 +114,9 @@ fn standing(status: &StatusView, server: &str) -> anyhow::Result<Standing> {
     if let Some(why) = &routing.warming {
         return Ok(Standing::Waiting { warmth, why: why.clone() });
     }
-    let visits = seen.asked_every_ms.and_then(|ms| Duration::try_from_secs_f64(2.0 * ms / 1e3).ok());
-    Ok(Standing::Warm { for_at_least: visits.unwrap_or(LEAST).max(LEAST) })
+    let two = |every_ms: Option<f64>| Duration::try_from_secs_f64(2.0 * every_ms.unwrap_or(0.0) / 1e3);
+    let longest = [seen.asked_every_ms, seen.counted_every_ms].into_iter().flat_map(two).max();
+    Ok(Standing::Warm { for_at_least: longest.unwrap_or(LEAST).max(LEAST) })
 }
 
 #[cfg(test)]
@@ -141,6 +143,11 @@ mod tests {
         };
         assert_eq!(warm(Some(500.0)), Standing::Warm { for_at_least: LEAST });
         assert_eq!(warm(Some(55_000.0)), Standing::Warm { for_at_least: Duration::from_secs(110) });
+        let seldom = status(|server, _| {
+            (server.asked_every_ms, server.counted_every_ms) = (Some(3_200.0), Some(33_000.0));
+        });
+        let for_at_least = Duration::from_secs(66);
+        assert_eq!(standing(&seldom, "db4").unwrap(), Standing::Warm { for_at_least });
     }
 
     #[test]

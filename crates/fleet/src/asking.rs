@@ -9,6 +9,10 @@ pub struct Asking {
     /// The time between two visits now.
     #[serde(serialize_with = "as_ms", rename = "interval_ms")]
     pub interval: Duration,
+    /// The time between two samples of its counters (sessions, buffer pool) now: longer than that of visits
+    /// where many ask. `None` before the first.
+    #[serde(skip)]
+    pub counters: Option<Duration>,
     /// How many routers ask it, as counted on the server; `None` where they cannot be counted.
     pub routers: Option<u64>,
     /// Why it is not asked as often as configured, in words; `None` if it is.

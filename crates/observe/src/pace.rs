@@ -192,8 +192,8 @@ impl Pace {
         if self.routers() < 1.5 { pause } else { pause.mul_f64(0.9 + 0.2 * random) }
     }
 
-    /// What is shown of it.
-    pub(crate) fn asking(&self, budget: &Budget) -> Asking {
+    /// What is shown of it; `counters` is the time between two samples of a server's counters.
+    pub(crate) fn asking(&self, budget: &Budget, counters: Option<Duration>) -> Asking {
         let routers = self.routers.map(|n| n.round() as u64);
         let because = (self.interval > budget.usual).then(|| match routers {
             Some(0 | 1) | None => format!("at most {} statements a second are allowed", budget.statements),
@@ -202,7 +202,7 @@ impl Pace {
                 budget.statements
             ),
         });
-        Asking { interval: self.interval, routers, because }
+        Asking { interval: self.interval, counters, routers, because }
     }
 }
 
@@ -232,7 +232,7 @@ mod tests {
         let pace = Pace::new(&budget());
         assert_eq!(pace.after(&budget(), seats(7)).interval(), Duration::from_millis(500));
         assert_eq!(pace.after(&budget(), None), pace);
-        assert_eq!(pace.asking(&budget()).because, None);
+        assert_eq!(pace.asking(&budget(), None).because, None);
     }
 
     #[test]
@@ -241,7 +241,7 @@ mod tests {
         let seconds = pace.interval().as_secs_f64();
         assert!((3.1..3.4).contains(&seconds), "{seconds}");
         assert_eq!(pace.gives_up_after(&budget(), true), None);
-        let asking = pace.asking(&budget());
+        let asking = pace.asking(&budget(), None);
         assert_eq!(asking.routers, Some(50));
         assert!(asking.because.unwrap().contains("50 routers"));
     }

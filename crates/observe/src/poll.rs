@@ -209,6 +209,7 @@ impl Poller {
         let rare = match (&self.introduction, rare) {
             (_, Some(mut rare)) if rare.of == identity.key => {
                 rare.ask_again_what_was_refused();
+                rare.read_counters_again();
                 rare
             }
             _ => RareQuestions::new(identity.key.clone()),
@@ -333,7 +334,7 @@ impl Poller {
             local: connection.local,
             plain_because: connection.plain_because.clone(),
             remarks,
-            asking: self.pace.asking(&self.budget),
+            asking: self.pace.asking(&self.budget, introduction.rare.load_spacing),
         })
     }
 

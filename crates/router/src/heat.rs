@@ -11,6 +11,11 @@
 //! it, and all of it after `warm_up_limit` whatever it misses. One that misses little is warm as soon as the
 //! clock allows.
 //!
+//! **Counters that come seldom.** Where many routers ask a server, its counters come every half a minute or
+//! more, and a miss rate takes two of them after its return. Until then only `slow` counts, for no longer than
+//! `2 * spacing + warm_up`: `fast` would give a cold server all of its share before anybody could know, and
+//! take it back later. A server that has been up for long, as its first counters tell, was only unreachable.
+//!
 //! **When a server warms up.** It came back; or it was restarted less than `warm_up_limit` ago, though nobody
 //! saw it go. One that has been up for longer and misses more than others has too small a buffer pool, not a
 //! cold one: its speed says that.
@@ -40,6 +45,8 @@ pub struct Reader {
     pub back_since: Option<Instant>,
     /// What its buffer pool has counted.
     pub pool: Option<PoolCounters>,
+    /// The time between two samples of that.
+    pub spacing: Duration,
 }
 
 /// How warm a server is as far as heat says.
@@ -52,6 +59,9 @@ pub struct Heat {
     /// Its miss rate and the one that it is compared with, where they are known.
     pub own: Option<f64>,
     pub others: Option<f64>,
+    /// Its counters, or those of all others, have not come often enough to tell a miss rate since it came
+    /// back, because they come this far apart.
+    pub awaits: Option<Duration>,
     /// It counts no page reads for us.
     pub without_counters: bool,
     /// It reads back the pages that it remembered: the part that is done.
@@ -81,6 +91,10 @@ struct TrackedHeat {
     /// The `back_since` that was last taken in.
     back: Option<Instant>,
     heat: Heat,
+    /// When its warm-up was noticed.
+    noticed: Option<Instant>,
+    /// Samples of its counters since it came back.
+    samples: u32,
 }
 
 impl Reader {
@@ -91,6 +105,7 @@ impl Reader {
             name: server.name.clone(),
             back_since: server.back_since,
             pool: server.pool,
+            spacing: server.asking.as_ref().and_then(|asking| asking.counters).unwrap_or_default(),
         })
     }
 }
@@ -111,12 +126,18 @@ impl Heats {
         for reader in readers {
             self.known.entry(reader.name.clone()).or_default().take(reader, config.warm_up_limit, now);
         }
+        let awaits: Vec<Option<Duration>> =
+            readers.iter().map(|r| self.known[&r.name].awaits(r, config, now)).collect();
         let rates: Vec<Option<f64>> = readers.iter().map(|r| self.known[&r.name].rate.value()).collect();
         let mut ended = Vec::new();
         for (at, reader) in readers.iter().enumerate() {
             let others = rates.iter().enumerate().filter(|(other, _)| *other != at);
             let others: Vec<f64> = others.filter_map(|(_, rate)| *rate).collect();
+            let their_spacing =
+                || (0..readers.len()).filter(|other| *other != at).filter_map(|at| awaits[at]);
+            let awaits = awaits[at].or_else(|| if others.is_empty() { their_spacing().max() } else { None });
             let Some(known) = self.known.get_mut(&reader.name) else { continue };
+            known.heat.awaits = awaits;
             if let Some((after, at_the_limit)) =
                 known.heat.follow(rates[at], heat::of_the_others(&others), config, now)
             {
@@ -133,20 +154,38 @@ impl TrackedHeat {
             self.back = reader.back_since;
             if self.back.is_some() {
                 (self.rate, self.heat) = (MissRate::default(), Heat { since: self.back, ..Heat::default() });
+                (self.noticed, self.samples) = (Some(now), 0);
             }
         }
         self.heat.without_counters = reader.pool.is_none();
         let Some(pool) = &reader.pool else { return };
         let first = self.rate.last().is_none();
+        let is_new = self.rate.last().is_none_or(|last| last.at < pool.at);
         let restarted = self.rate.take(pool);
+        if is_new && self.back.is_none_or(|back| back < pool.at) {
+            self.samples = if restarted { 1 } else { self.samples.saturating_add(1) };
+        }
         let young = pool.started().filter(|started| now.saturating_duration_since(*started) < limit);
         if (restarted || (first && self.heat.since.is_none())) && young.is_some() {
             self.heat = Heat { since: young, ..Heat::default() };
+            self.noticed = Some(now);
         }
         self.heat.loading = match pool.load {
             PoolLoad::Loading { part } => Some(part),
             PoolLoad::None | PoolLoad::Completed => None,
         };
+    }
+
+    /// The spacing of the counters that are still to come before its miss rate can be known; `None` when it
+    /// is, or will not be.
+    fn awaits(&self, reader: &Reader, config: &RouterConfig, now: Instant) -> Option<Duration> {
+        let (pool, noticed) = (reader.pool.as_ref()?, self.noticed?);
+        let is_warming = self.heat.since.is_some() && self.rate.value().is_none() && self.samples < 2;
+        let old = |started: Instant| now.saturating_duration_since(started) >= config.warm_up_limit;
+        let was_unreachable = self.samples > 0 && pool.started().is_none_or(old);
+        let longest = reader.spacing * 2 + config.warm_up;
+        let in_time = now.saturating_duration_since(noticed) < longest;
+        (is_warming && !was_unreachable && in_time).then_some(reader.spacing)
     }
 }
 
@@ -185,11 +224,14 @@ impl Heat {
     /// How warm a server is, a tenth to 1, `back_since` it came back, if it was away.
     pub fn warmth(&self, back_since: Option<Instant>, config: &RouterConfig, now: Instant) -> f64 {
         let fast = clock(back_since, config.warm_up, now);
+        if !config.capacity.heat {
+            return fast;
+        }
+        let slow = clock(self.since, config.warm_up_limit, now);
         match self.share {
-            Some(share) if config.capacity.heat => {
-                fast.min(share.max(clock(self.since, config.warm_up_limit, now)))
-            }
-            _ => fast,
+            Some(share) => fast.min(share.max(slow)),
+            None if self.awaits.is_some() => fast.min(slow),
+            None => fast,
         }
     }
 
@@ -200,6 +242,10 @@ impl Heat {
             return None;
         }
         let why = match (self.own.zip(self.others), self.loading, self.share) {
+            (_, _, None) if self.awaits.is_some() => {
+                let every = fleet::long(self.awaits.unwrap_or_default());
+                format!("by the slow clock until its misses are known, its counters come every {every}")
+            }
             (Some((own, others)), _, Some(_)) => {
                 let [own, others] = [own, others].map(percent);
                 format!("{own} of its page reads go to the disk, {others} elsewhere")

@@ -27,8 +27,8 @@ pub(crate) struct RareQuestions {
     pub(crate) managed: Option<Managed>,
     pub(crate) missing: Vec<Missing>,
     pub(crate) remarks: Vec<String>,
-    /// The time between two answers to what `load` is of; zero before the first.
-    pub(crate) load_spacing: Duration,
+    /// The time between two answers to what `load` is of; `None` before the first.
+    pub(crate) load_spacing: Option<Duration>,
     load_due: Due,
     replicas_due: Due,
     clients_due: Due,
@@ -85,6 +85,12 @@ impl RareQuestions {
         }
     }
 
+    /// The server may have been restarted before this connection: its counters say so, and whether its buffer
+    /// pool is warm.
+    pub(crate) fn read_counters_again(&mut self) {
+        self.load_due = Due::default();
+    }
+
     /// Asks what is due, nothing again before the least spacing has passed. Only a lost connection is an error: what
     /// cannot be asked is remembered as missing.
     pub(crate) async fn ask_what_is_due(
@@ -110,7 +116,7 @@ impl RareQuestions {
                 ask.one(dialect::LOAD, Purpose::Sessions, &mut self.load_due, &mut self.missing).await?
         {
             self.load = answer::counters(&rows, Instant::now());
-            self.load_spacing = self.load_due.spacing(ask.spacing.visits);
+            self.load_spacing = Some(self.load_due.spacing(ask.spacing.visits));
         }
         if self.replicas_due.now() && dialect.replicas().is_some() {
             self.ask_replicas(&mut ask).await?;
@@ -224,5 +230,22 @@ impl Asker<'_> {
                 Ok(None)
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counters_are_read_at_once_on_a_new_connection_and_else_when_due() {
+        let mut rare = RareQuestions::new("a".to_owned());
+        let (least, visits) = (Duration::from_secs(30), Duration::from_secs(3));
+        rare.load_due.after(Duration::from_millis(1), false, least);
+        rare.clients_due.after(Duration::from_millis(1), false, least);
+        assert_eq!(rare.load_due.spacing(visits), least + visits);
+        assert!(!rare.load_due.now());
+        rare.read_counters_again();
+        assert!(rare.load_due.now() && !rare.clients_due.now());
     }
 }

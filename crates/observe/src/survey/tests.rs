@@ -58,7 +58,12 @@ fn answer(key: &str, now: Instant) -> Answer {
         local: None,
         plain_because: None,
         remarks: Vec::new(),
-        asking: fleet::Asking { interval: Duration::from_millis(500), routers: None, because: None },
+        asking: fleet::Asking {
+            interval: Duration::from_millis(500),
+            counters: None,
+            routers: None,
+            because: None,
+        },
     }
 }
 

@@ -23,6 +23,7 @@ impl Fleet {
             name: ServerName::new(&format!("r{at}")),
             back_since: None,
             pool: Some(pool),
+            spacing: Duration::ZERO,
         };
         let (readers, config) = ((0..3).map(reader).collect(), RouterConfig::default());
         Self { start, second: 0, readers, heats: Heats::default(), config, ended: Vec::new() }
@@ -36,8 +37,8 @@ impl Fleet {
     fn restart(&mut self, at: usize) {
         let now = self.now();
         let pool = PoolCounters { at: now, up: Duration::ZERO, requests: 0, misses: 0, load: PoolLoad::None };
-        self.readers[at] =
-            Reader { back_since: Some(now), pool: Some(pool), name: self.readers[at].name.clone() };
+        let reader = &mut self.readers[at];
+        (reader.back_since, reader.pool) = (Some(now), Some(pool));
     }
 
     /// A second in which each reader is asked for 1,000 pages and misses this share of them.
@@ -201,6 +202,104 @@ fn switched_off_the_clock_is_all_there_is() {
     fleet.restart(0);
     (0..11).for_each(|_| fleet.run([0.9, 0.0, 0.0]));
     assert_eq!(fleet.warmth(0), 1.0);
+}
+
+/// A fleet whose counters come every `spacing` seconds. The counters go on; what is published of them stands
+/// still in between.
+struct Seldom {
+    fleet: Fleet,
+    spacing: u64,
+    counted: [PoolCounters; 3],
+}
+
+impl Seldom {
+    fn new(spacing: u64) -> Self {
+        let mut fleet = Fleet::new();
+        fleet.readers.iter_mut().for_each(|reader| reader.spacing = Duration::from_secs(spacing));
+        let counted = [0, 1, 2].map(|at| fleet.readers[at].pool.unwrap());
+        Self { fleet, spacing, counted }
+    }
+
+    /// The first one comes back; restarted or not, what is known of its counters is from before.
+    fn comes_back(&mut self, restarted: bool) {
+        let now = self.fleet.now();
+        self.fleet.readers[0].back_since = Some(now);
+        if restarted {
+            let up = Duration::ZERO;
+            self.counted[0] = PoolCounters { at: now, up, requests: 0, misses: 0, load: PoolLoad::None };
+        }
+    }
+
+    fn run(&mut self, missed: [f64; 3]) {
+        self.fleet.second += 1;
+        let now = self.fleet.now();
+        for (at, (counted, missed)) in self.counted.iter_mut().zip(missed).enumerate() {
+            counted.requests += 1000;
+            counted.misses += (1000.0 * missed) as u64;
+            (counted.at, counted.up) = (now, counted.up + Duration::from_secs(1));
+            if (self.fleet.second + 7 * at as u64).is_multiple_of(self.spacing) {
+                self.fleet.readers[at].pool = Some(*counted);
+            }
+        }
+        let ended = self.fleet.heats.update(&self.fleet.readers, &self.fleet.config, now);
+        self.fleet.ended.extend(ended);
+    }
+}
+
+#[test]
+fn a_cold_reader_gets_no_full_share_before_counters_that_come_seldom_can_tell() {
+    for spacing in [12, 30, 60, 120] {
+        let mut seldom = Seldom::new(spacing);
+        (0..3 * spacing).for_each(|_| seldom.run([0.002; 3]));
+        seldom.comes_back(true);
+        let mut last = 0.0;
+        for second in 0..2 * spacing + 40 {
+            seldom.run([0.4, 0.002, 0.002]);
+            let warmth = seldom.fleet.warmth(0);
+            let slow = 0.1 + 0.9 * (second + 1) as f64 / 300.0;
+            assert!(warmth <= slow + 0.001, "every {spacing} s, second {second}: {warmth}, not {slow}");
+            assert!(warmth >= last, "every {spacing} s, second {second}: {warmth} after {last}");
+            last = warmth;
+            if second == 5 {
+                let reason = seldom.fleet.reason(0).unwrap();
+                assert!(reason.contains("by the slow clock until its misses are known"), "{reason}");
+            }
+        }
+        assert!(seldom.fleet.reason(0).unwrap().contains("40.0 % of its page reads"), "every {spacing} s");
+        let warm = [seldom.fleet.warmth(1), seldom.fleet.warmth(2)];
+        assert_eq!(warm, [1.0; 2], "every {spacing} s");
+    }
+}
+
+#[test]
+fn one_that_was_only_unreachable_is_warm_once_its_first_counters_say_that_it_was_up() {
+    let mut seldom = Seldom::new(30);
+    (0..90).for_each(|_| seldom.run([0.002; 3]));
+    seldom.comes_back(false);
+    (0..29).for_each(|_| seldom.run([0.002; 3]));
+    assert!(seldom.fleet.warmth(0) < 0.2, "{}", seldom.fleet.warmth(0));
+    seldom.run([0.002; 3]);
+    assert_eq!(seldom.fleet.warmth(0), 1.0);
+}
+
+#[test]
+fn counters_that_do_not_come_are_waited_for_no_longer_than_two_of_them_should_take() {
+    let mut fleet = Fleet::new();
+    fleet.readers[0].spacing = Duration::from_secs(30);
+    let before = fleet.readers[0].pool;
+    (0..5).for_each(|_| fleet.run([0.002; 3]));
+    fleet.readers[0].back_since = Some(fleet.now());
+    let mut warmth_after = |seconds: u64| {
+        for _ in 0..seconds {
+            // What was last read is from before it came back.
+            fleet.readers[0].pool = before;
+            fleet.second += 1;
+            fleet.heats.update(&fleet.readers, &fleet.config, fleet.now());
+        }
+        fleet.warmth(0)
+    };
+    assert!(warmth_after(65) < 0.3);
+    assert_eq!(warmth_after(10), 1.0, "two times 30 s and warm_up");
 }
 
 proptest! {
