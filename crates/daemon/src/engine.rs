@@ -5,6 +5,7 @@ use crate::recorder::Missing;
 use crate::router_view;
 use anyhow::Context;
 use config::Config;
+use console::control::take_over::{DrainOrder, Orders};
 use console::status_view::StatusView;
 use console::{PendingReport, fleet_view};
 use fleet::{ServerName, Snapshot, State};
@@ -19,6 +20,9 @@ use tokio::sync::watch;
 
 /// Discovery counts as done when it has brought no new server for this long.
 const NOBODY_NEW: Duration = Duration::from_millis(1200);
+
+/// A drain's deadline is no later than this.
+const LONGEST_DRAIN: Duration = Duration::from_secs(10 * 365 * 86_400);
 
 /// A running data plane and its eyes.
 pub struct Engine {
@@ -160,12 +164,38 @@ impl Engine {
         }
     }
 
-    /// Lets it take sessions again.
+    /// Lets it take sessions again, also where it has left the fleet meanwhile.
+    ///
+    /// # Errors
+    /// It was not being drained, in words.
     pub fn undrain(&self, server: &str) -> Result<(), String> {
-        let name = self.known(server)?;
-        match self.running().as_ref() {
-            Some(running) if running.router.undrain(&name) => Ok(()),
-            _ => Err(format!("{server} was not being drained")),
+        let ended =
+            self.running().as_ref().is_some_and(|running| running.router.undrain(&ServerName::new(server)));
+        if ended {
+            return Ok(());
+        }
+        self.known(server)?;
+        Err(format!("{server} was not being drained"))
+    }
+
+    /// What commands have asked for, for a process that takes over.
+    pub fn orders(&self) -> Orders {
+        let drains = self.running().as_ref().map(|running| running.router.drains()).unwrap_or_default();
+        let order = |(server, left): (ServerName, Duration)| DrainOrder {
+            server: server.to_string(),
+            left_ms: u64::try_from(left.as_millis()).unwrap_or(u64::MAX),
+        };
+        Orders { drains: drains.into_iter().map(order).collect() }
+    }
+
+    /// Goes on with what commands had asked of the process before this one.
+    pub fn continue_orders(&self, orders: &Orders) {
+        let drain = |order: &DrainOrder| {
+            (ServerName::new(&order.server), Duration::from_millis(order.left_ms).min(LONGEST_DRAIN))
+        };
+        let drains: Vec<(ServerName, Duration)> = orders.drains.iter().map(drain).collect();
+        if let Some(running) = self.running().as_ref() {
+            running.router.continue_drains(&drains);
         }
     }
 

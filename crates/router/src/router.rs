@@ -11,7 +11,7 @@ use crate::path::{self, Path};
 use crate::rebalancer;
 use crate::record::{Recording, RecordingRequest};
 use crate::reserve::most_sessions;
-use crate::shared_state::{Report, SharedState};
+use crate::shared_state::{Drain, Report, SharedState};
 use crate::sockets::Sockets;
 use crate::status::{self, Status};
 use crate::supervise;
@@ -235,6 +235,24 @@ impl Router {
         tracing::info!(%server, deadline_s = deadline.as_secs_f64(), "draining server");
         self.shared.drain(server, Instant::now() + deadline);
         true
+    }
+
+    /// Goes on with the drains that were ordered of a process before this one, each with the time left to its
+    /// deadline, and ends all others. Their servers need not be known yet.
+    pub fn continue_drains(&self, drains: &[(ServerName, Duration)]) {
+        for server in self.shared.drains().into_keys().filter(|s| drains.iter().all(|(name, _)| name != s)) {
+            self.shared.undrain(&server);
+        }
+        for (server, left) in drains {
+            self.shared.drain(server, Instant::now() + *left);
+        }
+    }
+
+    /// The servers being drained, each with the time left to its deadline.
+    pub fn drains(&self) -> Vec<(ServerName, Duration)> {
+        let now = Instant::now();
+        let left = |drain: &Drain| drain.deadline.saturating_duration_since(now);
+        self.shared.drains().into_iter().map(|(server, drain)| (server, left(&drain))).collect()
     }
 
     /// Takes a drained server into service again; `false` when it was not being drained.

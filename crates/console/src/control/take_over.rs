@@ -6,11 +6,15 @@
 //!
 //! | new process | running process |
 //! |---|---|
-//! | connects, says `T`: I take over | both check that the other runs as exactly the same user |
-//! | | sends the listening sockets, the admin address's too (`SCM_RIGHTS`) |
-//! | starts, looks at the fleet, serves | serves as before |
+//! | connects, says `S`: I take over | both check that the other runs as exactly the same user |
+//! | | sends the listening sockets, the admin address's too (`SCM_RIGHTS`), and its [`Orders`] |
+//! | starts, carries out the orders, looks at the fleet, serves | serves as before |
 //! | says `R`: ready | accepts nobody any more |
-//! | | says `G`: gone; lets its sessions end within its drain deadline, and exits |
+//! | | says `G`: gone, and its orders once more, which may have changed |
+//! | | lets its sessions end within its drain deadline, and exits |
+//!
+//! A process that says `T` instead of `S` is given no orders: it is of a version that does not know them. One
+//! that does not know `S` closes the connection, and is asked again with `T`.
 //!
 //! Both have the same sockets, so a client that comes in between waits in a queue that one of them empties. A
 //! new process that dies before it is ready changes nothing.
@@ -21,6 +25,7 @@ use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
     SendFlags, recvmsg, sendmsg,
 };
+use serde::{Deserialize, Serialize};
 use std::io::{IoSlice, IoSliceMut, Read, Write};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, OwnedFd};
@@ -36,45 +41,87 @@ const NAME: Duration = Duration::from_secs(10);
 /// The kernel passes at most 253 descriptors in one message.
 const MOST: usize = 250;
 
+/// Orders are shorter than this.
+const LONGEST: usize = 1 << 20;
+
 const TAKE: u8 = b'T';
+const TAKE_WITH_ORDERS: u8 = b'S';
 const READY: u8 = b'R';
 const GONE: u8 = b'G';
+
+/// What commands have asked of a process and its successor has to go on with. Another version may know more
+/// or less.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Orders {
+    /// Servers being emptied.
+    pub drains: Vec<DrainOrder>,
+}
+
+/// A server being emptied.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DrainOrder {
+    /// Its name.
+    pub server: String,
+    /// Milliseconds to its deadline; 0 when that has passed.
+    pub left_ms: u64,
+}
 
 /// The sockets of the process before us, which still serves them.
 pub struct Taken {
     pub sockets: Vec<OwnedFd>,
+    /// What it has been asked to do; `None` where it does not say.
+    pub orders: Option<Orders>,
     before: UnixStream,
 }
 
 /// Asks the running process that is known by this address for its sockets; `None` when there is none.
 pub fn take_over(directory: &Directory, address: &str) -> anyhow::Result<Option<Taken>> {
-    let asked = reach(directory, Purpose::TakeOver, address);
-    let Some(mut before) = asked.context("cannot ask the running process for its sockets")? else {
-        return Ok(None);
+    let ask = || -> anyhow::Result<Option<UnixStream>> {
+        let before = reach(directory, Purpose::TakeOver, address);
+        let before = before.context("cannot ask the running process for its sockets")?;
+        before.as_ref().map(|before| before.set_read_timeout(Some(WORD))).transpose()?;
+        Ok(before)
     };
-    before.set_read_timeout(Some(WORD))?;
+    let Some(mut before) = ask()? else { return Ok(None) };
+    before.write_all(&[TAKE_WITH_ORDERS])?;
+    if let Some(sockets) = receive(&before).context("the running process gave no sockets")? {
+        let orders = Some(receive_orders(&before)?);
+        return Ok(Some(Taken { sockets, orders, before }));
+    }
+    let Some(mut before) = ask()? else { return Ok(None) };
     before.write_all(&[TAKE])?;
     let sockets = receive(&before).context("the running process gave no sockets")?;
-    Ok(Some(Taken { sockets, before }))
+    let sockets = sockets.context("the running process gave no sockets: it closed the connection")?;
+    Ok(Some(Taken { sockets, orders: None, before }))
 }
 
 impl Taken {
-    /// We serve: the process before us accepts nobody any more once this returns.
-    pub fn ready(mut self) -> anyhow::Result<()> {
+    /// We serve: the process before us accepts nobody any more once this returns. Returns what it has been
+    /// asked to do up to then; `None` where it does not say.
+    ///
+    /// # Errors
+    /// It did not say that it has gone.
+    pub fn ready(mut self) -> anyhow::Result<Option<Orders>> {
         self.before.write_all(&[READY])?;
         let mut word = [0];
         self.before.read_exact(&mut word).context("the process before us did not say that it has gone")?;
         anyhow::ensure!(word == [GONE], "the process before us said something else than that it has gone");
-        Ok(())
+        // It has gone: what it said before holds where this does not come.
+        Ok(self.orders.map(|first| receive_orders(&self.before).unwrap_or(first)))
     }
 }
 
-/// Waits, on a thread of its own, for a process that takes over. `sockets` gives what is to be handed over,
-/// `leave` stops accepting; then `told` is called, once.
+/// Waits, on a thread of its own, for a process that takes over. `sockets` and `orders` give what is to be
+/// handed over, `leave` stops accepting; then `told` is called, once.
+///
+/// # Errors
+/// No thread can be started.
 pub fn offer(
     directory: Directory,
     address: String,
     sockets: impl Fn() -> Vec<OwnedFd> + Send + 'static,
+    orders: impl Fn() -> Orders + Send + 'static,
     leave: impl FnOnce() + Send + 'static,
     told: impl FnOnce() + Send + 'static,
 ) -> std::io::Result<()> {
@@ -86,48 +133,79 @@ pub fn offer(
                 return;
             }
         };
-        let mut after = successor(&listener, &sockets);
+        let (mut after, wants_orders) = successor(&listener, &sockets, &orders);
         leave();
         drop(listener);
+        let mut word = vec![GONE];
+        if wants_orders {
+            word.extend(line(&orders()));
+        }
         // It may have left meanwhile; then it has ended and so do we, as it asked.
-        let _ = after.write_all(&[GONE]);
+        let _ = after.write_all(&word);
         told();
     };
     std::thread::Builder::new().name("headroom-upgrade".to_owned()).spawn(wait).map(drop)
 }
 
-/// The first process that takes the sockets and gets ready.
-fn successor(listener: &ControlListener, sockets: &impl Fn() -> Vec<OwnedFd>) -> UnixStream {
+/// The first process that takes the sockets and gets ready, and whether it knows orders.
+fn successor(
+    listener: &ControlListener,
+    sockets: &impl Fn() -> Vec<OwnedFd>,
+    orders: &impl Fn() -> Orders,
+) -> (UnixStream, bool) {
     loop {
         let Ok((after, _)) = listener.listener().accept() else {
             std::thread::sleep(Duration::from_millis(100));
             continue;
         };
-        match hand_out(&after, &sockets()) {
-            Ok(true) => return after,
+        match hand_out(&after, &sockets(), &orders()) {
+            Ok(Some(wants_orders)) => return (after, wants_orders),
             // It only looked whether somebody answers here.
-            Ok(false) => {}
+            Ok(None) => {}
             Err(error) => tracing::warn!("a process wanted to take over and did not: {error:#}; we go on"),
         }
     }
 }
 
-/// Whether it has taken over; `false`: it left before it said that it wants to.
-fn hand_out(mut after: &UnixStream, sockets: &[OwnedFd]) -> anyhow::Result<bool> {
+/// Whether a process that has taken over knows orders; `None`: it left before it said that it wants to.
+fn hand_out(mut after: &UnixStream, sockets: &[OwnedFd], orders: &Orders) -> anyhow::Result<Option<bool>> {
     check_peer(after)?;
     after.set_write_timeout(Some(WORD))?;
     after.set_read_timeout(Some(WORD))?;
     let mut word = [0];
     if after.read(&mut word)? == 0 {
-        return Ok(false);
+        return Ok(None);
     }
-    anyhow::ensure!(word == [TAKE], "it said something else than that it takes over");
+    let wants_orders = word == [TAKE_WITH_ORDERS];
+    anyhow::ensure!(wants_orders || word == [TAKE], "it said something else than that it takes over");
     after.set_read_timeout(Some(START))?;
     tracing::info!(sockets = sockets.len(), "another process takes over: it is given the listening sockets");
     send(after, sockets)?;
+    if wants_orders {
+        after.write_all(&line(orders))?;
+    }
     after.read_exact(&mut word).context("it left before it was ready")?;
     anyhow::ensure!(word == [READY], "it said something else than ready");
-    Ok(true)
+    Ok(Some(wants_orders))
+}
+
+/// Orders as a line.
+fn line(orders: &Orders) -> Vec<u8> {
+    let mut line = serde_json::to_vec(orders).unwrap_or_default();
+    line.push(b'\n');
+    line
+}
+
+fn receive_orders(mut from: &UnixStream) -> anyhow::Result<Orders> {
+    let (mut line, mut byte) = (Vec::new(), [0]);
+    // One by one: what follows is for somebody else to read.
+    while from.read(&mut byte).context("the running process did not say what it was asked to do")? == 1
+        && byte != [b'\n']
+    {
+        anyhow::ensure!(line.len() < LONGEST, "what the running process was asked to do is too long");
+        line.push(byte[0]);
+    }
+    serde_json::from_slice(&line).context("what the running process was asked to do cannot be read")
 }
 
 fn bind(directory: &Directory, address: &str) -> Result<ControlListener, Unavailable> {
@@ -154,12 +232,15 @@ fn send(to: &UnixStream, sockets: &[OwnedFd]) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn receive(from: &UnixStream) -> anyhow::Result<Vec<OwnedFd>> {
+/// `None`: it closed the connection.
+fn receive(from: &UnixStream) -> anyhow::Result<Option<Vec<OwnedFd>>> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST))];
     let mut ancillary = RecvAncillaryBuffer::new(&mut space);
     let mut count = [0];
     let got = recvmsg(from, &mut [IoSliceMut::new(&mut count)], &mut ancillary, RecvFlags::CMSG_CLOEXEC)?;
-    anyhow::ensure!(got.bytes == 1, "it closed the connection");
+    if got.bytes == 0 {
+        return Ok(None);
+    }
     let mut sockets = Vec::new();
     for message in ancillary.drain() {
         if let RecvAncillaryMessage::ScmRights(fds) = message {
@@ -168,13 +249,18 @@ fn receive(from: &UnixStream) -> anyhow::Result<Vec<OwnedFd>> {
     }
     let announced = usize::from(count[0]);
     anyhow::ensure!(sockets.len() == announced, "{} of {announced} sockets arrived", sockets.len());
-    Ok(sockets)
+    Ok(Some(sockets))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::sync::mpsc;
+    use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+    use std::sync::{Arc, mpsc};
+
+    fn drain(left_ms: u64) -> Orders {
+        Orders { drains: vec![DrainOrder { server: "db3".to_owned(), left_ms }] }
+    }
 
     fn listener() -> OwnedFd {
         std::net::TcpListener::bind("127.0.0.1:0").unwrap().into()
@@ -192,8 +278,12 @@ mod tests {
         let before = port(&ours);
         assert!(take_over(&directory, here).unwrap().is_none(), "nobody is there yet");
         let give = move || vec![ours.try_clone().unwrap()];
+        let asked = Arc::new(AtomicU64::new(0));
+        let looks = asked.clone();
+        // Time passes from one look to the next.
+        let orders = move || drain(9_000 - looks.fetch_add(1, Relaxed));
         let (leave, told) = (move || leave.send("left").unwrap(), move || told.send("told").unwrap());
-        offer(there, here.to_owned(), give, leave, told).unwrap();
+        offer(there, here.to_owned(), give, orders, leave, told).unwrap();
         let begun = Instant::now();
         let taken = loop {
             match take_over(&directory, here).unwrap() {
@@ -205,8 +295,49 @@ mod tests {
         let taken = take_over(&directory, here).unwrap().expect("a process that died changed nothing");
         assert_eq!((taken.sockets.len(), port(&taken.sockets[0])), (1, before));
         assert!(heard.try_recv().is_err());
-        taken.ready().unwrap();
+        let first = taken.orders.clone().unwrap();
+        assert_eq!(first, drain(first.drains[0].left_ms));
+        let last = taken.ready().unwrap().unwrap();
+        assert_eq!(last, drain(first.drains[0].left_ms - 1), "and what came meanwhile");
+        assert_eq!(asked.load(Relaxed), 9_001 - last.drains[0].left_ms);
         assert_eq!(heard.recv().unwrap(), "left");
         assert_eq!(heard.recv().unwrap(), "told");
+    }
+
+    #[test]
+    fn a_process_that_knows_no_orders_gives_its_sockets_and_takes_them() {
+        let base = tempfile::tempdir().unwrap();
+        let directory = Directory::open_or_make(&base.path().join("headroom")).unwrap();
+        let here = "127.0.0.1:9306";
+        // One of a version before orders: it closes on a word that it does not know.
+        let old = ControlListener::bind(&directory, Purpose::TakeOver, here).unwrap();
+        let serve = move || {
+            let mut word = [0];
+            for expected in [TAKE_WITH_ORDERS, TAKE] {
+                let (mut after, _) = old.listener().accept().unwrap();
+                after.read_exact(&mut word).unwrap();
+                assert_eq!(word, [expected]);
+                if word == [TAKE] {
+                    send(&after, &[listener()]).unwrap();
+                    after.read_exact(&mut word).unwrap();
+                    after.write_all(&[GONE]).unwrap();
+                }
+            }
+            // And the other way round: what takes over has never heard of orders.
+            let (after, mut new) = UnixStream::pair().unwrap();
+            let hands = std::thread::spawn(move || hand_out(&after, &[listener()], &drain(1)).unwrap());
+            new.write_all(&[TAKE]).unwrap();
+            assert_eq!(receive(&new).unwrap().unwrap().len(), 1);
+            new.write_all(&[READY]).unwrap();
+            assert_eq!(hands.join().unwrap(), Some(false));
+            let mut rest = Vec::new();
+            new.read_to_end(&mut rest).unwrap();
+            assert!(rest.is_empty(), "{rest:?}");
+        };
+        let served = std::thread::spawn(serve);
+        let taken = take_over(&directory, here).unwrap().unwrap();
+        assert_eq!((taken.sockets.len(), &taken.orders), (1, &None));
+        assert_eq!(taken.ready().unwrap(), None);
+        served.join().unwrap();
     }
 }

@@ -111,12 +111,20 @@ pub(crate) async fn run(args: RouteArgs, environment: &Environment) -> anyhow::R
     if args.take_over && taken.is_none() {
         tracing::warn!("--take-over: no process runs with this admin address; this is an ordinary start");
     }
+    let orders = taken.as_ref().and_then(|taken| taken.orders.clone());
     let (mut sockets, before) = inherited(taken, environment)?;
     let admin = match sourced.config.admin {
         Some(address) => Some(ReadyAdmin::new(admin_listener(address, &mut sockets).await?, address)?),
         None => None,
     };
     let engine = Engine::start(&sourced.config, sourced.identity(), &mut sockets).await?;
+    if let Some(orders) = &orders {
+        // Before the first server is known: nobody is sent to one that is being drained.
+        engine.continue_orders(orders);
+        for drain in &orders.drains {
+            tracing::info!(server = drain.server, left_ms = drain.left_ms, "going on with a drain");
+        }
+    }
     tell_room(&sourced.config, engine.most_sessions());
     for address in sockets.addresses() {
         tracing::warn!(%address, "an inherited socket is of no listener here; it is left alone");
@@ -130,7 +138,10 @@ pub(crate) async fn run(args: RouteArgs, environment: &Environment) -> anyhow::R
     if let Some(before) = before {
         // With the fleet known, so that whoever comes is served as fast as before.
         process.engine().first_look(FIRST_LOOK).await;
-        before.ready()?;
+        // A drain may have been ordered or ended meanwhile.
+        if let Some(orders) = before.ready()? {
+            process.engine().continue_orders(&orders);
+        }
         tracing::info!("took over; the process before us lets its sessions end");
     }
     let handed_over = control_sockets(&process, &directory, &address)?;
@@ -222,12 +233,14 @@ fn control_sockets(
         }
     };
     process.serve_commands(directory.clone(), address.to_owned())?;
-    let (giving, leaving, telling) = (process.clone(), process.clone(), told.clone());
+    let (giving, ordered) = (process.clone(), process.clone());
+    let (leaving, telling) = (process.clone(), told.clone());
     let tell = move || telling.notify_one();
     take_over::offer(
         directory.clone(),
         address.to_owned(),
         move || giving.listening(),
+        move || ordered.engine().orders(),
         move || leaving.hand_over(),
         tell,
     )?;

@@ -4,6 +4,7 @@ use crate::support::one_server::{Alone, LIMIT, POLL};
 use mysql_async::prelude::Queryable;
 use mysql_async::{Conn, OptsBuilder};
 use rustix::process::Signal;
+use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 
@@ -99,6 +100,45 @@ async fn no_connect_is_refused_and_no_transaction_cut_while_processes_take_over(
         tokio::time::sleep(POLL).await;
     }
     assert!(!alone.socket.exists(), "and the last one takes it away");
+}
+
+#[tokio::test]
+async fn a_drain_outlives_an_upgrade_and_ends_by_command_even_if_its_server_has_left() {
+    let mut alone = Alone::up("").await;
+    let mut first = alone.start(&[], None);
+    let status = alone.ready().await;
+    let name = status["servers"][0]["name"].as_str().unwrap().to_owned();
+    let admin = alone.admin.to_string();
+    let ran = |arguments: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_headroom"));
+        let output = command.args(arguments).env_clear().env("HEADROOM_ADMIN", &admin).output().unwrap();
+        (output.status.success(), format!("{output:?}"))
+    };
+    let (drained, words) = ran(&["drain", &name, "--force", "--deadline", "1h"]);
+    assert!(drained, "{words}");
+
+    let mut second = alone.start(&["--take-over"], None);
+    let pid = u64::from(second.id());
+    let status = alone.wait_for("the second serves", |s| s["process"]["pid"] == pid).await;
+    assert_eq!(alone.ended(&mut first).await.code(), Some(0), "{}", alone.words());
+    let routing = &status["servers"][0]["routing"];
+    assert_eq!(routing["draining"], true, "{routing}\n{}", alone.words());
+    assert_eq!(routing["reads"]["eligible"], false, "{routing}");
+    let left_ms = routing["draining_ms"].as_u64().unwrap();
+    assert!((3_000_000..3_600_000).contains(&left_ms), "{left_ms}");
+
+    let seed = alone.lab.real("a1").unwrap().to_string();
+    let text = std::fs::read_to_string(&alone.file).unwrap().replace(&seed, "127.0.0.1:1");
+    std::fs::write(&alone.file, text).unwrap();
+    alone.signal(pid, Signal::HUP);
+    let left = |s: &serde_json::Value| s["servers"].as_array().unwrap().iter().all(|s| s["name"] != *name);
+    alone.wait_for("the server has left the fleet", left).await;
+    let (undrained, words) = ran(&["undrain", &name]);
+    assert!(undrained, "{words}");
+    let (undrained, words) = ran(&["undrain", &name]);
+    assert!(!undrained && words.contains("there is no server"), "{words}");
+    alone.signal(pid, Signal::TERM);
+    assert_eq!(alone.ended(&mut second).await.code(), Some(0), "{}", alone.words());
 }
 
 #[tokio::test]
