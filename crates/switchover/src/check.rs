@@ -6,6 +6,7 @@
 
 use crate::facts::Facts;
 use crate::failover::exposure::Exposure;
+use crate::semi_sync::{self as plugins, Switches};
 use serde::Serialize;
 use std::time::Duration;
 
@@ -105,6 +106,11 @@ pub const CHECKS: &[Check] = &[
     Check { name: "accounts", why: "clients must be able to log in there", run: accounts },
     Check { name: "variables", why: "a primary behaves as its variables say", run: variables },
     Check { name: "semi-sync", why: "what was acknowledged must be on a replica", run: semi_sync },
+    Check {
+        name: "semi-sync plugins",
+        why: "the new primary waits for an acknowledgement, and somebody must give it",
+        run: semi_sync_plugins,
+    },
     Check {
         name: "silence is noticed",
         why: "replicas that wait a minute for a dead source delay a failover",
@@ -252,13 +258,8 @@ fn gtid(s: &Situation<'_>) -> Outcome {
             return stop(format!("gtid_mode is off on {}", facts.server), mend);
         }
         if let Some(channel) = facts.channels.iter().find(|channel| !channel.by_gtid) {
-            let mend = if facts.dialect().is_mariadb() {
-                "STOP SLAVE; CHANGE MASTER TO MASTER_USE_GTID = slave_pos; START SLAVE"
-            } else {
-                "STOP REPLICA; CHANGE REPLICATION SOURCE TO SOURCE_AUTO_POSITION = 1; START REPLICA"
-            };
             let text = format!("{} follows {} by file and offset", facts.server, channel.host);
-            return stop(text, format!("on {}: {mend}", facts.server));
+            return stop(text, format!("on {}: {}", facts.server, facts.dialect().go_by_gtid()));
         }
     }
     let loose = |facts: &Facts| facts.is_on(&["gtid_strict_mode"]) == Some(false);
@@ -554,6 +555,34 @@ fn semi_sync(s: &Situation<'_>) -> Outcome {
     pass(format!("on and acknowledged; falls back after {} ms", or_none(active)))
 }
 
+fn semi_sync_plugins(s: &Situation<'_>) -> Outcome {
+    if !s.primary.semi_sync_source() {
+        return pass("semi-sync is off");
+    }
+    let (primary, candidate) = (&s.primary.server, &s.candidate.server);
+    let [source, _] = plugins::install(s.candidate.version);
+    if Switches::of(s.candidate).source.is_none() {
+        return stop(
+            format!("{candidate} cannot be a semi-sync source: the plugin is not installed"),
+            format!("on {candidate}: {source}"),
+        );
+    }
+    if Switches::of(s.primary).replica.is_some() {
+        return pass(format!("{candidate} can be a source, {primary} a replica"));
+    }
+    let acknowledges = |facts: &&Facts| {
+        Switches::of(facts).replica.is_some_and(|switch| switch.on)
+            && facts.channels.iter().any(|channel| is_source(s.primary, channel))
+    };
+    let [_, replica] = plugins::install(s.primary.version);
+    let mend = format!("on {primary}: {replica}");
+    let text = format!("{primary} cannot be a semi-sync replica: the plugin is not installed");
+    if s.others.iter().any(|facts| acknowledges(&facts)) {
+        return warn(format!("{text}; others acknowledge"), mend);
+    }
+    stop(format!("{text}, and nobody else would acknowledge what {candidate} commits"), mend)
+}
+
 fn net_timeout(s: &Situation<'_>) -> Outcome {
     let slow = |facts: &Facts| {
         let timeout =
@@ -679,4 +708,57 @@ fn replication_login(s: &Situation<'_>) -> Outcome {
         format!("{} has to follow {} afterwards, with which account?", s.primary.server, s.candidate.server),
         "--replication-option-file FILE with user and password of an account with REPLICATION SLAVE",
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::facts::tests::{channel, facts};
+
+    /// What a check says of a fleet of a primary `a1`, its replica `a2`, and others.
+    fn found(check: &str, primary: &Facts, candidate: &Facts, others: &[Facts]) -> Finding {
+        let limits = Limits::default();
+        let situation =
+            Situation { primary, candidate, others, limits, has_replication_login: true, exposure: None };
+        all(&situation).into_iter().find(|finding| finding.check == check).unwrap()
+    }
+
+    fn set(facts: &mut Facts, variables: &[(&str, &str)]) {
+        facts
+            .variables
+            .extend(variables.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())));
+    }
+
+    /// A primary and its replica.
+    fn pair(version: &str) -> (Facts, Facts) {
+        let primary = facts("a1", version);
+        let mut candidate = facts("a2", version);
+        (candidate.server_id, candidate.channels) = (2, vec![channel("a1", 3306, 1)]);
+        (primary, candidate)
+    }
+
+    #[test]
+    fn semi_sync_is_moved_only_to_a_server_that_can_go_on_with_it() {
+        let (mut primary, mut candidate) = pair("8.0.36");
+        let check = "semi-sync plugins";
+        assert_eq!(found(check, &primary, &candidate, &[]).level, Level::Pass, "it is off");
+        set(&mut primary, &[("rpl_semi_sync_source_enabled", "ON")]);
+        let missing = found(check, &primary, &candidate, &[]);
+        assert_eq!(missing.level, Level::Stop);
+        assert!(missing.mend.unwrap().contains("semisync_source.so"));
+        set(&mut candidate, &[("rpl_semi_sync_master_enabled", "OFF")]);
+        let missing = found(check, &primary, &candidate, &[]);
+        assert!(
+            missing.level == Level::Stop && missing.facts.starts_with("a1 cannot be a semi-sync replica")
+        );
+        let mut other = facts("b1", "8.0.36");
+        other.channels = vec![channel("a1", 3306, 1)];
+        set(&mut other, &[("rpl_semi_sync_replica_enabled", "ON")]);
+        assert_eq!(found(check, &primary, &candidate, &[other]).level, Level::Warn, "b1 acknowledges");
+        set(&mut primary, &[("rpl_semi_sync_slave_enabled", "OFF")]);
+        assert_eq!(found(check, &primary, &candidate, &[]).level, Level::Pass, "older names count too");
+        let (mut primary, candidate) = pair("8.0.25");
+        set(&mut primary, &[("rpl_semi_sync_master_enabled", "ON")]);
+        assert!(found(check, &primary, &candidate, &[]).mend.unwrap().contains("semisync_master.so"));
+    }
 }

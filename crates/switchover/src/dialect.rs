@@ -36,6 +36,11 @@ impl Dialect {
         !self.is_mariadb() || self.0.mariadb_from((12, 0, 0))
     }
 
+    /// Whether replication is spoken of as REPLICA; MariaDB and older servers know SLAVE only.
+    fn says_replica(self) -> bool {
+        self.0.mysql_from((8, 0, 22))
+    }
+
     /// Refuse writes.
     pub(crate) fn freeze(self) -> &'static str {
         if self.0.mariadb_from((12, 0, 0)) {
@@ -74,27 +79,27 @@ impl Dialect {
     }
 
     pub(crate) fn stop_replication(self) -> &'static str {
-        if self.is_mariadb() { "STOP SLAVE" } else { "STOP REPLICA" }
+        if self.says_replica() { "STOP REPLICA" } else { "STOP SLAVE" }
     }
 
     pub(crate) fn start_replication(self) -> &'static str {
-        if self.is_mariadb() { "START SLAVE" } else { "START REPLICA" }
+        if self.says_replica() { "START REPLICA" } else { "START SLAVE" }
     }
 
     /// Receive no more; what was received is applied.
     pub(crate) fn stop_receiving(self) -> &'static str {
-        if self.is_mariadb() { "STOP SLAVE IO_THREAD" } else { "STOP REPLICA IO_THREAD" }
+        if self.says_replica() { "STOP REPLICA IO_THREAD" } else { "STOP SLAVE IO_THREAD" }
     }
 
     /// Forget whom it followed.
     pub(crate) fn forget_source(self) -> &'static str {
-        if self.is_mariadb() { "RESET SLAVE ALL" } else { "RESET REPLICA ALL" }
+        if self.says_replica() { "RESET REPLICA ALL" } else { "RESET SLAVE ALL" }
     }
 
     pub(crate) fn replication_status(self) -> &'static str {
         if self.is_mariadb() {
             "SHOW ALL SLAVES STATUS"
-        } else if self.0.mysql_from((8, 0, 22)) {
+        } else if self.says_replica() {
             "SHOW REPLICA STATUS"
         } else {
             "SHOW SLAVE STATUS"
@@ -123,6 +128,17 @@ impl Dialect {
         self.change_source(source, &[position])
     }
 
+    /// How a replica that goes by file and offset is made to go by GTID, for a person to type.
+    pub(crate) fn go_by_gtid(self) -> &'static str {
+        if self.is_mariadb() {
+            "STOP SLAVE; CHANGE MASTER TO MASTER_USE_GTID = slave_pos; START SLAVE"
+        } else if self.0.mysql_from((8, 0, 23)) {
+            "STOP REPLICA; CHANGE REPLICATION SOURCE TO SOURCE_AUTO_POSITION = 1; START REPLICA"
+        } else {
+            "STOP SLAVE; CHANGE MASTER TO MASTER_AUTO_POSITION = 1; START SLAVE"
+        }
+    }
+
     fn change_source(self, source: &Source<'_>, options: &[&str]) -> String {
         let (statement, prefix) = if self.is_mariadb() {
             ("CHANGE MASTER TO", "MASTER")
@@ -147,15 +163,6 @@ impl Dialect {
         parts.extend(options.iter().map(|option| option.replace("SOURCE_", &format!("{prefix}_"))));
         format!("{statement} {}", parts.join(", "))
     }
-
-    /// The semi-sync switches of a source and of a replica, whichever names the server has.
-    pub(crate) fn semi_sync_switches(self) -> [&'static str; 2] {
-        if self.is_mariadb() {
-            ["rpl_semi_sync_master_enabled", "rpl_semi_sync_slave_enabled"]
-        } else {
-            ["rpl_semi_sync_source_enabled", "rpl_semi_sync_replica_enabled"]
-        }
-    }
 }
 
 #[cfg(test)]
@@ -176,6 +183,13 @@ mod tests {
         assert!(demote("8.4.2").contains("SOURCE_PASSWORD = 'pa''ss', SOURCE_AUTO_POSITION = 1"));
         assert!(demote("8.0.21").starts_with("CHANGE MASTER TO MASTER_HOST"));
         assert!(demote("8.0.21").contains("MASTER_AUTO_POSITION = 1"));
+        for older in ["8.0.21", "5.7.44", "11.8.2-MariaDB"] {
+            assert_eq!(dialect(older).stop_replication(), "STOP SLAVE", "{older}");
+            assert_eq!(dialect(older).start_replication(), "START SLAVE", "{older}");
+            assert_eq!(dialect(older).stop_receiving(), "STOP SLAVE IO_THREAD", "{older}");
+            assert_eq!(dialect(older).forget_source(), "RESET SLAVE ALL", "{older}");
+        }
+        assert_eq!(dialect("8.0.22").stop_replication(), "STOP REPLICA");
         assert_eq!(dialect("12.1.2-MariaDB").freeze(), "SET GLOBAL read_only = 'NO_LOCK_NO_ADMIN'");
         assert!(!dialect("11.8.2-MariaDB").read_only_binds_administrators());
         let protected = Source { protection: &protection, ..source.clone() };

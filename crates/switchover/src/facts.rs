@@ -521,8 +521,44 @@ fn now_ms() -> i64 {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
+
+    /// A server of which nothing but its name and version is known.
+    pub(crate) fn facts(server: &str, version: &str) -> Facts {
+        Facts {
+            server: ServerName::new(server),
+            reach: Address::tcp(server.to_owned(), 3306),
+            version: version.parse().unwrap(),
+            server_id: 1,
+            variables: BTreeMap::new(),
+            status: BTreeMap::new(),
+            channels: Vec::new(),
+            blockers: None,
+            lock_holders: None,
+            prepared: None,
+            events: None,
+            accounts: None,
+            disks: None,
+            clock_ahead_ms: 0,
+            position: String::new(),
+            purged: None,
+            replicas: Vec::new(),
+        }
+    }
+
+    /// A channel that runs.
+    pub(crate) fn channel(host: &str, port: u16, source_id: u32) -> Channel {
+        let row = [
+            ("source_host", host.to_owned()),
+            ("source_port", port.to_string()),
+            ("source_server_id", source_id.to_string()),
+            ("replica_io_running", "Yes".to_owned()),
+            ("replica_sql_running", "Yes".to_owned()),
+            ("auto_position", "1".to_owned()),
+        ];
+        super::channel(&row.map(|(name, value)| (name.to_owned(), value)).into())
+    }
 
     #[test]
     fn each_file_system_is_counted_once_with_what_is_written_there() {

@@ -21,6 +21,7 @@ pub mod failover;
 pub mod guard;
 pub mod journal;
 pub mod perform;
+pub mod semi_sync;
 pub mod step;
 pub mod survey;
 pub mod text;

@@ -10,6 +10,7 @@ mod undo;
 
 use crate::Error;
 use crate::journal::{self, Journal, JournalRecord};
+use crate::semi_sync::Switches;
 use crate::step::{Event, State, Step};
 use config::Credentials;
 use fleet::{Address, ServerName};
@@ -113,6 +114,9 @@ pub struct Member {
     pub read_only: bool,
     /// Whether it acknowledged as a semi-sync replica.
     pub semi_sync_replica: bool,
+    /// The semi-sync switches that it has, and how they stood.
+    #[serde(default)]
+    pub semi_sync: Switches,
 }
 
 /// How long things may take, in milliseconds where stored.

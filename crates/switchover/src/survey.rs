@@ -6,6 +6,7 @@ use crate::connection::{BRIEFLY, Connection};
 use crate::facts::{self, Facts};
 use crate::failover::exposure::{self, Exposure};
 use crate::perform::{Deadlines, Kind, Member, Plan};
+use crate::semi_sync::Switches;
 use config::Credentials;
 use fleet::{Address, ServerName, Snapshot, WriterStatus};
 use std::time::Duration;
@@ -135,6 +136,7 @@ pub(crate) fn member(facts: &Facts) -> Member {
         read_only: facts.refuses_writes(),
         semi_sync_replica: facts.is_on(&["rpl_semi_sync_slave_enabled", "rpl_semi_sync_replica_enabled"])
             == Some(true),
+        semi_sync: Switches::of(facts),
     }
 }
 

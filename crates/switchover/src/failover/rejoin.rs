@@ -12,6 +12,7 @@ use crate::connection::{BRIEFLY, Connection};
 use crate::dialect::{Dialect, Source};
 use crate::facts::{self, Facts};
 use crate::perform::{Logins, Member};
+use crate::semi_sync::Switches;
 use crate::survey;
 use fleet::{Flavour, GtidSet};
 use std::collections::BTreeMap;
@@ -128,9 +129,12 @@ pub async fn rejoin(
         return Ok(RejoinOutcome::Refused { own, mend });
     }
     if new.semi_sync_source() {
-        let [source, replica] = dialect.semi_sync_switches();
-        returned.run(&format!("SET GLOBAL {source} = OFF"), deadline).await?;
-        returned.run(&format!("SET GLOBAL {replica} = ON"), deadline).await?;
+        let has = Switches::of(old);
+        let switches =
+            [has.source.map(|switch| switch.set(false)), has.replica.map(|switch| switch.set(true))];
+        for statement in switches.into_iter().flatten() {
+            returned.run(&statement, deadline).await?;
+        }
     }
     if !old.channels.is_empty() {
         returned.run(dialect.stop_replication(), deadline).await?;

@@ -9,6 +9,7 @@ use crate::connection::{BRIEFLY, Connection};
 use crate::dialect::Dialect;
 use crate::facts::{self, Channel, Facts};
 use crate::perform::{Deadlines, FenceBy, Kind, Member, Plan};
+use crate::semi_sync::Switches;
 use crate::survey;
 use config::Credentials;
 use fleet::{Address, ServerName, Snapshot};
@@ -202,6 +203,7 @@ impl Scene {
                 follows_primary: false,
                 read_only: false,
                 semi_sync_replica: false,
+                semi_sync: Switches::default(),
             },
             candidate,
             others,

@@ -285,13 +285,12 @@ async fn await_candidate(plan: &Plan, servers: &mut Servers<'_>) -> Result<(), E
 
 async fn stop_replication(plan: &Plan, servers: &mut Servers<'_>) -> Result<(), Error> {
     let candidate = &plan.candidate;
-    servers.run(candidate, candidate.dialect().stop_replication()).await?;
-    if plan.semi_sync {
-        // Before it takes writes: the first one is already acknowledged by a replica.
-        let [source, _] = candidate.dialect().semi_sync_switches();
-        servers.run(candidate, &format!("SET GLOBAL {source} = ON")).await?;
+    if let Some(source) = candidate.semi_sync.source.filter(|_| plan.semi_sync) {
+        // Before it takes writes: the first one is already acknowledged by a replica. And before its threads
+        // stop: a switch that is refused stops nothing.
+        servers.run(candidate, &source.set(true)).await?;
     }
-    Ok(())
+    servers.run(candidate, candidate.dialect().stop_replication()).await
 }
 
 /// The one statement after which there is no way back. When its answer is lost the candidate is asked.
@@ -413,9 +412,12 @@ async fn demote(plan: &Plan, servers: &mut Servers<'_>) -> Result<(), Error> {
     }
     servers.run(primary, dialect.refuse_as_replica()).await?;
     if plan.semi_sync {
-        let [source, replica] = dialect.semi_sync_switches();
-        servers.run(primary, &format!("SET GLOBAL {source} = OFF")).await?;
-        servers.run(primary, &format!("SET GLOBAL {replica} = ON")).await?;
+        let has = primary.semi_sync;
+        let switches =
+            [has.source.map(|switch| switch.set(false)), has.replica.map(|switch| switch.set(true))];
+        for statement in switches.into_iter().flatten() {
+            servers.run(primary, &statement).await?;
+        }
     }
     let (user, password) = &servers.logins.replication;
     let login = Some((user.as_str(), password.as_str()));

@@ -31,11 +31,12 @@ pub(super) async fn undo(step: Step, plan: &Plan, servers: &mut Servers<'_>) -> 
 
 async fn start_replication(plan: &Plan, servers: &mut Servers<'_>) -> Result<(), Error> {
     let (candidate, dialect) = (&plan.candidate, plan.candidate.dialect());
-    if plan.semi_sync {
-        let [source, _] = dialect.semi_sync_switches();
-        servers.run(candidate, &format!("SET GLOBAL {source} = OFF")).await?;
+    // First of all: whatever becomes of the switch, it replicates.
+    servers.run(candidate, dialect.start_replication()).await?;
+    match candidate.semi_sync.source.filter(|_| plan.semi_sync) {
+        Some(source) => servers.run(candidate, &source.set(source.on)).await,
+        None => Ok(()),
     }
-    servers.run(candidate, dialect.start_replication()).await
 }
 
 /// Never while the candidate takes writes: whoever reads this journal late must not make a second writer.

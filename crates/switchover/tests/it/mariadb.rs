@@ -7,6 +7,7 @@ use mysql_async::prelude::Queryable;
 use std::time::Duration;
 use switchover::journal::{self, Journal};
 use switchover::perform::{self, Deadlines};
+use switchover::semi_sync::{Name, Switch};
 use switchover::step::{State, Step};
 
 fn three() -> Spec {
@@ -198,5 +199,28 @@ async fn killed_after_any_step_it_is_resumed_or_undone_from_the_journal() {
             fleet.lab.wait_applied(server, primary, DEADLINE).await.unwrap();
         }
     }
+    fleet.lab.down().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_semi_sync_switch_that_the_candidate_refuses_leaves_it_replicating() {
+    let fleet = Fleet::up(three()).await;
+    let mut plan = fleet.survey("a2").await.plan(quick(), "test");
+    plan.semi_sync = true;
+    // A name that MariaDB does not know, as an uninstalled plugin has.
+    plan.candidate.semi_sync.source = Some(Switch { name: Name::Source, on: false });
+    let mut journal = Journal::create(fleet.journals.path(), &plan).unwrap();
+    let outcome = perform::run(&plan, &fleet.logins(), &mut journal, State::START, &|| false, &mut |_| ())
+        .await
+        .unwrap();
+    let State::Undone { why } = &outcome.state else { panic!("{outcome:#?}") };
+    assert!(why.contains("rpl_semi_sync_source_enabled"), "{why}");
+    // It cannot be restored either: that is for a person to read, and stops nothing.
+    let remark = outcome.remarks.first().unwrap();
+    assert!(remark.starts_with("undoing stop replication"), "{remark}");
+    let mut a1 = fleet.lab.connect("a1").await.unwrap();
+    a1.query_drop("INSERT INTO app.writes VALUES (1)").await.unwrap();
+    fleet.lab.wait_applied("a2", "a1", DEADLINE).await.unwrap();
+    assert!(!fleet.read_only("a1").await && fleet.read_only("a2").await);
     fleet.lab.down().await.unwrap();
 }
