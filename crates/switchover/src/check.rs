@@ -443,19 +443,36 @@ fn locks(s: &Situation<'_>) -> Outcome {
 }
 
 fn events(s: &Situation<'_>) -> Outcome {
-    match s.primary.events.as_ref().map(Vec::len) {
-        None => warn(
+    let Some(events) = &s.primary.events else {
+        return warn(
             format!("events of {} cannot be read, and would not be moved", s.primary.server),
             "GRANT EVENT ON *.* to the account",
-        ),
-        Some(0) => pass("none enabled"),
-        Some(n) => warn(
-            format!(
-                "{n} enabled on {}: {} enables them, {} stops running them",
-                s.primary.server, s.candidate.server, s.primary.server
-            ),
-            "nothing, if they may run there; else ALTER EVENT ... DISABLE first",
-        ),
+        );
+    };
+    if events.is_empty() {
+        return pass("none enabled");
+    }
+    let moved = format!(
+        "{} enabled on {}: {} enables them, {} stops running them",
+        events.len(),
+        s.primary.server,
+        s.candidate.server,
+        s.primary.server
+    );
+    let grant = || match (s.candidate.dialect().is_mariadb(), s.candidate.version.mysql_from((8, 2, 0))) {
+        (true, _) => "GRANT SET USER ON *.* to the account",
+        (false, true) => "GRANT SET_ANY_DEFINER ON *.* to the account",
+        (false, false) => "GRANT SET_USER_ID ON *.* to the account",
+    };
+    match &s.candidate.may_set_definer {
+        None => warn(format!("{moved}; whether it may keep their definers is not known"), grant()),
+        // Enabled as another account, it would run with other privileges, or fail.
+        Some((account, false)) if events.iter().any(|event| event.definer != *account) => {
+            let other = events.iter().find(|event| event.definer != *account);
+            let definer = other.map_or("", |event| event.definer.as_str());
+            stop(format!("{moved}; {account} may not enable those of {definer}"), grant())
+        }
+        Some(_) => warn(moved, "nothing, if they may run there; else ALTER EVENT ... DISABLE first"),
     }
 }
 
@@ -713,6 +730,7 @@ fn replication_login(s: &Situation<'_>) -> Outcome {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::facts::ScheduledEvent;
     use crate::facts::tests::{channel, facts};
 
     /// What a check says of a fleet of a primary `a1`, its replica `a2`, and others.
@@ -735,6 +753,23 @@ mod tests {
         let mut candidate = facts("a2", version);
         (candidate.server_id, candidate.channels) = (2, vec![channel("a1", 3306, 1)]);
         (primary, candidate)
+    }
+
+    #[test]
+    fn events_of_others_need_the_privilege_to_keep_their_definers() {
+        let (mut primary, mut candidate) = pair("10.11.6-MariaDB");
+        let (schema, name) = ("app".to_owned(), "nightly".to_owned());
+        primary.events = Some(vec![ScheduledEvent { schema, name, definer: "batch@%".to_owned() }]);
+        let level = |candidate: &Facts| found("events", &primary, candidate, &[]).level;
+        assert_eq!(level(&candidate), Level::Warn, "not known");
+        candidate.may_set_definer = Some(("admin@%".to_owned(), false));
+        let stops = found("events", &primary, &candidate, &[]);
+        assert!(stops.level == Level::Stop && stops.facts.contains("batch@%"), "{stops:?}");
+        assert_eq!(stops.mend.as_deref(), Some("GRANT SET USER ON *.* to the account"));
+        candidate.may_set_definer = Some(("batch@%".to_owned(), false));
+        assert_eq!(level(&candidate), Level::Warn, "its own");
+        candidate.may_set_definer = Some(("admin@%".to_owned(), true));
+        assert_eq!(level(&candidate), Level::Warn);
     }
 
     #[test]

@@ -8,6 +8,7 @@
 //! | former primary follows | `MASTER_DEMOTE_TO_SLAVE = 1` (10.10), else its own position as `gtid_slave_pos` | `SOURCE_AUTO_POSITION = 1` |
 
 use crate::connection::quoted;
+use crate::facts::ScheduledEvent;
 use fleet::{Flavour, Version};
 
 /// Whom a server shall follow, and as whom.
@@ -139,6 +140,18 @@ impl Dialect {
         }
     }
 
+    /// Enables an event, which keeps its definer: without one named whoever alters an event becomes it.
+    pub(crate) fn enable_event(self, event: &ScheduledEvent) -> String {
+        let name = |text: &str| format!("`{}`", text.replace('`', "``"));
+        let definer = match event.definer.rsplit_once('@') {
+            _ if event.definer.is_empty() => String::new(),
+            Some((role, "")) if self.is_mariadb() => format!("DEFINER = {} ", quoted(role)),
+            Some((user, host)) => format!("DEFINER = {}@{} ", quoted(user), quoted(host)),
+            None => format!("DEFINER = {} ", quoted(&event.definer)),
+        };
+        format!("ALTER {definer}EVENT {}.{} ENABLE", name(&event.schema), name(&event.name))
+    }
+
     fn change_source(self, source: &Source<'_>, options: &[&str]) -> String {
         let (statement, prefix) = if self.is_mariadb() {
             ("CHANGE MASTER TO", "MASTER")
@@ -171,6 +184,25 @@ mod tests {
 
     fn dialect(version: &str) -> Dialect {
         Dialect(version.parse().unwrap())
+    }
+
+    #[test]
+    fn an_event_keeps_its_definer() {
+        let event = |definer: &str| ScheduledEvent {
+            schema: "app".to_owned(),
+            name: "night`ly".to_owned(),
+            definer: definer.to_owned(),
+        };
+        let enable = |version: &str, definer: &str| dialect(version).enable_event(&event(definer));
+        assert_eq!(
+            enable("8.4.2", "o'brien@x@10.0.%"),
+            "ALTER DEFINER = 'o''brien@x'@'10.0.%' EVENT `app`.`night``ly` ENABLE"
+        );
+        assert_eq!(
+            enable("10.11.6-MariaDB", "batch@"),
+            "ALTER DEFINER = 'batch' EVENT `app`.`night``ly` ENABLE"
+        );
+        assert_eq!(enable("8.4.2", ""), "ALTER EVENT `app`.`night``ly` ENABLE");
     }
 
     #[test]

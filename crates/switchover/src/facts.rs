@@ -6,7 +6,7 @@ use crate::connection::{BRIEFLY, Connection, Named};
 use crate::dialect::Dialect;
 use config::Credentials;
 use fleet::{Address, GtidPosition, GtidSet, ServerName, Version};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -33,8 +33,12 @@ pub struct Facts {
     pub lock_holders: Option<Vec<Blocker>>,
     /// Prepared XA transactions; `None` where they cannot be read.
     pub prepared: Option<Vec<String>>,
-    /// Enabled events that it runs itself: schema and name; `None` where they cannot be read.
-    pub events: Option<Vec<(String, String)>>,
+    /// Enabled events that it runs itself; `None` where they cannot be read.
+    pub events: Option<Vec<ScheduledEvent>>,
+    /// Our own account there (`user@host`), and whether it may name another one as the definer of an event;
+    /// `None` where the server does not say.
+    #[serde(skip)]
+    pub may_set_definer: Option<(String, bool)>,
     /// Accounts (`user@host`), where the account may read them, each with a digest of its privileges and
     /// its authentication; `None` for one whose privileges cannot be read.
     #[serde(skip)]
@@ -89,6 +93,16 @@ pub struct DiskRoom {
     pub total: u64,
     /// Bytes that the server may still write.
     pub available: u64,
+}
+
+/// An event that runs on the primary.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ScheduledEvent {
+    pub schema: String,
+    pub name: String,
+    /// The account as whom it runs, `user@host`; empty where nobody read it.
+    #[serde(default)]
+    pub definer: String,
 }
 
 /// A session with an open transaction or a lock.
@@ -196,6 +210,7 @@ async fn read_from(conn: &mut Connection, reach: &Address, deadline: Duration) -
         lock_holders: lock_holders(conn, dialect, deadline).await,
         prepared: prepared(conn, deadline).await,
         events: events(conn, deadline).await,
+        may_set_definer: may_set_definer(conn, dialect, deadline).await,
         accounts: accounts(conn, dialect, deadline).await,
         disks: disks(conn, dialect, &variables, deadline).await,
         clock_ahead_ms: theirs.and_then(|ms| ms.parse::<i64>().ok()).map_or(0, |theirs| theirs - ours),
@@ -282,11 +297,38 @@ async fn prepared(conn: &mut Connection, deadline: Duration) -> Option<Vec<Strin
     Some(rows.into_iter().map(|mut row| row.remove("data").unwrap_or_default()).collect())
 }
 
-async fn events(conn: &mut Connection, deadline: Duration) -> Option<Vec<(String, String)>> {
-    let ask =
-        "SELECT EVENT_SCHEMA AS s, EVENT_NAME AS n FROM information_schema.EVENTS WHERE STATUS = 'ENABLED'";
-    let rows = conn.ask(ask, deadline).await.ok()?;
-    Some(rows.into_iter().filter_map(|mut row| Some((row.remove("s")?, row.remove("n")?))).collect())
+async fn events(conn: &mut Connection, deadline: Duration) -> Option<Vec<ScheduledEvent>> {
+    const ASK: &str = "SELECT EVENT_SCHEMA AS s, EVENT_NAME AS n, DEFINER AS d FROM information_schema.EVENTS \
+        WHERE STATUS = 'ENABLED'";
+    let rows = conn.ask(ASK, deadline).await.ok()?;
+    let event = |mut row: Named| {
+        let definer = row.remove("d").unwrap_or_default();
+        Some(ScheduledEvent { schema: row.remove("s")?, name: row.remove("n")?, definer })
+    };
+    Some(rows.into_iter().filter_map(event).collect())
+}
+
+async fn may_set_definer(
+    conn: &mut Connection,
+    dialect: Dialect,
+    deadline: Duration,
+) -> Option<(String, bool)> {
+    let account = conn.scalar("SELECT CURRENT_USER()", deadline).await.ok()??;
+    let rows = conn.ask("SHOW GRANTS", deadline).await.ok()?;
+    Some((account, rows.iter().flat_map(Named::values).any(|grant| lets_set_definer(dialect, grant))))
+}
+
+/// Whether a line of SHOW GRANTS lets an account name others as definers.
+fn lets_set_definer(dialect: Dialect, grant: &str) -> bool {
+    let Some((privileges, _)) = grant.split_once(" ON *.* TO ") else { return false };
+    let mut privileges = privileges.trim_start_matches("GRANT ").split(',').map(str::trim);
+    privileges.any(|privilege| match privilege {
+        "ALL PRIVILEGES" => true,
+        "SET USER" => dialect.is_mariadb(),
+        // From 11.0 on SUPER of MariaDB means little.
+        "SUPER" => !dialect.0.mariadb_from((11, 0, 0)),
+        privilege => !dialect.is_mariadb() && ["SET_USER_ID", "SET_ANY_DEFINER"].contains(&privilege),
+    })
 }
 
 /// More accounts than these are compared by name only: each takes a question or two.
@@ -538,6 +580,7 @@ pub(crate) mod tests {
             lock_holders: None,
             prepared: None,
             events: None,
+            may_set_definer: None,
             accounts: None,
             disks: None,
             clock_ahead_ms: 0,
@@ -558,6 +601,27 @@ pub(crate) mod tests {
             ("auto_position", "1".to_owned()),
         ];
         super::channel(&row.map(|(name, value)| (name.to_owned(), value)).into())
+    }
+
+    #[test]
+    fn whether_an_account_may_name_another_as_definer_is_read_from_its_grants() {
+        let may = |version: &str, grant: &str| lets_set_definer(Dialect(version.parse().unwrap()), grant);
+        let mariadb = "GRANT RELOAD, SET USER, EVENT ON *.* TO `admin`@`%` IDENTIFIED BY PASSWORD '*'";
+        assert!(may("10.11.6-MariaDB", mariadb));
+        assert!(!may("8.4.2", mariadb));
+        assert!(may("8.4.2", "GRANT SET_ANY_DEFINER,XA_RECOVER_ADMIN ON *.* TO `admin`@`%`"));
+        assert!(may("8.0.36", "GRANT SET_USER_ID ON *.* TO `admin`@`%`"));
+        assert!(may("10.6.1-MariaDB", "GRANT SUPER ON *.* TO `admin`@`%`"));
+        assert!(!may("11.4.2-MariaDB", "GRANT SUPER ON *.* TO `admin`@`%`"));
+        assert!(may("11.4.2-MariaDB", "GRANT ALL PRIVILEGES ON *.* TO `root`@`localhost` WITH GRANT OPTION"));
+        assert!(!may("8.4.2", "GRANT ALL PRIVILEGES ON `headroom`.* TO `admin`@`%`"));
+        assert!(!may("10.11.6-MariaDB", "GRANT RELOAD, EVENT ON *.* TO `SET USER`@`%`"));
+    }
+
+    #[test]
+    fn a_plan_of_before_names_no_definer() {
+        let event: ScheduledEvent = serde_json::from_str(r#"["app", "nightly"]"#).unwrap();
+        assert_eq!((event.name.as_str(), event.definer.as_str()), ("nightly", ""));
     }
 
     #[test]

@@ -9,6 +9,7 @@ mod takeover;
 mod undo;
 
 use crate::Error;
+use crate::facts::ScheduledEvent;
 use crate::journal::{self, Journal, JournalRecord};
 use crate::semi_sync::Switches;
 use crate::step::{Event, State, Step};
@@ -33,8 +34,8 @@ pub struct Plan {
     pub candidate: Member,
     /// All other replicas; those of the primary follow the candidate afterwards, others keep their source.
     pub others: Vec<Member>,
-    /// Enabled events of the primary, schema and name, that the candidate takes over.
-    pub events: Vec<(String, String)>,
+    /// Enabled events of the primary that the candidate takes over.
+    pub events: Vec<ScheduledEvent>,
     /// Whether the primary was a semi-sync source.
     pub semi_sync: bool,
     /// How the former primary protects its connection to the new one: as the candidate's to it was protected.

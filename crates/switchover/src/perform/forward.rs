@@ -325,12 +325,7 @@ async fn mark(plan: &Plan, servers: &mut Servers<'_>) -> Result<(), Error> {
         quoted(&candidate.name),
         plan.epoch
     );
-    servers.run(candidate, &statement).await?;
-    for (schema, event) in &plan.events {
-        let name = |text: &str| format!("`{}`", text.replace('`', "``"));
-        servers.run(candidate, &format!("ALTER EVENT {}.{} ENABLE", name(schema), name(event))).await?;
-    }
-    Ok(())
+    servers.run(candidate, &statement).await
 }
 
 /// The locks end with their connection. The read lock of the former primary is given back later, once it
@@ -343,10 +338,38 @@ async fn release(_plan: &Plan, servers: &mut Servers<'_>) -> Result<(), Error> {
 }
 
 async fn repoint(plan: &Plan, servers: &mut Servers<'_>) -> Result<(), Error> {
-    match servers.followers_moved.take() {
+    // Once clients write again: none of them waits for an event.
+    let enabled = enable_events(plan, servers).await;
+    let moved = match servers.followers_moved.take() {
         Some(moved) => moved,
         None => move_followers(plan, servers).await,
+    };
+    all_of(&plan.candidate, [enabled, moved])
+}
+
+/// The new primary runs the events of the former one. One that is refused keeps no other from running.
+async fn enable_events(plan: &Plan, servers: &mut Servers<'_>) -> Result<(), Error> {
+    let candidate = &plan.candidate;
+    let mut failed = Vec::new();
+    for event in &plan.events {
+        if let Err(error) = servers.run(candidate, &candidate.dialect().enable_event(event)).await {
+            failed.push(format!("event {}.{} is not enabled: {error}", event.schema, event.name));
+        }
     }
+    if failed.is_empty() {
+        return Ok(());
+    }
+    Err(Error::Refused { server: candidate.server(), why: failed.join("; ") })
+}
+
+/// One error of all that there are.
+fn all_of(member: &Member, ended: impl IntoIterator<Item = Result<(), Error>>) -> Result<(), Error> {
+    let mut failed: Vec<Error> = ended.into_iter().filter_map(Result::err).collect();
+    if failed.len() < 2 {
+        return failed.pop().map_or(Ok(()), Err);
+    }
+    let failed: Vec<String> = failed.iter().map(ToString::to_string).collect();
+    Err(Error::Refused { server: member.server(), why: failed.join("; ") })
 }
 
 pub(super) async fn move_followers(plan: &Plan, servers: &mut Servers<'_>) -> Result<(), Error> {

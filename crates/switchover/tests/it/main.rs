@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod checks;
+mod events;
 mod failover;
 mod faults;
 mod gray;

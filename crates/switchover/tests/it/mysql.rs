@@ -76,3 +76,12 @@ async fn a_replica_takes_over_from_a_dead_primary_that_comes_back_as_a_replica_o
 async fn each_check_that_stops_is_seen_on_real_servers_and_passes_once_it_is_mended_on_mysql() {
     crate::checks::each_check_that_stops_is_seen_on_mysql().await;
 }
+
+#[tokio::test]
+async fn events_keep_their_definers_and_one_that_is_refused_stops_no_other_on_mysql() {
+    crate::events::events_move(
+        Fleet::up(Spec::new(&[("a", 2), ("b", 1)]).program(mysqld())).await,
+        "SET_ANY_DEFINER",
+    )
+    .await;
+}
