@@ -79,6 +79,7 @@ pub struct Check {
 pub const CHECKS: &[Check] = &[
     Check { name: "one writer", why: "a second writable server would diverge", run: one_writer },
     Check { name: "candidate follows", why: "only a replica of the primary has its data", run: follows },
+    Check { name: "channels", why: "which one is changed must be beyond doubt", run: channels },
     Check { name: "threads run", why: "a stopped replica never catches up", run: threads_run },
     Check { name: "GTID", why: "replicas are moved by position, never by file and offset", run: gtid },
     Check { name: "binary log", why: "the others replicate from it afterwards", run: binary_log },
@@ -199,15 +200,50 @@ fn one_writer(s: &Situation<'_>) -> Outcome {
     )
 }
 
+/// Statements address the default channel: of a server with others the wrong one would be moved.
+fn channels(s: &Situation<'_>) -> Outcome {
+    if let Some(channel) = s.primary.channels.first() {
+        return stop(
+            format!(
+                "the primary {} itself replicates from {}:{}",
+                s.primary.server, channel.host, channel.port
+            ),
+            format!(
+                "where that is left from before, on {}: {}; else move a primary that follows nobody",
+                s.primary.server,
+                s.primary.dialect().forget_source()
+            ),
+        );
+    }
+    let moved = |facts: &&Facts| {
+        facts.server == s.candidate.server || facts.channels.iter().any(|c| is_source(s.primary, c))
+    };
+    for facts in replicas(s).filter(moved) {
+        if facts.channels.len() > 1 {
+            return stop(
+                format!("{} has {} channels", facts.server, facts.channels.len()),
+                "a server that replicates from several sources is not moved by this tool",
+            );
+        }
+        if let Some(channel) = facts.channels.iter().find(|channel| !channel.name.is_empty()) {
+            return stop(
+                format!("{} replicates by a channel named '{}'", facts.server, channel.name),
+                format!(
+                    "on {}: {}, and follow the primary by the default channel",
+                    facts.server,
+                    facts.dialect().forget_channel(&channel.name)
+                ),
+            );
+        }
+    }
+    pass("the primary follows nobody, and its replicas have one channel each, without a name")
+}
+
 fn follows(s: &Situation<'_>) -> Outcome {
     let Some(channel) = s.candidate.channels.first() else {
         let facts = format!("{} replicates from nobody", s.candidate.server);
         return stop(facts, "choose a replica of the primary");
     };
-    if s.candidate.channels.len() > 1 {
-        let facts = format!("{} has {} channels", s.candidate.server, s.candidate.channels.len());
-        return stop(facts, "a server that replicates from several sources is not moved by this tool");
-    }
     let from = format!("{}:{}", channel.host, channel.port);
     match is_source(s.primary, channel) {
         true => pass(format!("{} replicates from {from}", s.candidate.server)),
@@ -770,6 +806,29 @@ mod tests {
         assert_eq!(level(&candidate), Level::Warn, "its own");
         candidate.may_set_definer = Some(("admin@%".to_owned(), true));
         assert_eq!(level(&candidate), Level::Warn);
+    }
+
+    #[test]
+    fn a_channel_with_a_name_or_a_second_one_is_not_moved() {
+        let (mut primary, mut candidate) = pair("10.11.6-MariaDB");
+        let mut other = facts("b1", "10.11.6-MariaDB");
+        other.channels = vec![channel("a1", 3306, 1)];
+        let check = "channels";
+        let others = [other.clone()];
+        assert_eq!(found(check, &primary, &candidate, &others).level, Level::Pass);
+        other.channels.push(channel("elsewhere", 3306, 9));
+        let second = found(check, &primary, &candidate, &[other.clone()]);
+        assert!(second.level == Level::Stop && second.facts == "b1 has 2 channels", "{second:?}");
+        other.channels.remove(0);
+        let elsewhere = found(check, &primary, &candidate, &[other]);
+        assert_eq!(elsewhere.level, Level::Pass, "it does not follow the primary and keeps its source");
+        candidate.channels[0].name = "from_a1".to_owned();
+        let named = found(check, &primary, &candidate, &[]);
+        assert!(named.level == Level::Stop && named.facts.contains("'from_a1'"), "{named:?}");
+        assert!(named.mend.unwrap().contains("RESET SLAVE 'from_a1' ALL"));
+        candidate.channels[0].name = String::new();
+        primary.channels = vec![channel("elsewhere", 3306, 9)];
+        assert_eq!(found(check, &primary, &candidate, &[]).level, Level::Stop);
     }
 
     #[test]

@@ -97,6 +97,15 @@ impl Dialect {
         if self.says_replica() { "RESET REPLICA ALL" } else { "RESET SLAVE ALL" }
     }
 
+    /// The same of a channel with a name.
+    pub(crate) fn forget_channel(self, name: &str) -> String {
+        if self.is_mariadb() {
+            format!("RESET SLAVE {} ALL", quoted(name))
+        } else {
+            format!("{} FOR CHANNEL {}", self.forget_source(), quoted(name))
+        }
+    }
+
     pub(crate) fn replication_status(self) -> &'static str {
         if self.is_mariadb() {
             "SHOW ALL SLAVES STATUS"

@@ -57,6 +57,8 @@ pub struct Facts {
 
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Channel {
+    /// `Connection_name`, `Channel_Name`; empty for the default one, which every statement means.
+    pub name: String,
     pub host: String,
     pub port: u16,
     /// `server_id` of the source as it says itself; 0 before the first contact.
@@ -498,6 +500,7 @@ fn channel(row: &Named) -> Channel {
     let runs = |names| text(names).eq_ignore_ascii_case("yes");
     let errors = [text(["last_io_error", "last_io_error"]), text(["last_sql_error", "last_sql_error"])];
     Channel {
+        name: text(["channel_name", "connection_name"]),
         host: text(["source_host", "master_host"]),
         port: text(["source_port", "master_port"]).parse().unwrap_or(0),
         source_id: text(["source_server_id", "master_server_id"]).parse().unwrap_or(0),

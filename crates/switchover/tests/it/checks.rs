@@ -149,8 +149,8 @@ async fn replication(fleet: &Fleet, words: &Words) {
 
     on(fleet, "a2", &[words.other_channel]).await;
     let stops = findings(fleet, limits).await;
-    let follows = stops.iter().find(|finding| finding.check == "candidate follows").unwrap();
-    assert!(follows.level == Level::Stop && follows.facts.contains("a2 has 2 channels"), "{follows:?}");
+    let channels = stops.iter().find(|finding| finding.check == "channels").unwrap();
+    assert!(channels.level == Level::Stop && channels.facts.contains("a2 has 2 channels"), "{channels:?}");
     on(fleet, "a2", &[words.no_other_channel]).await;
     no_stop(fleet).await;
 
@@ -169,6 +169,46 @@ async fn replication(fleet: &Fleet, words: &Words) {
     on(fleet, "a2", &[words.stop, &follow(&b1.ip().to_string(), b1.port()), words.start]).await;
     assert!(only_stop(fleet, "candidate follows", limits).await.contains("which is not a1"));
     on(fleet, "a2", &[words.stop, &follow(&host, port), words.start]).await;
+    no_stop(fleet).await;
+
+    // b1 follows the primary by a channel with a name: no statement would mean it.
+    let channel = words.status.replace("SHOW", "").replace("STATUS", "");
+    let (reset, password) = (channel.trim(), fleet.logins().replication.1);
+    let named = match mysql {
+        true => [
+            format!("RESET {reset} ALL"),
+            format!(
+                "CHANGE REPLICATION SOURCE TO SOURCE_HOST = '{host}', SOURCE_PORT = {port}, SOURCE_USER = 'repl', \
+                 SOURCE_PASSWORD = '{password}', SOURCE_AUTO_POSITION = 1, GET_SOURCE_PUBLIC_KEY = 1 FOR CHANNEL 'n'"
+            ),
+            "START REPLICA FOR CHANNEL 'n'".to_owned(),
+        ],
+        false => [
+            format!("RESET {reset} ALL"),
+            format!(
+                "CHANGE MASTER 'n' TO MASTER_HOST = '{host}', MASTER_PORT = {port}, MASTER_USER = 'repl', \
+                 MASTER_PASSWORD = '{password}', MASTER_USE_GTID = slave_pos"
+            ),
+            "START SLAVE 'n'".to_owned(),
+        ],
+    };
+    let unnamed: Vec<String> = match mysql {
+        true => vec![
+            "STOP REPLICA FOR CHANNEL 'n'".to_owned(),
+            "RESET REPLICA ALL FOR CHANNEL 'n'".to_owned(),
+            named[1].replace(" FOR CHANNEL 'n'", ""),
+        ],
+        false => vec![
+            "STOP SLAVE 'n'".to_owned(),
+            "RESET SLAVE 'n' ALL".to_owned(),
+            named[1].replace("MASTER 'n'", "MASTER"),
+        ],
+    };
+    on(fleet, "b1", &[words.stop]).await;
+    on(fleet, "b1", &named.each_ref().map(String::as_str)).await;
+    assert!(only_stop(fleet, "channels", limits).await.starts_with("b1 replicates by a channel named 'n'"));
+    on(fleet, "b1", &unnamed.iter().map(String::as_str).collect::<Vec<_>>()).await;
+    on(fleet, "b1", &[words.start]).await;
     no_stop(fleet).await;
 
     fleet.lab.fault("a2", Fault::Lag { seconds: 600 }).await.unwrap();
