@@ -19,7 +19,7 @@ use console::watch_view::{self, RouterWatch, ServerWatch, VerdictView, WatchView
 use diagnose::Recent;
 use diagnose::host::{Roots, Sampler as HostSampler};
 use diagnose::verdict::{
-    RequestBaseline, RequestComparison, Settler, TimingBaseline, Vantage, Verdict, Window,
+    RequestBaseline, RequestComparison, Settler, Timing, TimingBaseline, Vantage, Verdict, Window,
 };
 use fleet::{Role, Server, ServerName, Snapshot};
 use std::collections::BTreeMap;
@@ -231,6 +231,7 @@ impl Evaluator {
         let timing = self.options.application.as_ref().and_then(|timings| *timings.borrow());
         let application = timing.and_then(|timing| self.usual.next(timing));
         self.read_router();
+        let router = self.router.as_ref().and_then(|answers| answers.borrow().clone());
         let mut servers = BTreeMap::new();
         for (name, watched) in &mut self.servers {
             let known = snapshot.and_then(|snapshot| snapshot.server(name));
@@ -241,7 +242,11 @@ impl Evaluator {
             window.requests = self.requests.clone();
             watched.surround(&mut window, at, self.options.window);
             window.lag_ms = known.and_then(|s| s.lag.as_ref()).map(|lag| lag.at_least.as_secs_f64() * 1e3);
-            window.vantage = known.and_then(|server| place(server, snapshot, &window));
+            let own =
+                snapshot.and_then(|snapshot| snapshot.own_zone.as_ref()).map(|zoned| zoned.zone.as_str());
+            let zone = known.and_then(Server::zone_name).map(|zone| zone.as_str());
+            window.vantage =
+                own.zip(zone).and_then(|(own, zone)| place(own, zone, timing, router.as_deref(), &window));
             servers.insert(name.clone(), window);
         }
         Windows { at, host, servers }
@@ -335,16 +340,25 @@ fn lag_ms(window: &Window, known: Option<&Server>) -> Option<f64> {
     window.lag_ms.filter(|_| known.is_some_and(|server| server.role == Role::Replica))
 }
 
-/// Where we are, as seen from the server, if both zones are known.
-fn place(server: &Server, snapshot: Option<&Snapshot>, window: &Window) -> Option<Vantage> {
-    let own = &snapshot?.own_zone.as_ref()?.zone;
-    let other_zone = server.zone_name()? != own;
-    Some(Vantage { other_zone, round_trip_ms: window.server.as_ref()?.round_trip_ms })
+/// Where `own` zone is, as seen from a server in `zone`. Statements are known to go there when a router's flow
+/// has reads that do, or when an application in this zone waits for its statements as long as a round trip.
+fn place(
+    own: &str,
+    zone: &str,
+    timing: Option<Timing>,
+    router: Option<&RouterWatch>,
+    window: &Window,
+) -> Option<Vantage> {
+    let round_trip_ms = window.server.as_ref()?.round_trip_ms;
+    let timed = timing.is_some_and(|timing| timing.statement_p99_ms >= round_trip_ms);
+    let flows = router.is_some_and(|router| router::sends_reads(&router.flow, own, zone));
+    Some(Vantage { other_zone: own != zone, asked_from_here: timed || flows, round_trip_ms })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use console::status_view::FlowView;
     use diagnose::{host, server};
 
     /// A window in which all CPUs of the host were busy.
@@ -372,6 +386,25 @@ mod tests {
             assert_eq!(a.host.text, b.host.text);
             assert_eq!(a.servers.len(), 2);
         }
+    }
+
+    #[test]
+    fn statements_are_known_to_cross_by_a_routers_flow_or_an_applications_timing() {
+        let sample = server::Sample { round_trip_ms: 0.7, ..server::Sample::default() };
+        let window = Window { server: Some(sample), ..Window::default() };
+        let asked = |timing, router: Option<&RouterWatch>| {
+            place("a", "b", timing, router, &window).unwrap().asked_from_here
+        };
+        let flow = |crossing: f64| {
+            let (zones, demand) = (vec!["a".to_owned(), "b".to_owned()], vec![0.5, 0.5]);
+            let rows = vec![vec![1.0 - crossing, crossing], vec![0.0, 1.0]];
+            let flow = FlowView { zones, demand, capacity: vec![0.5, 0.5], rows };
+            RouterWatch { flow, ..RouterWatch::default() }
+        };
+        let timing = |statement_p99_ms| Some(Timing { request_p99_ms: 9.0, statement_p99_ms });
+        assert!(!asked(None, None), "a distance alone");
+        assert!(asked(None, Some(&flow(0.3))) && !asked(None, Some(&flow(0.0))));
+        assert!(asked(timing(0.9), None) && !asked(timing(0.2), None));
     }
 
     #[test]

@@ -114,6 +114,15 @@ pub(crate) fn requests(router: &RouterWatch) -> Vec<EndpointRequests> {
     .collect()
 }
 
+/// Whether reads born in zone `from` go to servers of zone `to`. A router hands out what is left over in small
+/// shares; below a hundredth nobody waits for it.
+pub(crate) fn sends_reads(flow: &FlowView, from: &str, to: &str) -> bool {
+    let at = |name: &str| flow.zones.iter().position(|zone| zone == name);
+    let Some((from, to)) = at(from).zip(at(to)) else { return false };
+    let share = flow.rows.get(from).and_then(|row| row.get(to)).copied().unwrap_or(0.0);
+    share >= 0.01 && flow.demand.get(from).is_some_and(|demand| *demand > 0.0)
+}
+
 /// Of all reads, the share that leaves the zone it was born in.
 fn crossing(flow: &FlowView) -> f64 {
     let leaves = |(zone, row): (usize, &Vec<f64>)| -> f64 {

@@ -8,6 +8,8 @@ use serde::Serialize;
 const TIMES: f64 = 3.0;
 /// A round trip shorter than this is no zone's border.
 const ROUND_TRIP_MS: f64 = 0.3;
+/// As far as it goes while nobody is known to send statements across: a distance alone is no bottleneck.
+const NOBODY_CROSSES: f64 = 0.9;
 /// Requests against the usual.
 const SLOWER: f64 = 2.0;
 /// Statements against the usual, at most.
@@ -28,6 +30,8 @@ const ENOUGH: f64 = 20.0;
 pub struct Vantage {
     /// Whether it is in another zone.
     pub other_zone: bool,
+    /// Whether statements are known to go there from here: by a router's flow, or an application's timing.
+    pub asked_from_here: bool,
     /// One round trip, milliseconds.
     pub round_trip_ms: f64,
 }
@@ -51,6 +55,7 @@ pub(super) fn cross_zone(window: &Window) -> Option<Finding> {
     } else {
         0.0
     };
+    let load = if vantage.asked_from_here { load } else { load.min(NOBODY_CROSSES) };
     let share = vantage.round_trip_ms / (vantage.round_trip_ms + statement).max(1e-6);
     // It limits those who wait, not the server: any real bottleneck of the server goes first.
     Some(

@@ -386,7 +386,7 @@ pub static RULES: &[Rule] = &[
     Rule {
         name: CrossZone,
         called: "round trips between zones",
-        when: "the server is in another zone and the round trip is >= 3 times the statement itself, >= 0.3 ms (I)",
+        when: "statements go from this zone to a server in another one, by a router's flow or an application's own timing, and the round trip is >= 3 times the statement itself, >= 0.3 ms (I)",
         explains: &[],
         next: &[
             "read from a replica in your own zone (headroom route)",

@@ -295,7 +295,7 @@ fn each_bottleneck_is_named_when_only_it_is_there() {
             }),
         ),
         (Name::CrossZone, {
-            let vantage = Vantage { other_zone: true, round_trip_ms: 1.5 };
+            let vantage = Vantage { other_zone: true, asked_from_here: true, round_trip_ms: 1.5 };
             Window { vantage: Some(vantage), ..with(|_, server| server.mean_statement_ms = Some(0.2)) }
         }),
         (Name::NotTheDatabase, {

@@ -78,7 +78,7 @@ fn statements_too_short_to_be_seen_still_show_that_the_way_to_them_is_long() {
             (server.active, server.mean_statement_ms, server.looks) = (0.0, None, 10);
             server.statements_per_s = statements_per_s;
         });
-        window.vantage = Some(Vantage { other_zone: true, round_trip_ms: 2.0 });
+        window.vantage = Some(Vantage { other_zone: true, asked_from_here: true, round_trip_ms: 2.0 });
         window
     };
     assert_eq!(named(&window(500.0)), Some(Name::CrossZone), "0.2 ms at most");
@@ -97,4 +97,15 @@ fn sessions_that_read_missed_pages_wait_for_no_cpu_however_busy_others_keep_it()
     };
     assert_eq!(named(&window(3000.0)), Some(Name::BufferPool), "three quarters of their time");
     assert_eq!(named(&window(200.0)), Some(Name::Cpu));
+}
+
+#[test]
+fn a_healthy_server_of_another_zone_is_not_named_unless_statements_are_known_to_go_there() {
+    let window = |asked_from_here| {
+        let mut window = with(|_, server| server.mean_statement_ms = Some(0.05));
+        window.vantage = Some(Vantage { other_zone: true, asked_from_here, round_trip_ms: 0.7 });
+        window
+    };
+    assert_eq!(named(&window(false)), None);
+    assert_eq!(named(&window(true)), Some(Name::CrossZone));
 }
