@@ -186,7 +186,8 @@ fn attempt(
     id: &mut Option<u64>,
 ) -> Result<Status, Refusal> {
     let Change { name, value } = change;
-    let Preparation { setting, before, current, writes } = prepare(access, change, manner)?;
+    let Preparation { setting, before, current, writes, .. } =
+        prepare(access, change, manner, Trying::Allowed)?;
     *was = Some(setting.together(&current.iter().map(|one| one.value.clone()).collect::<Vec<_>>()));
     if writes.iter().zip(&current).all(|(write, now)| same(&write.item, &write.value, &now.value)) {
         return Ok(Status::Already);
@@ -237,14 +238,43 @@ struct Preparation {
     current: Vec<ItemValue>,
     /// The same, as they shall be.
     writes: Vec<ItemValue>,
+    /// What is not known without trying.
+    note: Option<String>,
 }
 
-fn prepare(access: &mut Access<'_>, change: &Change, manner: &Manner) -> Result<Preparation, Refusal> {
+/// Whether a server may be asked by setting a variable to what it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Trying {
+    Allowed,
+    /// Nothing may be written.
+    Forbidden,
+}
+
+/// How a setting is written.
+enum Restart {
+    /// By itself, while the server runs.
+    NotNeeded,
+    /// By this program, which restarts the server or stands for something else that does.
+    By(String),
+    /// Only trying would tell.
+    Unknown,
+}
+
+fn prepare(
+    access: &mut Access<'_>,
+    change: &Change,
+    manner: &Manner,
+    trying: Trying,
+) -> Result<Preparation, Refusal> {
     let Change { name, value } = change;
     if let Some(why) = catalogue::one_way(name) {
         return Err(Refusal::OneWay { why });
     }
-    let restart = restart_needed(access, name, manner)?;
+    let (restart, note) = match restart_needed(access, name, manner, trying)? {
+        Restart::NotNeeded => (None, None),
+        Restart::By(program) => (Some(program), None),
+        Restart::Unknown => (None, Some("whether that takes a restart shows when it is tried".to_owned())),
+    };
     let mut setting = resolve::resolve(access.host, name, restart.as_deref())?;
     remember_program(access, &mut setting);
     for item in &setting.written {
@@ -255,7 +285,7 @@ fn prepare(access: &mut Access<'_>, change: &Change, manner: &Manner) -> Result<
     let before = state(access, &setting.members)?;
     let current = state(access, &setting.written)?;
     let writes = writes(&setting, value, &current)?;
-    Ok(Preparation { setting, before, current, writes })
+    Ok(Preparation { setting, before, current, writes, note })
 }
 
 /// One write that a change would make.
@@ -265,18 +295,24 @@ pub struct Write {
     pub from: String,
     /// What would be written.
     pub to: String,
+    /// What is not known without trying it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub note: Option<String>,
 }
 
-/// The writes of a change, without making them; none if it is so already.
+/// The writes of a change, without making them; none if it is so already. Nothing is written.
 ///
 /// # Errors
 /// Why it would be refused, as far as that shows without trying.
 pub fn preview(access: &mut Access<'_>, change: &Change, manner: &Manner) -> Result<Vec<Write>, Refusal> {
-    let Preparation { current, writes, .. } = prepare(access, change, manner)?;
+    let Preparation { current, writes, note, .. } = prepare(access, change, manner, Trying::Forbidden)?;
     let pairs =
         current.into_iter().zip(writes).filter(|(now, write)| !same(&write.item, &write.value, &now.value));
     Ok(pairs
-        .map(|(now, write)| Write { item: now.item.to_string(), from: now.value, to: write.value })
+        .map(|(now, write)| {
+            let (item, from, to) = (now.item.to_string(), now.value, write.value);
+            Write { item, from, to, note: note.clone() }
+        })
         .collect())
 }
 
@@ -317,9 +353,15 @@ fn writes(setting: &Setting, value: &str, current: &[ItemValue]) -> Result<Vec<I
 }
 
 /// The program that a variable needs because it cannot be set without a restart.
-fn restart_needed(access: &mut Access<'_>, name: &Name, manner: &Manner) -> Result<Option<String>, Refusal> {
+fn restart_needed(
+    access: &mut Access<'_>,
+    name: &Name,
+    manner: &Manner,
+    trying: Trying,
+) -> Result<Restart, Refusal> {
+    let by = |program: Option<&str>| program.map_or(Restart::NotNeeded, |one| Restart::By(one.to_owned()));
     if name.knob.place != Place::Variable {
-        return Ok(resolve::managed(name, manner.restart.as_deref()).map(str::to_owned));
+        return Ok(by(resolve::managed(name, manner.restart.as_deref())));
     }
     let Some(variable) = access.server()?.describe(&name.rest)? else {
         return Err(Refusal::Absent { what: format!("the variable {} on this server", name.rest) });
@@ -333,22 +375,24 @@ fn restart_needed(access: &mut Access<'_>, name: &Name, manner: &Manner) -> Resu
                 name.rest, name.rest
             ),
         }),
-        (Some(false), Some(program)) => Ok(Some(program.clone())),
+        (Some(false), Some(program)) => Ok(by(Some(program))),
+        (None, Some(_)) if trying == Trying::Forbidden => Ok(Restart::Unknown),
         // MySQL does not say: setting it to what it is tells.
         (None, Some(program)) => {
             let server = access.server()?;
             let now = server.global(&name.rest)?;
             let refused = server.set_global(&name.rest, &now).err();
             let needed = matches!(refused, Some(server::ServerError::Answered { code: 1238, .. }));
-            Ok(needed.then(|| program.clone()))
+            Ok(by(needed.then_some(program.as_str())))
         }
-        _ => Ok(None),
+        _ => Ok(Restart::NotNeeded),
     }
 }
 
 /// Whether a change restarts the server: those come first, for a restart undoes what was only set.
 pub(crate) fn restarts(access: &mut Access<'_>, change: &Change, manner: &Manner) -> bool {
-    let Ok(Some(program)) = restart_needed(access, &change.name, manner) else { return false };
+    let needed = restart_needed(access, &change.name, manner, Trying::Allowed);
+    let Ok(Restart::By(program)) = needed else { return false };
     let is_limit = matches!(change.name.knob.place, Place::Cgroup(_));
     crate::managed::Managed::is_program(&program) && !is_limit
 }
@@ -360,5 +404,60 @@ fn remember_program(access: &Access<'_>, setting: &mut Setting) {
             let named = access.actions.get(knob).and_then(|action| action.program());
             *program = named.or_else(|| program.take());
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::server::{Kind, ServerError, Variable};
+    use std::collections::BTreeMap;
+
+    /// A MySQL, which does not say what takes a restart; with how often something was set.
+    struct MySql(std::sync::Arc<std::sync::atomic::AtomicU32>);
+
+    impl Server for MySql {
+        fn identity(&mut self) -> Result<identity::Facts, ServerError> {
+            Ok(identity::Facts::new())
+        }
+
+        fn describe(&mut self, _: &str) -> Result<Option<Variable>, ServerError> {
+            Ok(Some(Variable { kind: Kind::Text, dynamic: None }))
+        }
+
+        fn global(&mut self, _: &str) -> Result<String, ServerError> {
+            Ok("now".to_owned())
+        }
+
+        fn set_global(&mut self, _: &str, _: &str) -> Result<(), ServerError> {
+            self.0.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+            Ok(())
+        }
+
+        fn reconnect(&mut self) -> Result<(), ServerError> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_preview_writes_nothing_and_says_what_only_trying_tells() {
+        let host = Host::new("/nowhere");
+        let sets = std::sync::Arc::default();
+        let mut server = MySql(std::sync::Arc::clone(&sets));
+        let mut actions = BTreeMap::new();
+        let mut access = Access { host: &host, server: Some(&mut server), actions: &mut actions };
+        let name = name::parse(&host, "server.innodb_log_files_in_group").unwrap();
+        let change = Change { name, value: "4".to_owned() };
+        let restart = Some("/sbin/restart".to_owned());
+        let manner = Manner { author: Author::default(), keep: false, restart, patience: Duration::ZERO };
+        let writes = preview(&mut access, &change, &manner).unwrap();
+        assert_eq!((writes[0].from.as_str(), writes[0].to.as_str()), ("now", "4"));
+        assert!(
+            writes[0].note.as_deref().is_some_and(|note| note.contains("when it is tried")),
+            "{writes:?}"
+        );
+        assert_eq!(sets.load(std::sync::atomic::Ordering::Relaxed), 0);
+        let manner = Manner { restart: None, ..manner };
+        assert_eq!(preview(&mut access, &change, &manner).unwrap()[0].note, None);
     }
 }

@@ -35,8 +35,9 @@ pub fn preview(all: &[Preview]) -> String {
                 table.row(vec![knob.clone(), String::new(), String::new(), "so already".to_owned()]);
             }
             Writes::Writes(writes) => {
-                for Write { item, from, to } in writes {
-                    table.row(vec![knob.clone(), item.clone(), from.clone(), to.clone()]);
+                for Write { item, from, to, note } in writes {
+                    let to = note.as_ref().map_or_else(|| to.clone(), |note| format!("{to}; {note}"));
+                    table.row(vec![knob.clone(), item.clone(), from.clone(), to]);
                 }
             }
         }

@@ -474,7 +474,8 @@ fn dry_run(experiment: &Experiment, rig: &mut HostRig, json: bool) -> anyhow::Re
     for Writes { run, writes, refused } in &all {
         text.push_str(&format!("{run}\n"));
         for write in writes {
-            text.push_str(&format!("  {}: {} -> {}\n", write.item, write.from, write.to));
+            let note = write.note.as_ref().map_or_else(String::new, |note| format!(" ({note})"));
+            text.push_str(&format!("  {}: {} -> {}{note}\n", write.item, write.from, write.to));
         }
         match refused {
             Some(why) => text.push_str(&format!("  refused: {why}\n")),

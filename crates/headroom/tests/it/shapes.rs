@@ -223,7 +223,8 @@ fn json_of_knob_keeps_its_keys() {
         restored: &restored,
     };
     insta::assert_snapshot!("knob_set", shape(&report));
-    let write = knob::apply::Write { item: "i".into(), from: "f".into(), to: "t".into() };
+    let write =
+        knob::apply::Write { item: "i".into(), from: "f".into(), to: "t".into(), note: Some("n".into()) };
     let preview = |writes| Preview { knob: "k".into(), value: "v".into(), writes };
     let previews = [preview(Writes::Writes(vec![write])), preview(Writes::Refused(refusal()))];
     insta::assert_snapshot!("knob_dry_run", shape(&previews));

@@ -57,6 +57,44 @@ const SERVER: &[(&str, &[&str], &str)] = &[
     ("require_secure_transport", &["1", "on"], "clients can come without TLS"),
     ("init_connect", &[], "it is SQL that every session runs"),
     ("event_scheduler", &["off", "disabled", "0"], "events begin to run"),
+    ("binlog_expire_logs_seconds", &["0"], PURGE),
+    ("expire_logs_days", &["0"], PURGE),
+    ("server_id", &[], "replicas that know it under the old number ignore its changes, or apply them twice"),
+    ("offline_mode", &["0", "off"], "clients are disconnected and cannot come back"),
+    (
+        "innodb_force_recovery",
+        &["0"],
+        "damage is passed over, and from 4 on the data can be damaged for good",
+    ),
+    ("log_bin", &["1", "on"], "changes are not logged: replicas stop, and no backup can be rolled forward"),
+    ("relay_log_recovery", &["1", "on"], "a replica can apply a damaged relay log after a crash"),
+    ("innodb_log_checksums", &["1", "on"], "a damaged redo log is applied to the data after a crash"),
+    ("skip_grant_tables", &["0", "off"], "everybody can log in, with all privileges"),
+];
+
+/// Putting the value back does not bring the files back.
+const PURGE: &str = "binary logs that replicas or backups need are deleted, for good";
+
+/// Variables of a server that start something, count something, or cannot be set back.
+const SERVER_ONE_WAY: &[(&str, &str)] = &[
+    // What is read back of it is not what was set.
+    ("wsrep_sst_auth", "the server does not show it"),
+    ("gtid_slave_pos", "it is the place of a replica, which moves: put back, changes would be applied twice"),
+    ("gtid_purged", "transactions can be added to it and not taken out"),
+    ("gtid_binlog_state", "it is the history of the binary log, which moves, and cannot be set back"),
+    ("sql_slave_skip_counter", "it skips events of a replica and counts down: what was skipped is lost"),
+    ("sql_replica_skip_counter", "it skips events of a replica and counts down: what was skipped is lost"),
+];
+
+/// Parameters of the zfs module: name, the value that is safe, what can happen.
+const ZFS_MODULE: &[(&str, &str, &str)] = &[
+    ("zfs_nocacheflush", "0", "disks are not told to flush: a power loss can lose the pool"),
+    ("zil_nocacheflush", "0", "disks are not told to flush: a power loss loses committed transactions"),
+    (
+        "zil_replay_disable",
+        "0",
+        "committed transactions are thrown away when a dataset is mounted after a crash",
+    ),
 ];
 
 /// Sysctls: name or beginning of names (ends in `.`), what can happen.
@@ -152,6 +190,10 @@ pub fn danger(name: &Name, value: &str) -> Option<(String, String)> {
             }
             _ => None,
         },
+        (Danger::ByName, Place::ZfsModule) => {
+            let (parameter, safe, why) = ZFS_MODULE.iter().find(|(parameter, ..)| *parameter == name.rest)?;
+            (value != *safe).then(|| ((*parameter).to_owned(), (*why).to_owned()))
+        }
         (Danger::ByName, _) => None,
     }
 }
@@ -160,9 +202,8 @@ pub fn danger(name: &Name, value: &str) -> Option<(String, String)> {
 pub fn one_way(name: &Name) -> Option<String> {
     match name.knob.place {
         Place::AnySysctl => listed(ONE_WAY, &name.rest.replace('/', ".")).map(|(_, why)| why.to_owned()),
-        // What is read back of it is not what was set.
-        Place::Variable if name.rest.eq_ignore_ascii_case("wsrep_sst_auth") => {
-            Some("the server does not show it".to_owned())
+        Place::Variable => {
+            listed(SERVER_ONE_WAY, &name.rest.to_ascii_lowercase()).map(|(_, why)| why.to_owned())
         }
         _ => None,
     }
@@ -199,6 +240,23 @@ mod tests {
             ("zfs.sync@tank/mysql", "disabled", Some("sync")),
             ("file_system.type@/dev/loop9", "xfs", Some("file_system.type")),
             ("sysctl.kernel.core_pattern", "core", Some("kernel.core_pattern")),
+            ("server.binlog_expire_logs_seconds", "3600", Some("binlog_expire_logs_seconds")),
+            ("server.binlog_expire_logs_seconds", "0", None),
+            ("server.expire_logs_days", "1", Some("expire_logs_days")),
+            ("server.server_id", "2", Some("server_id")),
+            ("server.offline_mode", "ON", Some("offline_mode")),
+            ("server.offline_mode", "OFF", None),
+            ("server.innodb_force_recovery", "6", Some("innodb_force_recovery")),
+            ("server.log_bin", "OFF", Some("log_bin")),
+            ("server.relay_log_recovery", "OFF", Some("relay_log_recovery")),
+            ("server.innodb_log_checksums", "OFF", Some("innodb_log_checksums")),
+            ("server.skip_grant_tables", "ON", Some("skip_grant_tables")),
+            ("server.skip_grant_tables", "OFF", None),
+            ("zfs_module.zfs_nocacheflush", "1", Some("zfs_nocacheflush")),
+            ("zfs_module.zil_nocacheflush", "1", Some("zil_nocacheflush")),
+            ("zfs_module.zil_replay_disable", "1", Some("zil_replay_disable")),
+            ("zfs_module.zil_replay_disable", "0", None),
+            ("zfs_module.zfs_txg_timeout", "30", None),
             ("cgroup.memory.max@/a", "max", None),
             ("cgroup.memory.max@/a", "1073741824", Some("cgroup.memory.max")),
         ] {
@@ -212,5 +270,11 @@ mod tests {
         assert!(one_way(&name("sysctl.vm.drop_caches")).is_some());
         assert!(one_way(&name("sysctl.kernel.random.boot_id")).is_some());
         assert!(one_way(&name("sysctl.net.ipv4.tcp_rmem")).is_none());
+        for variable in ["gtid_slave_pos", "GTID_PURGED", "gtid_binlog_state", "sql_slave_skip_counter"] {
+            let text = format!("server.{variable}");
+            let name = crate::name::parse(&Host::new("/nowhere"), &text).unwrap();
+            assert!(one_way(&name).is_some(), "{variable}");
+        }
+        assert!(one_way(&name("server.gtid_strict_mode")).is_none());
     }
 }
