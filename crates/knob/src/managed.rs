@@ -271,7 +271,8 @@ impl Action for ManagedAction {
 /// Allocators and how their libraries' names begin.
 const ALLOCATORS: [(&str, &str); 3] =
     [("jemalloc", "libjemalloc"), ("tcmalloc", "libtcmalloc"), ("mimalloc", "libmimalloc")];
-const GLIBC: &str = "glibc";
+/// The allocator that a server has without another.
+pub const GLIBC: &str = "glibc";
 const PRELOAD: &str = "LD_PRELOAD";
 /// Where libraries lie on the usual distributions.
 const LIBRARY_PLACES: [&str; 6] = [
@@ -310,8 +311,11 @@ fn allocator_of(maps: &str) -> &'static str {
     ALLOCATORS.iter().find(|(_, library)| mapped(library)).map_or(GLIBC, |(name, _)| name)
 }
 
-/// The library of an allocator on this host; glibc's is none.
-fn library(host: &Host, value: &str) -> Result<String, Refusal> {
+/// The library of an allocator on this host; glibc's is none, and gives its name.
+///
+/// # Errors
+/// No such allocator is known, or its library is not there.
+pub fn library(host: &Host, value: &str) -> Result<String, Refusal> {
     if value == GLIBC {
         return Ok(GLIBC.to_owned());
     }

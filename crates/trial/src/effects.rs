@@ -78,6 +78,16 @@ impl FactorStanding {
             Self::TooFewRestarts => None,
         }
     }
+
+    /// Why it is not known whether the factor does anything by itself; `None` if that is known.
+    pub fn doubt(&self) -> Option<&'static str> {
+        match self {
+            Self::Judged { verdict: Verdict::Undecided, .. } | Self::TooFewRestarts => {
+                Some(crate::text::factor_standing(self))
+            }
+            Self::Judged { .. } => None,
+        }
+    }
 }
 
 #[derive(Clone, Debug, Serialize)]

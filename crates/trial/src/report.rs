@@ -4,7 +4,7 @@
 //! its cells were chosen. Verdicts are given when all is run or the time is over, not before: whoever looks
 //! after each block and stops when it looks good finds too much.
 
-use crate::effects::{Effects, effects};
+use crate::effects::{Effects, FactorEffect, effects};
 use crate::figures::{Figures, Moment, course, measured};
 use crate::halving::Stage;
 use crate::order::Run;
@@ -14,6 +14,7 @@ use crate::snippet::snippet;
 use crate::spec::{Metric, Point};
 use crate::store::{History, Measured, Outcome, RefusedLevel, Trial};
 use crate::verdict::{Verdict, is_void, of_the_best, verdicts};
+use knob::Host;
 use plan::comparison::paired;
 use plan::quantile::{median, sorted};
 use plan::{Effect, Interval};
@@ -228,13 +229,18 @@ fn of_one_load(
         let ((a_judged, a_score), (b_judged, b_score)) = (key(a), key(b));
         b_judged.cmp(&a_judged).then(b_score.total_cmp(&a_score)).then(a.cell.cmp(&b.cell))
     });
+    let effects = effects(experiment, trials);
+    let remark = |knob: &str, value: &str| {
+        let of_level = |one: &&FactorEffect| one.knob == knob && one.to == value;
+        effects.iter().flat_map(|effects| &effects.main).find(of_level)?.standing.doubt()
+    };
     let compared = cells.iter().filter(|cell| cell.effect.is_some()).count();
     let better = cells.iter().filter(|_| !void).filter_map(|cell| {
         let better = cell.standing == Standing::Judged { verdict: Verdict::Better };
         let (settings, effect) = (cell.settings.clone(), cell.effect.filter(|_| better)?);
         let (ratio, confidence) = (of_the_best(&effect, compared, spec.level), 1.0 - spec.level);
         let dangerous = schedule::is_dangerous(spec, &experiment.design, cell.cell);
-        let snippet = snippet(&settings);
+        let snippet = snippet(&Host::new("/"), &settings, remark);
         Some(Winner { cell: cell.cell, settings, dangerous, ratio, confidence, compared, snippet })
     });
     let better: Vec<Winner> = better.collect();
@@ -267,7 +273,7 @@ fn of_one_load(
         back: back.zip(baseline).map(|(back, before)| back / before),
         back_differs: back.is_some_and(beyond),
         baseline_run: Figures::of(trials, Run::Baseline),
-        effects: effects(experiment, trials),
+        effects,
         courses: courses(&cells, trials, last),
         cells,
         winner,
@@ -476,7 +482,7 @@ mod tests {
         assert_eq!(crate::text::confirmed(&one_stage), "Confirmed");
         let words = crate::text::winner_range(winner);
         assert!(words.contains("95 % for the best of 2 cells: +"), "{words}");
-        assert_eq!(winner.snippet, "# /etc/mysql/conf.d/headroom.cnf\n[mysqld]\nb = 1\n");
+        assert!(winner.snippet.ends_with("[mysqld]\nb = 1\n"), "{}", winner.snippet);
     }
 
     #[test]
