@@ -1,17 +1,19 @@
 //! Experiments beside each other: two hosts, two versions, two dates; and the baseline over the history.
 //!
 //! Two experiments share no block, so what a paired comparison cancels within one stays between two. Two
-//! things are compared: the baseline's figure, trial by trial (a host or a version is faster), and each
-//! cell's gain over its own baseline (a setting does more here than there). Both are differences of mean logs
-//! with Welch's t, which does not assume that both are equally noisy; gains are adjusted for their number by
-//! Holm.
+//! things are compared: the baseline's figure, block by block (a host or a version is faster), and each
+//! cell's gain over its own baseline (a setting does more here than there). Both are differences of mean
+//! logs, with Welch's error, which does not assume that both are equally noisy.
+//!
+//! There is no verdict. The interval is made of what differs within each of the two runs; what differs from
+//! day to day, with nothing changed, is not in it and often larger. Whether the baseline changes over time is
+//! judged by [`drift`], whose unit is the experiment.
 
 use crate::order::Run;
 use crate::report::{LoadReport, Report};
 use crate::run::Experiment;
 use crate::schedule::{pairs, stages};
 use crate::store::{History, Trial};
-use crate::verdict::{Verdict, verdicts};
 use plan::regression::fit;
 use plan::{Effect, Interval};
 use serde::Serialize;
@@ -36,12 +38,9 @@ pub struct Comparison {
 }
 
 impl Comparison {
-    /// Whether they could be compared and no baseline is worse.
-    pub fn is_no_worse(&self) -> bool {
-        let worse = |load: &LoadComparison| {
-            load.baseline.as_ref().is_some_and(|baseline| baseline.verdict == Verdict::Worse)
-        };
-        !self.loads.is_empty() && !self.loads.iter().any(worse)
+    /// Whether they have anything that can be compared.
+    pub fn is_possible(&self) -> bool {
+        !self.loads.is_empty()
     }
 }
 
@@ -56,8 +55,8 @@ pub struct LoadComparison {
 
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Compared {
+    /// The interval is of what differs within the two runs alone.
     pub ratio: Interval,
-    pub verdict: Verdict,
 }
 
 /// The baseline over several experiments.
@@ -101,16 +100,13 @@ pub fn compare(one: &Side<'_>, other: &Side<'_>) -> Comparison {
 }
 
 fn of_load(one: &Side<'_>, at: usize, other: &Side<'_>, there: usize, load: &LoadReport) -> LoadComparison {
-    let spec = &one.experiment.spec;
-    let judge = |effects: &[Effect]| verdicts(effects, spec.metric.good(), spec.smallest_effect, spec.level);
-    let compared = |effect: Effect, verdict| Compared { ratio: effect.ratio(0.95), verdict };
-    let baseline = welch(&baselines(one, at), &baselines(other, there));
-    let baseline = baseline.and_then(|effect| Some(compared(effect, *judge(&[effect]).first()?)));
+    let compared =
+        |one: &[f64], other: &[f64]| welch(one, other).map(|effect| Compared { ratio: effect.ratio(0.95) });
+    let baseline = compared(&baselines(one, at), &baselines(other, there));
     let (here, there) = (gains(one, at), gains(other, there));
-    let both = here.iter().filter_map(|(name, logs)| Some((name.clone(), welch(logs, there.get(name)?)?)));
-    let (names, effects): (Vec<String>, Vec<Effect>) = both.unzip();
-    let judged = effects.iter().zip(judge(&effects)).map(|(effect, verdict)| compared(*effect, verdict));
-    LoadComparison { words: load.words.clone(), baseline, cells: names.into_iter().zip(judged).collect() }
+    let cells =
+        here.iter().filter_map(|(name, logs)| Some((name.clone(), compared(logs, there.get(name)?)?)));
+    LoadComparison { words: load.words.clone(), baseline, cells: cells.collect() }
 }
 
 fn trials(side: &Side<'_>, load: usize) -> Vec<Trial> {
@@ -196,5 +192,35 @@ mod tests {
         assert!((effect.log_mean - 1.0).abs() < 1e-9, "{effect:?}");
         assert!((effect.log_error - (1.0_f64 / 3.0 + 8.0 / 3.0 / 4.0).sqrt()).abs() < 1e-9, "{effect:?}");
         assert_eq!(welch(&[1.0], &[1.0, 2.0]), None);
+    }
+
+    #[test]
+    fn two_runs_on_different_days_have_a_ratio_and_no_verdict() {
+        use crate::spec::Spec;
+        use crate::store::tests::{EXAMPLE, begun, measured, trial};
+        let experiment = Experiment::new(Spec::parse(EXAMPLE, "t.toml").unwrap(), &[]).unwrap();
+        let run = |level: f64| {
+            let mut trials = Vec::new();
+            loop {
+                let cells = (&experiment.design, &experiment.possible);
+                let next = crate::schedule::progress(&experiment.spec, cells.0, cells.1, &trials).next;
+                let Some(next) = next else { break };
+                let noise =
+                    1.0 + (next.place.position * 7 + next.place.block as usize) as f64 % 5.0 / 1_000.0;
+                trials.push(trial(next, measured(level * noise)));
+            }
+            History { spec: EXAMPLE.to_owned(), begun: begun(), trials, ended: None }
+        };
+        // A tenth slower all day, with nothing changed.
+        let (monday, tuesday) = (run(100.0), run(90.0));
+        let reports = [&monday, &tuesday].map(|history| crate::report::report(&experiment, history));
+        let side =
+            |history, report| Side { name: "day".to_owned(), experiment: &experiment, history, report };
+        let found = compare(&side(&monday, &reports[0]), &side(&tuesday, &reports[1]));
+        assert!(found.is_possible());
+        let ratio = found.loads[0].baseline.unwrap().ratio;
+        assert!((ratio.estimate - 0.9).abs() < 0.01 && ratio.high < 0.95, "sure within the runs: {ratio:?}");
+        let json = serde_json::to_value(&found).unwrap();
+        assert!(json["loads"][0]["baseline"].get("verdict").is_none(), "{json}");
     }
 }

@@ -29,7 +29,8 @@ pub struct Figures {
     pub seconds: Option<Spread>,
     /// Of p99 in a second, ms.
     pub p99_seconds: Option<Spread>,
-    /// The middle of the host's figures, in the order of [`HOST`].
+    /// The middle of the host's figures, in the order of [`HOST`]; the last is missing in experiments that
+    /// did not keep how many CPUs there were.
     pub host: Vec<f64>,
     /// What `diagnose` named most often while it ran, and in how many of its trials.
     pub bottleneck: Option<(String, usize)>,
@@ -74,7 +75,13 @@ impl Figures {
         let seconds = |of: fn(&Second) -> f64| {
             Spread::of(all.iter().flat_map(|one| &one.series).map(of).filter(|value| *value > 0.0).collect())
         };
-        let cpus = std::thread::available_parallelism().map_or(1.0, |cpus| cpus.get() as f64);
+        let softirq_us = || {
+            // Those of the machine that was measured: another one may render the report.
+            let of = |one: &&Measured| {
+                Some(one.host.softirq * f64::from(one.host.cpus?) * 1e6 / one.window.per_second.max(1e-9))
+            };
+            median(&sorted(all.iter().filter_map(of).collect()))
+        };
         let host = [
             middle(&|one| one.host.cpu),
             middle(&|one| one.host.system),
@@ -84,7 +91,8 @@ impl Figures {
             middle(&|one| one.host.read_kib),
             middle(&|one| one.host.written_kib),
             middle(&|one| one.host.flushes),
-            middle(&|one| one.host.softirq * cpus * 1e6 / one.window.per_second.max(1e-9)),
+            // The last, so that where it is not known nothing takes its place.
+            softirq_us(),
         ];
         let mut named: BTreeMap<&str, usize> = BTreeMap::new();
         for name in all.iter().filter_map(|one| one.bottleneck.as_deref()) {
@@ -129,4 +137,27 @@ pub fn course(trials: &[&Trial], stage: usize, run: Run) -> Vec<Moment> {
         }));
     }
     course
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::schedule::{Next, TrialSlot};
+    use crate::store::HostFigures;
+    use crate::store::tests::trial;
+
+    #[test]
+    fn soft_interrupts_a_transaction_are_of_the_cpus_that_were_measured() {
+        let of = |cpus| {
+            let window = crate::guard::Window { per_second: 1_000.0, ..Default::default() };
+            let host = HostFigures { softirq: 0.1, cpus, ..HostFigures::default() };
+            let measured = Measured { figure: 1_000.0, window, host, ..Measured::default() };
+            let place = TrialSlot { load: 0, stage: 0, block: 0, position: 0, attempt: 0 };
+            let one = trial(Next { place, run: Run::Baseline }, Outcome::Measured(Box::new(measured)));
+            Figures::of(&[&one], Run::Baseline).host
+        };
+        // A tenth of 48 CPUs over a thousand transactions a second.
+        assert!((of(Some(48))[8] - 4_800.0).abs() < 1e-6, "{:?}", of(Some(48)));
+        assert_eq!(of(None).len(), HOST.len() - 1, "an older experiment shows none");
+    }
 }

@@ -53,9 +53,15 @@ pub fn held_against(newest_first: impl Iterator<Item = Window>) -> Option<Window
 
 /// Why a cell is given up at once, after its warm-up or its measurement; `None` to go on. `baseline` is what
 /// it is held against; without one (it is the baseline itself) only memory and overload are looked at.
-pub fn gives_up(guard: &Guard, window: &Window, memory: f64, baseline: Option<&Window>) -> Option<String> {
+/// `memory` is the share in use on the server's host, where that host is seen.
+pub fn gives_up(
+    guard: &Guard,
+    window: &Window,
+    memory: Option<f64>,
+    baseline: Option<&Window>,
+) -> Option<String> {
     let percent = |share: f64| format!("{:.1} %", share * 100.0);
-    if memory > guard.memory {
+    if let Some(memory) = memory.filter(|memory| *memory > guard.memory) {
         return Some(format!(
             "{} of the host's memory is in use (limit {})",
             percent(memory),
@@ -167,7 +173,7 @@ mod tests {
     fn a_cell_is_given_up_for_latency_errors_memory_and_overload_with_the_figures() {
         let guard = Guard::default();
         let base = window(100.0, 10.0);
-        let why = |window: Window, memory| gives_up(&guard, &window, memory, Some(&base));
+        let why = |window: Window, memory| gives_up(&guard, &window, Some(memory), Some(&base));
         let slow = |p99_ms| is_slow(&guard, &window(100.0, p99_ms), Some(&base));
         assert_eq!((why(window(100.0, 19.0), 0.5), slow(19.0)), (None, None));
         assert!(slow(31.0).unwrap().contains("3.1 times the 10.0 ms of the slowest"));
@@ -177,7 +183,8 @@ mod tests {
         assert!(why(base, 0.93).unwrap().contains("93.0 % of the host's memory"));
         assert!(why(Window { missing: 0.5, ..base }, 0.5).unwrap().contains("50.0 %"));
         assert_eq!(is_slow(&guard, &window(1.0, 1e9), None), None, "the baseline is no worse than itself");
-        assert_eq!(gives_up(&guard, &window(1.0, 1e9), 0.5, None), None);
+        assert_eq!(gives_up(&guard, &window(1.0, 1e9), Some(0.5), None), None);
+        assert_eq!(gives_up(&guard, &base, None, Some(&base)), None, "another machine's memory is not seen");
     }
 
     #[test]

@@ -49,7 +49,7 @@ pub fn html(report: &Report) -> String {
     if report.elsewhere {
         page.push_str(
             "<p class=\"said warn\">CPU, memory and disk figures are those of the machine that sent the load, not of \
-             the server's: that one is another machine.</p>\n",
+             the server's: that one is another machine. Its memory was not watched.</p>\n",
         );
     }
     page.push_str("<h2>Baseline</h2>\n<table>\n");

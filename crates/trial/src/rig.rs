@@ -404,7 +404,7 @@ impl Rig for HostRig {
         &mut self,
         time: Duration,
         seed: u64,
-        go_on: &mut dyn FnMut(&Second, f64) -> bool,
+        go_on: &mut dyn FnMut(&Second, Option<f64>) -> bool,
     ) -> Result<Stretch, RigError> {
         let Some((load, arrivals)) = &self.load else { return Err(RigError::NotConnected) };
         let before = self.sampler.read();
@@ -431,7 +431,8 @@ impl Rig for HostRig {
         let outcome = load.send(arrivals, time, seed, &over, |moment| {
             let second = Second { done: moment.done, failed: moment.failed, p99_ms: moment.p99_ms };
             let host = watcher.read();
-            let go_on = go_on(&second, memory(&host.memory.level));
+            // The generator's memory says nothing of a server elsewhere.
+            let go_on = go_on(&second, here.then(|| memory(&host.memory.level)));
             look(&mut recent, host);
             if !go_on || self.stop.load(Ordering::Relaxed) {
                 over.store(true, Ordering::Relaxed);
@@ -446,7 +447,9 @@ impl Rig for HostRig {
         let found = verdict::judge(&recent.window(Instant::now())).bottleneck;
         let bottleneck =
             found.and_then(|found| serde_json::to_value(found.name).ok()?.as_str().map(str::to_owned));
-        Ok(Stretch { bottleneck, ..stretch(outcome, &sample, throttled.unwrap_or(0.0)) })
+        let stretch = stretch(outcome, &sample, throttled.unwrap_or(0.0));
+        let memory = here.then_some(stretch.host.memory);
+        Ok(Stretch { bottleneck, memory, ..stretch })
     }
 
     fn disconnect(&mut self) {
@@ -490,12 +493,14 @@ fn stretch(outcome: load::Outcome, sample: &Sample, throttled: f64) -> Stretch {
         written_kib: each(disks(|disk| disk.written.bytes_per_s) / 1024.0),
         flushes: each(disks(|disk| disk.flushed.as_ref().map_or(0.0, |work| work.per_s))),
         memory: memory(&sample.memory.level),
+        cpus: u32::try_from(sample.cpu.each.len()).ok().filter(|cpus| *cpus > 0),
         throttled,
     };
     let series = outcome.series.iter();
     let series =
         series.map(|one| Second { done: one.done, failed: one.failed, p99_ms: one.p99_ms }).collect();
-    Stretch { window, void: outcome.void, notes: outcome.notes, series, host, bottleneck: None }
+    let (void, notes) = (outcome.void, outcome.notes);
+    Stretch { window, void, notes, series, host, memory: None, bottleneck: None }
 }
 
 #[cfg(test)]

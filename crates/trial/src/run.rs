@@ -41,6 +41,8 @@ pub struct Stretch {
     pub notes: Vec<String>,
     pub series: Vec<Second>,
     pub host: HostFigures,
+    /// Memory of the server's host in use in the end, share of all; `None` where that host is not seen.
+    pub memory: Option<f64>,
     /// What `diagnose` names as the bottleneck of this stretch.
     pub bottleneck: Option<String>,
 }
@@ -86,7 +88,8 @@ pub trait Rig {
     /// They cannot be connected.
     fn connect(&mut self, point: Point) -> Result<(), RigError>;
 
-    /// Sends for a while; `go_on` is asked every second, with the share of memory in use.
+    /// Sends for a while; `go_on` is asked every second, with the share of memory of the server's host in use
+    /// where that host is seen.
     ///
     /// # Errors
     /// A fault of our own.
@@ -94,7 +97,7 @@ pub trait Rig {
         &mut self,
         time: Duration,
         seed: u64,
-        go_on: &mut dyn FnMut(&Second, f64) -> bool,
+        go_on: &mut dyn FnMut(&Second, Option<f64>) -> bool,
     ) -> Result<Stretch, RigError>;
 
     /// Ends the clients.
@@ -453,10 +456,12 @@ fn figures(
     let slow = |why: String| if again { given_up(why) } else { void(why) };
     rig.pause(spec.timing.reset);
     rig.connect(point).map_err(failed)?;
-    let full = std::cell::Cell::new(0.0_f64);
-    let mut go_on = |_: &Second, memory: f64| {
-        full.set(full.get().max(memory));
-        memory <= spec.guard.memory
+    let full: std::cell::Cell<Option<f64>> = std::cell::Cell::new(None);
+    let fuller =
+        |memory: Option<f64>| memory.map_or(full.get(), |now| Some(full.get().unwrap_or(0.0).max(now)));
+    let mut go_on = |_: &Second, memory: Option<f64>| {
+        full.set(fuller(memory));
+        memory.is_none_or(|memory| memory <= spec.guard.memory)
     };
     let (windows, warm_up, steady) = warm_up(spec, seed, rig, &mut go_on).map_err(failed)?;
     if let Some(recent) = guard::recent(&windows) {
@@ -469,7 +474,7 @@ fn figures(
         }
     }
     let stretch = rig.send(spec.timing.measure, seed, &mut go_on).map_err(failed)?;
-    let memory = full.get().max(stretch.host.memory);
+    let memory = fuller(stretch.memory);
     if let Some(why) = guard::gives_up(&spec.guard, &stretch.window, memory, baseline) {
         return Err(given_up(why));
     }
@@ -500,7 +505,7 @@ fn warm_up(
     spec: &Spec,
     seed: u64,
     rig: &mut dyn Rig,
-    go_on: &mut dyn FnMut(&Second, f64) -> bool,
+    go_on: &mut dyn FnMut(&Second, Option<f64>) -> bool,
 ) -> Result<(Vec<Window>, Duration, bool), RigError> {
     let length = (spec.timing.warm_up / 5).clamp(WINDOW.0, WINDOW.1);
     let (mut windows, mut sent) = (Vec::new(), Duration::ZERO);

@@ -143,6 +143,9 @@ pub struct HostFigures {
     pub flushes: f64,
     /// Memory in use in the end, share of all.
     pub memory: f64,
+    /// CPUs that were online; `None` in experiments of versions that did not keep it.
+    #[serde(default)]
+    pub cpus: Option<u32>,
     /// Share of the time in which a limit of CPU held somebody back.
     #[serde(default)]
     pub throttled: f64,

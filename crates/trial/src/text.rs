@@ -361,11 +361,11 @@ pub fn comparison(comparison: &Comparison) -> String {
     }
     for load in loads {
         text.push_str(&format!("\n{}\n", load.words));
-        let mut table = Table::new(&["", ">RATIO", "95 % INTERVAL", "VERDICT"]);
+        let mut table = Table::new(&["", ">RATIO", "95 %, WITHIN THE RUNS"]);
         let mut row = |name: String, compared: &Compared| {
             let ratio = &compared.ratio;
             let range = format!("{} to {}", percent(ratio.low), percent(ratio.high));
-            table.row(vec![name, percent(ratio.estimate), range, verdict_word(compared.verdict).to_owned()]);
+            table.row(vec![name, percent(ratio.estimate), range]);
         };
         if let Some(baseline) = &load.baseline {
             row("baseline".to_owned(), baseline);
@@ -374,6 +374,11 @@ pub fn comparison(comparison: &Comparison) -> String {
             row(format!("gain of {name}"), compared);
         }
         text.push_str(&table.text());
+    }
+    if !loads.is_empty() {
+        text.push_str(
+            "No verdict: two runs may differ by their day alone. Four or more directories show the drift.\n",
+        );
     }
     text
 }

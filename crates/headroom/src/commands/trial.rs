@@ -160,8 +160,7 @@ pub(crate) struct ReportArgs {
 /// also the baseline over time.
 #[derive(Args, Debug, Clone)]
 #[command(after_help = "Examples:\n  headroom trial compare trial-old trial-new\n  headroom trial compare \
-                  trial-2026-*\n\nExit code 1 when a baseline is worse than the first, or they cannot be \
-                  compared.")]
+                  trial-2026-*\n\nExit code 1 when they cannot be compared.")]
 pub(crate) struct CompareArgs {
     /// Directories of `headroom trial run`.
     #[arg(required = true, num_args = 2.., value_name = "DIR")]
@@ -231,7 +230,7 @@ fn compare(args: &CompareArgs) -> anyhow::Result<ExitCode> {
         let texts: Vec<String> = comparisons.iter().map(trial::text::comparison).collect();
         terminal::print(&(texts.join("\n") + &trial::text::drift(&drift)))?;
     }
-    Ok(if comparisons.iter().all(compare::Comparison::is_no_worse) { exit::DONE } else { exit::no() })
+    Ok(if comparisons.iter().all(compare::Comparison::is_possible) { exit::DONE } else { exit::no() })
 }
 
 fn report(args: &ReportArgs) -> anyhow::Result<ExitCode> {
@@ -400,6 +399,9 @@ fn go(
         };
         (None, begun, Vec::new())
     };
+    if begun.elsewhere {
+        terminal::complain("memory of the server is not watched: it is on another machine");
+    }
     for level in &begun.refused {
         terminal::complain(&format!("refused, not tried: {}={}: {}", level.knob, level.level, level.why));
     }

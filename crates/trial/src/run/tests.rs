@@ -17,6 +17,8 @@ struct Simulated {
     /// How often what is slow is so; `None` for always.
     slow_for: Option<usize>,
     stuck: bool,
+    /// The server is on another machine, and this one's memory is full.
+    elsewhere: bool,
     held: std::collections::BTreeSet<String>,
     restarts: usize,
     resets: usize,
@@ -77,9 +79,10 @@ impl Rig for Simulated {
         &mut self,
         _: Duration,
         _: u64,
-        go_on: &mut dyn FnMut(&Second, f64) -> bool,
+        go_on: &mut dyn FnMut(&Second, Option<f64>) -> bool,
     ) -> Result<Stretch, RigError> {
-        go_on(&Second::default(), 0.5);
+        let here = !self.elsewhere;
+        go_on(&Second::default(), here.then_some(0.5));
         self.sent += 1;
         if let Some((after, stop)) = &self.stops_after {
             stop.store(self.sent >= *after, Ordering::Relaxed);
@@ -91,7 +94,9 @@ impl Rig for Simulated {
         let slow = self.slow.is_some_and(set) && self.slow_for != Some(0);
         self.slow_for = self.slow_for.map(|left| left.saturating_sub(usize::from(slow)));
         let p99_ms = if slow { 90.0 } else { 10.0 };
-        Ok(Stretch { window: Window { per_second, p99_ms, ..Window::default() }, ..Stretch::default() })
+        let window = Window { per_second, p99_ms, ..Window::default() };
+        let host = HostFigures { memory: if here { 0.5 } else { 0.99 }, ..HostFigures::default() };
+        Ok(Stretch { window, host, memory: here.then_some(0.5), ..Stretch::default() })
     }
 
     fn disconnect(&mut self) {}
@@ -173,6 +178,15 @@ fn what_is_refused_or_too_slow_is_never_counted_and_the_rest_goes_on() {
     let last: Vec<Run> =
         history.trials.iter().filter(|one| one.place.stage == 1).map(|one| one.run).collect();
     assert!(last.contains(&Run::Cell(0)) && !last.contains(&Run::Cell(2)) && !last.contains(&Run::Cell(3)));
+}
+
+#[test]
+fn the_memory_of_the_machine_that_sends_ends_nothing_of_a_server_elsewhere() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut rig = Simulated { elsewhere: true, ..Simulated::new() };
+    go(dir.path(), &mut rig, &AtomicBool::new(false)).unwrap();
+    let history = store::read(dir.path()).unwrap();
+    assert!(history.trials.iter().all(|one| matches!(one.outcome, Outcome::Measured(_))));
 }
 
 #[test]
