@@ -1,5 +1,6 @@
 //! The only place that reads the environment. Everything else gets values.
 
+use anyhow::Context;
 use config::Webhook;
 use console::control::Directory;
 use console::objectives::WebhookSender;
@@ -42,7 +43,27 @@ pub(crate) struct Environment {
     pub(crate) no_colour: bool,
 }
 
+/// What root keeps over a restart of the host.
+const STATE: &str = "/var/lib/headroom";
+
 impl Environment {
+    /// The directory where journals of this name lie unless told otherwise: root's, or this user's own.
+    ///
+    /// # Errors
+    /// Neither `XDG_DATA_HOME` nor `HOME` is set.
+    pub(crate) fn journals(&self, name: &str) -> anyhow::Result<PathBuf> {
+        self.journals_of(rustix::process::geteuid().is_root(), name)
+    }
+
+    fn journals_of(&self, root: bool, name: &str) -> anyhow::Result<PathBuf> {
+        if root {
+            return Ok(PathBuf::from(STATE).join(name));
+        }
+        let below_home = || self.home.as_ref().map(|home| home.join(".local/share"));
+        let data = self.data.clone().or_else(below_home);
+        data.map(|data| data.join("headroom").join(name)).context("HOME is not set: say where with --journal")
+    }
+
     /// The router that is meant: the flag, else the variable, else none in particular.
     pub(crate) fn router<'a>(&'a self, flag: Option<&'a str>) -> Option<&'a str> {
         flag.or(self.admin.as_deref())
@@ -118,5 +139,25 @@ impl std::fmt::Debug for Environment {
             .field("user", &self.user)
             .field("log", &self.log)
             .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn journals_of_another_user_than_root_lie_where_it_may_write() {
+        let home = Environment { home: Some("/home/a".into()), ..Environment::default() };
+        assert_eq!(home.journals_of(true, "knobs").unwrap(), PathBuf::from("/var/lib/headroom/knobs"));
+        let own = home.journals_of(false, "knobs").unwrap();
+        assert_eq!(own, PathBuf::from("/home/a/.local/share/headroom/knobs"));
+        let data = Environment { data: Some("/data".into()), ..home };
+        assert_eq!(
+            data.journals_of(false, "switchover").unwrap(),
+            PathBuf::from("/data/headroom/switchover")
+        );
+        let why = Environment::default().journals_of(false, "knobs").unwrap_err();
+        assert!(why.to_string().contains("--journal"), "{why}");
     }
 }

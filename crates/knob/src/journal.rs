@@ -32,8 +32,6 @@ use std::io::{Read, Write};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
-/// Where the journal lies unless told otherwise.
-pub const DIRECTORY: &str = "/var/lib/headroom/knobs";
 /// Raised when records change their shape.
 pub(crate) const FORMAT: u32 = 1;
 /// A file longer than this is set aside once nothing in it is open.

@@ -11,7 +11,7 @@ use anyhow::Context;
 use clap::{Args, Subcommand};
 use config::{Admin, Config, Credentials, FleetConfig, RouterConfig};
 use fleet::Address;
-use knob::journal::{self, Journal};
+use knob::journal::Journal;
 use knob::session::{Connect, RestoreOutcome, Session, Which};
 use knob::{Host, name, text};
 use std::path::{Path, PathBuf};
@@ -38,9 +38,10 @@ pub(crate) enum KnobCommand {
 /// Where things lie.
 #[derive(Args, Debug, Clone)]
 pub(crate) struct PlaceArgs {
-    /// The directory of the journal.
-    #[arg(long, value_name = "DIR", default_value = journal::DIRECTORY)]
-    journal: PathBuf,
+    /// The directory of the journal [default: /var/lib/headroom/knobs for root, else
+    /// ~/.local/share/headroom/knobs].
+    #[arg(long, value_name = "DIR")]
+    journal: Option<PathBuf>,
     /// Another directory than / below which sys, proc and programs are looked for.
     #[arg(long, value_name = "DIR", default_value = "/")]
     root: PathBuf,
@@ -118,7 +119,7 @@ pub(crate) async fn run(command: KnobCommand, environment: &Environment) -> anyh
         KnobCommand::Show(args) => list::show(args, environment).await,
         KnobCommand::Set(args) => set::set(*args, environment).await,
         KnobCommand::Restore(args) => restore(args, environment).await,
-        KnobCommand::Journal(args) => journal(&args),
+        KnobCommand::Journal(args) => journal(&args, environment),
         KnobCommand::Profile(args) => profile::profile(&args),
     };
     match outcome {
@@ -152,7 +153,7 @@ async fn restore(args: RestoreArgs, environment: &Environment) -> anyhow::Result
     };
     let named = matches!(which, Which::Knobs(_));
     let connect = args.login.connect(environment)?;
-    let (directory, force) = (args.place.journal.clone(), args.force);
+    let (directory, force) = (args.place.journals(environment)?, args.force);
     let restored = blocking(move || {
         let mut session = Session::open(host, &directory, connect)?;
         if let Some(dropped) = session.journal().dropped() {
@@ -177,8 +178,8 @@ async fn restore(args: RestoreArgs, environment: &Environment) -> anyhow::Result
     Ok(verdict(&restored))
 }
 
-fn journal(args: &JournalArgs) -> anyhow::Result<ExitCode> {
-    let mut entries = Journal::read(&args.place.journal)?;
+fn journal(args: &JournalArgs, environment: &Environment) -> anyhow::Result<ExitCode> {
+    let mut entries = Journal::read(&args.place.journals(environment)?)?;
     entries.retain(|entry| args.all || entry.is_open());
     if args.json {
         terminal::print_json(&entries)?;
@@ -206,6 +207,11 @@ pub(crate) async fn blocking<T: Send + 'static>(
 }
 
 impl PlaceArgs {
+    /// Where the journal lies.
+    fn journals(&self, environment: &Environment) -> anyhow::Result<PathBuf> {
+        self.journal.clone().map_or_else(|| environment.journals("knobs"), Ok)
+    }
+
     fn host(&self) -> Host {
         Host::new(self.root.clone())
     }

@@ -36,8 +36,6 @@ Guide: docs/guide/switchover.md.";
 
 /// Without semi-sync: the time for which it is counted what a crash would lose.
 const EXPOSURE: Duration = Duration::from_secs(1);
-/// Where journals lie when root moves a primary.
-const JOURNALS: &str = "/var/lib/headroom/switchover";
 
 /// Move the primary: writes are held, not refused, and what fails before the end is undone.
 ///
@@ -381,12 +379,7 @@ impl OperatorArgs {
         if let Some(directory) = &self.journal {
             return Ok(directory.clone());
         }
-        if rustix::process::geteuid().is_root() {
-            return Ok(PathBuf::from(JOURNALS));
-        }
-        let below_home = || environment.home.as_ref().map(|home| home.join(".local/share"));
-        let data = environment.data.clone().or_else(below_home);
-        data.map(|data| data.join("headroom/switchover")).context("HOME is not set: say where with --journal")
+        environment.journals("switchover")
     }
 
     /// The account that changes roles: its option file on top of what the configuration says.

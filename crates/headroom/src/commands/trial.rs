@@ -10,7 +10,7 @@ use anyhow::{Context, bail};
 use clap::{Args, Subcommand};
 use fleet::Address;
 use knob::apply::Manner;
-use knob::journal::{self, Author};
+use knob::journal::Author;
 use knob::managed::Managed;
 use knob::{Host, Session};
 use load::Target;
@@ -119,9 +119,10 @@ pub(crate) struct RunArgs {
     /// the spec's]. `headroom lab managed` prints one for a lab.
     #[arg(long, value_name = "FILE", conflicts_with = "restart_with")]
     managed: Option<PathBuf>,
-    /// The directory of the journal of settings.
-    #[arg(long, value_name = "DIR", default_value = journal::DIRECTORY)]
-    journal: PathBuf,
+    /// The directory of the journal of settings [default: /var/lib/headroom/knobs for root, else
+    /// ~/.local/share/headroom/knobs].
+    #[arg(long, value_name = "DIR")]
+    journal: Option<PathBuf>,
     /// Print the report as JSON in the end.
     #[arg(long)]
     json: bool,
@@ -309,9 +310,10 @@ async fn experiment(args: RunArgs, environment: &Environment) -> anyhow::Result<
     };
     let manner = Manner { author, keep: false, restart: program, patience: Duration::from_secs(2) };
     let json = args.json;
+    let journals = args.journal.clone().map_or_else(|| environment.journals("knobs"), Ok)?;
     let done = blocking(move || {
         let host = Host::new("/");
-        let session = Session::open(host.clone(), &args.journal, connect)?;
+        let session = Session::open(host.clone(), &journals, connect)?;
         let (server, beside) = (Some(address.to_string()), args.beside.clone());
         let mut rig = HostRig::new(session, host, server, manner, beside, workload, target, stop.clone());
         (rig.reset, rig.tables, rig.hosts) = (spec.reset.clone(), tables, spec.hosts.clone());

@@ -123,7 +123,11 @@ pub(super) async fn set(args: SetArgs, environment: &Environment) -> anyhow::Res
     }
     let applying = {
         let (args, tuners, manner) = (args.clone(), tuners.clone(), manner.clone());
-        blocking(move || apply_all(&args, &host, &assignments, &tuners, &manner, connect))
+        let journals = args.place.journals(environment)?;
+        blocking(move || {
+            let session = Session::open(host.clone(), &journals, connect)?;
+            apply_all(session, &args, &host, &assignments, &tuners, &manner)
+        })
     };
     let done = applying.await?;
     if !args.json {
@@ -221,14 +225,13 @@ fn checked(
 }
 
 fn apply_all(
+    mut session: Session,
     args: &SetArgs,
     host: &Host,
     assignments: &[String],
     tuners: &[Tuner],
     manner: &Manner,
-    connect: Connect,
 ) -> anyhow::Result<Work> {
-    let mut session = Session::open(host.clone(), &args.place.journal, connect)?;
     if let Some(dropped) = session.journal().dropped() {
         terminal::complain(&format!("journal: {dropped}"));
     }

@@ -7,7 +7,6 @@ use crate::commands::load::{TargetArgs, WorkloadArgs};
 use crate::environment::Environment;
 use anyhow::Context;
 use clap::Args;
-use knob::journal;
 use load::{Arrivals, Plan};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -60,9 +59,10 @@ pub(crate) struct MemoryArgs {
     /// A size is warmed up for at most this long.
     #[arg(long, value_name = "DURATION", default_value = "5m", value_parser = fleet::parse_duration)]
     warm_most: Duration,
-    /// The directory of the journal of settings.
-    #[arg(long, value_name = "DIR", default_value = journal::DIRECTORY)]
-    journal: PathBuf,
+    /// The directory of the journal of settings [default: /var/lib/headroom/knobs for root, else
+    /// ~/.local/share/headroom/knobs].
+    #[arg(long, value_name = "DIR")]
+    journal: Option<PathBuf>,
     #[command(flatten)]
     keep: KeepArgs,
 }
@@ -75,7 +75,8 @@ pub(crate) async fn run(args: MemoryArgs, environment: &Environment) -> anyhow::
     let (workload, subject) = (plan.workload.name.clone(), args.target.words());
     let (user, file) = args.target.login();
     let who = credentials_as(user, file, environment)?;
-    let (journal, command) = (args.journal.clone(), "headroom plan memory".to_owned());
+    let journal = args.journal.clone().map_or_else(|| environment.journals("knobs"), Ok)?;
+    let command = "headroom plan memory".to_owned();
     let server = PoolServer { address, who, journal, command };
     let stop = stop();
     terminal::complain(&format!("about {:.0} s, and the time to warm up", experiment.length().as_secs_f64()));
