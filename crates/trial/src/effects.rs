@@ -5,15 +5,15 @@
 //! figure is its mean over the levels of all others, not its effect at the baseline alone. Not of cells in
 //! which one level at a time is changed: there it would be the cell's own figure.
 //!
-//! *Whole plots.* A factor that takes a restart is the same for all runs of a plot (see `order.rs`), and what
-//! a restart does to them by itself (a cold cache, another layout of memory) is the same for all of them, too.
-//! Its unit is the plot, not the run: 40 runs after one restart are one figure. So what varies within plots is
-//! fitted with a mean for each plot, and then, with that taken off, the plots' means are fitted by blocks and
-//! what varies between them (a split-plot analysis). With fewer than two degrees of freedom of the plots its
-//! effect has an estimate, and neither interval nor verdict.
+//! *Whole plots.* A factor that takes a restart is the same for all runs of a plot (see `order.rs`), and
+//! what a restart does to them by itself (a cold cache, another layout of memory) is the same for all of
+//! them, too. Its unit is the plot, not the run: 40 runs after one restart are one figure. So what varies
+//! within plots is fitted with a mean for each plot, and then, with that taken off, the plots' means are
+//! fitted by blocks and what varies between them (a split-plot analysis). With fewer than two degrees of
+//! freedom of the plots its effect has an estimate, and neither interval nor verdict.
 //!
-//! Example: two levels, one block. That is two plots, a mean and a difference: nothing is left to judge it by.
-//! Three blocks are six plots less three blocks and one difference: two degrees of freedom.
+//! Example: two levels, one block. That is two plots, a mean and a difference: nothing is left to judge it
+//! by. Three blocks are six plots less three blocks and one difference: two degrees of freedom.
 
 use crate::design::Levels;
 use crate::order::Run;
