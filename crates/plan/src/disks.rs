@@ -220,6 +220,27 @@ impl Disks {
         self.demand
     }
 
+    /// CPU (ms) and reads of a transaction, with what they may be off by.
+    pub fn demand_intervals(&self) -> [Interval; 2] {
+        let of = |value: f64, off: f64| Interval {
+            low: (value * (1.0 - 2.0 * off)).max(0.0),
+            estimate: value,
+            high: value * (1.0 + 2.0 * off),
+        };
+        [of(self.demand.cpu_ms, self.off[0]), of(self.demand.reads, self.off[1])]
+    }
+
+    /// Share of a disk's reads that a rate takes.
+    pub fn busy(&self, disk: &Disk, per_s: f64) -> Interval {
+        let [_, reads] = self.demand_intervals();
+        let share = |reads: f64, off: f64| per_s * reads / (disk.reads_per_s * off).max(1e-9);
+        Interval {
+            low: share(reads.low, 1.0 + DISK_OFF),
+            estimate: share(reads.estimate, 1.0),
+            high: share(reads.high, 1.0 - DISK_OFF),
+        }
+    }
+
     /// The disk that it was seen on.
     pub fn here(&self) -> Disk {
         self.here

@@ -7,7 +7,7 @@ use crate::ledger::{Answer, Kind, Observed, Prediction};
 use crate::load_answer::LEVEL;
 use crate::load_point::{LoadPoint, Observations};
 use crate::server::{Server, ServerError};
-use crate::words::{figure, interval};
+use crate::words::{figure, interval, percent};
 use plan::Interval;
 use plan::disks::{Demand, Disk, Disks, Latency, MODEL_ERROR, MeasuredRate, Refusal};
 use probe::Probe;
@@ -48,7 +48,7 @@ pub struct AtDisk {
     /// Transactions a second.
     pub per_s: f64,
     /// Share of the disk's reads.
-    pub busy: f64,
+    pub busy: Interval,
     pub mean_ms: Option<Interval>,
     pub p99_ms: Option<Interval>,
     /// Why a figure is missing.
@@ -76,6 +76,8 @@ pub struct DisksAnswer {
     pub here: NamedDisk,
     pub other: NamedDisk,
     pub demand: Option<Demand>,
+    /// CPU (ms) and reads of a transaction.
+    pub demand_intervals: Option<[Interval; 2]>,
     /// About the simulation of the present disk, as a share.
     pub scatter: Option<f64>,
     pub refused: Option<String>,
@@ -140,6 +142,7 @@ pub fn answer(question: &DisksQuestion, of: Observations) -> DisksAnswer {
         here: question.here.clone(),
         other: question.other.clone(),
         demand: None,
+        demand_intervals: None,
         scatter: None,
         refused: None,
         rows: Vec::new(),
@@ -158,6 +161,7 @@ pub fn answer(question: &DisksQuestion, of: Observations) -> DisksAnswer {
         }
     };
     answer.demand = Some(model.demand());
+    answer.demand_intervals = Some(model.demand_intervals());
     answer.scatter = Some(model.scatter);
     for named in [&question.here, &question.other] {
         let (per_s, first) = model.saturation(&named.disk);
@@ -174,7 +178,7 @@ fn at(model: &Disks, named: &NamedDisk, question: &DisksQuestion, growth: f64) -
         disk: named.name.clone(),
         growth,
         per_s,
-        busy: per_s * model.demand().reads / named.disk.reads_per_s.max(1e-9),
+        busy: model.busy(&named.disk, per_s),
         mean_ms: found.as_ref().ok().map(|(mean, _)| *mean),
         p99_ms: found.as_ref().ok().map(|(_, p99)| *p99),
         refused: found.err().map(|why| why.to_string()),
@@ -271,12 +275,12 @@ impl Answer for DisksAnswer {
             disks.row(std::iter::once(one.name.clone()).chain(cells).collect());
         }
         text += &disks.text();
-        if let Some(demand) = &self.demand {
+        if let (Some(demand), Some([cpu_ms, reads])) = (&self.demand, &self.demand_intervals) {
             let _ = writeln!(
                 text,
                 "\nA transaction takes {} ms of a core, {} reads of the disk and waits for {} flushes.\n",
-                figure(demand.cpu_ms),
-                figure(demand.reads),
+                interval(cpu_ms),
+                interval(reads),
                 figure(demand.flushes)
             );
         }
@@ -295,7 +299,7 @@ impl Answer for DisksAnswer {
                 row.disk.clone(),
                 format!("{:.2}x", row.growth),
                 figure(row.per_s),
-                format!("{:.0} %", row.busy * 100.0),
+                percent(&row.busy),
                 or(&row.mean_ms),
                 or(&row.p99_ms),
                 row.refused.clone().unwrap_or_default(),
@@ -360,6 +364,9 @@ mod tests {
         );
         assert_eq!((answer.full[0].first.as_str(), answer.full[1].first.as_str()), ("disk", "cores"));
         assert!(answer.rows[1].refused.is_some(), "twice the load is too much for the present disk: {text}");
+        let busy = answer.rows[0].busy;
+        assert!(busy.low < 0.6 && 0.6 < busy.high && (busy.estimate - 0.6).abs() < 0.01, "{busy:?}");
+        assert!(text.contains("4.00 (3.84 to 4.16) reads of the disk"), "{text}");
         let fast = answer.rows[3].mean_ms.unwrap();
         assert!(fast.low < 1.85 && 1.85 < fast.high, "{fast:?}");
         assert!(answer.headroom().unwrap().estimate > 300.0);

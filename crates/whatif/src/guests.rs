@@ -18,8 +18,8 @@ pub struct HostGuests {
     pub wanted: Resources,
     /// The resource that is wanted most.
     pub tightest: String,
-    /// Work for each unit of its price.
-    pub per_price: f64,
+    /// Work for each unit of its price, where that is known.
+    pub per_price: Option<f64>,
     /// Work for each watt, where that is known.
     pub per_watt: Option<f64>,
 }
@@ -42,7 +42,7 @@ impl Guests {
         let question = inventory.question();
         let largest: Resources =
             std::array::from_fn(|k| question.hosts.iter().map(|host| host.ceiling[k]).fold(1e-9, f64::max));
-        let host = |host: &placement::Host| {
+        let host = |(host, price): (&placement::Host, Option<f64>)| {
             let here =
                 inventory.roles.iter().enumerate().filter(|(_, role)| role.on.as_ref() == Some(&host.name));
             let here: Vec<usize> = here.map(|(at, _)| at).collect();
@@ -58,13 +58,18 @@ impl Guests {
                 guests: here.iter().map(|role| inventory.roles[*role].name.clone()).collect(),
                 wanted,
                 tightest: RESOURCES[tightest].to_owned(),
-                per_price: work / host.price.max(1e-9),
+                per_price: price.map(|price| work / price.max(1e-9)),
                 per_watt: host.watts.map(|watts| work / watts.max(1e-9)),
             }
         };
         let nowhere = inventory.roles.iter().filter(|role| role.on.is_none());
         Self {
-            hosts: question.hosts.iter().map(host).collect(),
+            hosts: question
+                .hosts
+                .iter()
+                .zip(inventory.hosts.iter().map(|host| host.price))
+                .map(host)
+                .collect(),
             nowhere: nowhere.map(|role| role.name.clone()).collect(),
             fill: question.fill,
             differences,
@@ -92,7 +97,7 @@ impl Guests {
                 host.zone.clone(),
                 format!("{:.0} %", most * 100.0),
                 if host.guests.is_empty() { String::new() } else { host.tightest.clone() },
-                figure(host.per_price),
+                host.per_price.map_or_else(|| "no price".to_owned(), figure),
                 host.per_watt.map_or_else(|| "-".to_owned(), figure),
                 host.guests.join(" "),
             ]);
@@ -136,7 +141,7 @@ mod tests {
         let guests = Guests::new(&inventory, None);
         assert_eq!(guests.hosts[0].guests, ["r1", "r2"]);
         assert_eq!((guests.hosts[0].wanted[0], guests.hosts[0].tightest.as_str()), (0.875, "cpu"));
-        assert_eq!((guests.hosts[0].per_price, guests.hosts[0].per_watt), (30.0, Some(22.5)));
+        assert_eq!((guests.hosts[0].per_price, guests.hosts[0].per_watt), (Some(30.0), Some(22.5)));
         assert_eq!(guests.hosts[1].per_watt, None);
         let text = guests.text();
         assert!(

@@ -14,7 +14,7 @@
 //! iops = 20000
 //! mb_s = 800
 //! network = 1200                # MB/s
-//! price = 310                   # a month, in any currency
+//! price = 310                   # optional: a month, in any currency; where one host has none, hosts are counted
 //! watts = 350
 //! work = 9000                   # optional: what it gets done, such as transactions a second
 //! agent = "https://db1:9307"    # optional: its agent says how many cores and how much memory it has
@@ -81,8 +81,8 @@ pub struct HostRow {
     pub iops: f64,
     pub mb_s: f64,
     pub network: f64,
-    #[serde(default = "one")]
-    pub price: f64,
+    /// A month.
+    pub price: Option<f64>,
     pub watts: Option<f64>,
     pub work: Option<f64>,
     pub agent: Option<String>,
@@ -172,10 +172,6 @@ impl RoleRow {
     }
 }
 
-fn one() -> f64 {
-    1.0
-}
-
 impl Inventory {
     /// That of a file: TOML, or CSV where its name ends in `.csv`.
     ///
@@ -244,7 +240,7 @@ impl Inventory {
                     iops: must("iops")?,
                     mb_s: must("mb_s")?,
                     network: must("network")?,
-                    price: figure("price")?.unwrap_or(1.0),
+                    price: figure("price")?,
                     watts: figure("watts")?,
                     work: figure("work")?,
                     agent: text("agent"),
@@ -277,8 +273,9 @@ impl Inventory {
             return Err(format!("'{twice}' is there twice; every host and role has a name of its own"));
         }
         for host in &self.hosts {
-            let figures = [host.cpu, host.memory, host.iops, host.mb_s, host.network, host.price];
-            if figures.iter().any(|figure| !figure.is_finite() || *figure < 0.0) {
+            let figures = [host.cpu, host.memory, host.iops, host.mb_s, host.network];
+            let mut figures = figures.into_iter().chain(host.price);
+            if figures.any(|figure| !figure.is_finite() || figure < 0.0) {
                 return Err(format!("host '{}' has a figure below 0", host.name));
             }
         }
@@ -326,18 +323,24 @@ impl Inventory {
         found
     }
 
-    /// As a question for a placement.
+    /// Hosts without a price. Where there is one, prices cannot be compared, and hosts are counted.
+    pub fn unpriced(&self) -> Vec<String> {
+        self.hosts.iter().filter(|host| host.price.is_none()).map(|host| host.name.clone()).collect()
+    }
+
+    /// As a question for a placement; each host costs the same where one has no price.
     pub fn question(&self) -> Question {
         let role = |role: &RoleRow| Role {
             name: role.name.clone(),
             group: role.group.clone(),
             demand: [role.cpu, role.memory, role.iops, role.mb_s, role.network],
         };
+        let priced = self.unpriced().is_empty();
         let host = |host: &HostRow| Host {
             name: host.name.clone(),
             zone: host.zone.clone(),
             ceiling: [host.cpu, host.memory, host.iops, host.mb_s, host.network],
-            price: host.price,
+            price: host.price.filter(|_| priced).unwrap_or(1.0),
             watts: host.watts,
             work: host.work,
         };

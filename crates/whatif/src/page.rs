@@ -319,15 +319,23 @@ impl Report {
         }
         if let Some(placement) = &self.placement {
             let gap = if placement.gap < 1e-6 {
-                "none is cheaper".to_owned()
+                "none is better".to_owned()
             } else {
                 format!("gap {:.1} %", placement.gap * 100.0)
             };
-            let today =
-                placement.price_today.map(|today| format!("today {}; ", figure(today))).unwrap_or_default();
+            let today = match placement.price {
+                Some(_) => placement.price_today.map(|today| format!("today {}; ", figure(today))),
+                None => {
+                    placement.hosts_today.map(|today| format!("today {today}; what they cost is not known; "))
+                }
+            };
+            let today = today.unwrap_or_default();
             card(
                 "Hosts for all roles",
-                format!("{} a month", figure(placement.price)),
+                placement.price.map_or_else(
+                    || format!("{} hosts", placement.hosts.len()),
+                    |price| format!("{} a month", figure(price)),
+                ),
                 format!("{today}{} hosts; {gap}", placement.hosts.len()),
             );
         }

@@ -5,6 +5,7 @@ use crate::ledger::{Answer, Kind};
 use crate::words::figure;
 use plan::placement::{self, NoPlacement, RESOURCES, Resources};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
 use std::fmt::Write;
 use std::time::Duration;
 use term::Table;
@@ -24,8 +25,8 @@ pub struct HostFill {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Retire {
     pub host: String,
-    /// Work for each unit of its price.
-    pub per_price: f64,
+    /// Work for each unit of its price, where that is known.
+    pub per_price: Option<f64>,
     /// Work for each watt.
     pub per_watt: Option<f64>,
 }
@@ -37,11 +38,18 @@ pub struct PlacementAnswer {
     #[serde(default)]
     pub inventory: String,
     pub hosts: Vec<HostFill>,
-    pub price: f64,
+    /// A month; `None` where a host has no price: then the fewest hosts are sought.
+    pub price: Option<f64>,
     /// Of today's placement, where the inventory has it.
     pub price_today: Option<f64>,
-    /// No placement is cheaper than this.
+    /// No placement is cheaper than this, or without prices has fewer hosts.
     pub bound: f64,
+    /// Hosts of today's placement, where the inventory has it.
+    #[serde(default)]
+    pub hosts_today: Option<usize>,
+    /// Hosts without a price.
+    #[serde(default)]
+    pub unpriced: Vec<String>,
     pub gap: f64,
     pub by: String,
     /// (role, from, to).
@@ -62,6 +70,7 @@ pub struct PlacementAnswer {
 /// There is no placement, or none was found in time.
 pub fn answer(inventory: &Inventory, name: &str, time: Duration) -> Result<PlacementAnswer, NoPlacement> {
     let mut question = inventory.question();
+    let unpriced = inventory.unpriced();
     let (found, together) = match placement::solve(&question, time) {
         Err(_) if question.apart => {
             question.apart = false;
@@ -92,7 +101,7 @@ pub fn answer(inventory: &Inventory, name: &str, time: Duration) -> Result<Place
         let work = placement::work(one, &largest);
         Retire {
             host: one.name.clone(),
-            per_price: work / one.price.max(1e-9),
+            per_price: inventory.hosts[host].price.map(|price| work / price.max(1e-9)),
             per_watt: one.watts.map(|watts| work / watts.max(1e-9)),
         }
     };
@@ -110,8 +119,10 @@ pub fn answer(inventory: &Inventory, name: &str, time: Duration) -> Result<Place
     Ok(PlacementAnswer {
         inventory: name.to_owned(),
         hosts: (0..question.hosts.len()).filter(|host| found.on.contains(host)).map(fill).collect(),
-        price: found.price,
-        price_today: today.as_ref().map(|today| question.price(today)),
+        price: unpriced.is_empty().then_some(found.price),
+        price_today: today.as_ref().filter(|_| unpriced.is_empty()).map(|today| question.price(today)),
+        hosts_today: today.as_ref().map(|today| today.iter().collect::<BTreeSet<_>>().len()),
+        unpriced,
         bound: found.bound,
         gap: found.gap(),
         by: found.by.clone(),
@@ -145,19 +156,33 @@ impl Answer for PlacementAnswer {
             ]);
         }
         let mut text = table.text();
-        let _ = write!(text, "\n{} hosts at {} a month", self.hosts.len(), figure(self.price));
-        if let Some(today) = self.price_today {
-            let _ = write!(text, " (today {})", figure(today));
-        }
-        let _ = match self.gap {
-            gap if gap < 1e-6 => writeln!(text, "; none is cheaper."),
-            gap => writeln!(
-                text,
-                "; the cheapest costs at least {} (gap {:.1} %).",
-                figure(self.bound),
-                gap * 100.0
-            ),
+        let (best, better, least) = match self.price {
+            Some(price) => {
+                let _ = write!(text, "\n{} hosts at {} a month", self.hosts.len(), figure(price));
+                if let Some(today) = self.price_today {
+                    let _ = write!(text, " (today {})", figure(today));
+                }
+                ("none is cheaper", "the cheapest costs at least", figure(self.bound))
+            }
+            None => {
+                let _ = write!(text, "\n{} hosts", self.hosts.len());
+                if let Some(today) = self.hosts_today {
+                    let _ = write!(text, " (today {today})");
+                }
+                ("none has fewer", "the fewest hosts are at least", format!("{:.0}", self.bound.ceil()))
+            }
         };
+        let _ = match self.gap {
+            gap if gap < 1e-6 => writeln!(text, "; {best}."),
+            gap => writeln!(text, "; {better} {least} (gap {:.1} %).", gap * 100.0),
+        };
+        if !self.unpriced.is_empty() {
+            let _ = writeln!(
+                text,
+                "What they cost is not known, and the fewest hosts are sought: no price for {}.",
+                self.unpriced.join(", ")
+            );
+        }
         let _ = writeln!(text, "Found by {}.", self.by);
         if self.together {
             text += "Roles that want most of the same resource share hosts: no placement keeps all of them apart.\n";
@@ -173,7 +198,8 @@ impl Answer for PlacementAnswer {
             let mut table = Table::new(&["host", ">work for its price", ">work a watt"]);
             for one in &self.retire {
                 let watt = one.per_watt.map_or_else(|| "-".to_owned(), figure);
-                table.row(vec![one.host.clone(), figure(one.per_price), watt]);
+                let price = one.per_price.map_or_else(|| "no price".to_owned(), figure);
+                table.row(vec![one.host.clone(), price, watt]);
             }
             text += &table.text();
         }
@@ -201,10 +227,23 @@ mod tests {
                    role,r1,,readers,old,2,16,500,50,20,,\nrole,r2,,readers,old,2,16,500,50,20,,\nrole,cron,,,new1,1,4,50,5,1,,\n";
         let inventory = Inventory::parse(csv, "i.csv").unwrap();
         let answer = answer(&inventory, "i.toml", Duration::from_secs(5)).unwrap();
-        assert_eq!((answer.price, answer.price_today), (300.0, Some(350.0)), "{}", answer.text());
+        assert_eq!((answer.price, answer.price_today), (Some(300.0), Some(350.0)), "{}", answer.text());
         assert!(answer.broken_today.iter().any(|broken| broken.contains("both on old")));
         assert_eq!(answer.retire[0].host, "old");
         assert_eq!(answer.alone, ["cron"]);
         assert!(answer.text().contains("none is cheaper"), "{}", answer.text());
+    }
+
+    #[test]
+    fn without_all_prices_hosts_are_counted_and_none_is_said_to_cost_anything() {
+        let csv = "kind,name,zone,on,cpu,memory,iops,mb_s,network,price\n\
+                   host,h1,a,,16,128,20000,800,1200,900\nhost,h2,b,,16,128,20000,800,1200,\n\
+                   role,r1,,h1,2,16,500,50,20,\nrole,r2,,h2,2,16,500,50,20,\n";
+        let inventory = Inventory::parse(csv, "i.csv").unwrap();
+        let answer = answer(&inventory, "i.csv", Duration::from_secs(5)).unwrap();
+        assert_eq!((answer.price, answer.price_today, answer.hosts_today), (None, None, Some(2)));
+        let text = answer.text();
+        assert!(text.contains("1 hosts (today 2); none has fewer"), "{text}");
+        assert!(text.contains("no price for h2") && !text.contains("a month"), "{text}");
     }
 }
