@@ -154,13 +154,14 @@ impl Ladder {
                 order.reverse();
             }
             for (at, rate) in order.into_iter().enumerate() {
-                each(&format!("round {} of {}: {rate:.0} a second", round + 1, self.rounds));
+                each(&format!("round {} of {}: {rate:.0} transactions a second", round + 1, self.rounds));
                 let arrivals = Arrivals::Open(Open { rate, ramp: None, spacing: Spacing::Poisson });
                 let seed = u64::from(round) * 100 + at as u64 + 2;
                 match watched.step(&load, &arrivals, self.step, seed)? {
                     Ok(one) => seen.push(one),
-                    Err(why) => notes
-                        .push(format!("{rate:.0} a second: the step was not sound and is left out: {why}")),
+                    Err(why) => notes.push(format!(
+                        "{rate:.0} transactions a second: the step was not sound and is left out: {why}"
+                    )),
                 }
             }
             for clients in &self.clients {

@@ -287,8 +287,12 @@ impl Answer for LoadAnswer {
             let _ = writeln!(text, "{}\n", self.baseline.words());
         }
         for with in &self.by_cores {
-            let _ =
-                write!(text, "{} core(s) are full at {} a second", with.cores, interval(&with.saturation));
+            let _ = write!(
+                text,
+                "{} core(s) are full at {} transactions a second",
+                with.cores,
+                interval(&with.saturation)
+            );
             if let Some(times) = self.baseline.times(&with.saturation) {
                 let _ = write!(text, ", {} times today's load", interval(&times));
             }
@@ -308,7 +312,7 @@ impl Answer for LoadAnswer {
                 let [one, contention, coherency] = &law.parameters;
                 let _ = writeln!(
                     text,
-                    "\nScalability law: {} a second of one at work; contention {}; coherency {}",
+                    "\nScalability law: {} transactions a second of one at work; contention {}; coherency {} (no unit)",
                     interval(one),
                     interval(contention),
                     interval(coherency)
@@ -316,7 +320,7 @@ impl Answer for LoadAnswer {
                 let _ = match &law.most {
                     Some((most, at)) => writeln!(
                         text,
-                        "The most it gets done: {} a second, with {} at work",
+                        "The most it gets done: {} transactions a second, with {} at work",
                         interval(most),
                         figure(*at)
                     ),

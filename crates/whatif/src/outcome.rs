@@ -2,7 +2,7 @@
 
 use crate::ledger::{Entry, Kind, Observed, Prediction};
 use crate::replicas::ON_DAY;
-use crate::words::{figure, interval};
+use crate::words::{bytes, figure, interval};
 use plan::Interval;
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -22,12 +22,23 @@ pub struct Judged {
     pub model: String,
     pub what: String,
     pub subject: String,
-    /// Where: a rate a second, or bytes.
+    /// Where: transactions a second; bytes of the pool (`memory`, `estimate`); a day (`growth`).
     pub at: f64,
     pub predicted: Interval,
     /// The median of what was seen there later.
     pub came: f64,
     pub held: bool,
+}
+
+impl Judged {
+    /// Where it was predicted, with its unit.
+    fn at_in_words(&self) -> String {
+        match self.model.as_str() {
+            "memory" | "estimate" => bytes(self.at as u64),
+            "growth" => format!("day {}", self.at),
+            _ => format!("{} transactions/s", figure(self.at)),
+        }
+    }
 }
 
 /// How a model did.
@@ -142,7 +153,7 @@ impl Check {
             table.row(vec![
                 one.model.clone(),
                 one.what.clone(),
-                figure(one.at),
+                one.at_in_words(),
                 interval(&one.predicted),
                 figure(one.came),
                 held.to_owned(),
@@ -216,6 +227,6 @@ mod tests {
         let predicted: Vec<(f64, f64)> = (1..=6).map(|at| (f64::from(at) * 100.0, 5.0)).collect();
         let seen: Vec<(f64, f64)> = predicted.iter().map(|(at, _)| (*at, 50.0)).collect();
         let text = check(&[entry(1, &predicted, &[]), entry(2, &[], &seen)]).text();
-        assert!(text.contains("does badly"), "{text}");
+        assert!(text.contains("does badly") && text.contains("100 transactions/s"), "{text}");
     }
 }

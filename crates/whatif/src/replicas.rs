@@ -73,6 +73,9 @@ pub struct ReplicasAnswer {
     pub buy: Option<Vec<usize>>,
     pub to_buy: Option<usize>,
     pub price: Option<f64>,
+    /// Of all prices; empty where the prices name none.
+    #[serde(default)]
+    pub currency: String,
     pub forecasts: Vec<Forecast>,
     /// (day, reads a second) so far, and on days to come.
     #[serde(default)]
@@ -173,6 +176,7 @@ pub fn answer(
         buy,
         to_buy,
         price,
+        currency: prices.currency.clone(),
         saved_by_waiting: price.zip(wait).and_then(|(price, days)| prices.saved_by_waiting(price, days)),
         primary: context
             .writes
@@ -229,6 +233,11 @@ impl Forecast {
 }
 
 impl ReplicasAnswer {
+    /// A price with its currency, where the prices name one.
+    fn money(&self, price: f64) -> String {
+        format!("{} {}", figure(price), self.currency).trim_end().to_owned()
+    }
+
     /// The zones, as a subject: `the readers of zones a, b`.
     pub fn zones_in_words(&self) -> String {
         format!("the readers of zones {}", self.zones.join(", "))
@@ -306,11 +315,12 @@ impl Answer for ReplicasAnswer {
         );
         let _ = write!(text, "{} reads a second cross zones while no zone is lost", figure(self.crossing));
         let _ = match self.crossing_price {
-            Some(price) => writeln!(text, ", at {} a month.", figure(price)),
+            Some(price) => writeln!(text, ", at {} a month.", self.money(price)),
             None => writeln!(text, "."),
         };
         if let Some(count) = self.to_buy {
-            let price = self.price.map(|price| format!(" at {} a month", figure(price))).unwrap_or_default();
+            let price =
+                self.price.map(|price| format!(" at {} a month", self.money(price))).unwrap_or_default();
             let zones = self.zones.iter().zip(self.buy.iter().flatten()).filter(|(_, more)| **more > 0);
             let zones: Vec<String> = zones.map(|(zone, more)| format!("{more} in {zone}")).collect();
             let _ = match zones.is_empty() {
@@ -332,7 +342,7 @@ impl Answer for ReplicasAnswer {
             let _ = writeln!(
                 text,
                 "Buying on that day instead of today {verb} {} a month, by the trend in your prices.",
-                figure(saved.abs())
+                self.money(saved.abs())
             );
         }
         if let Some(primary) = &self.primary {
@@ -361,6 +371,7 @@ mod tests {
             Context { today: Some(vec![2, 1]), read_bytes: Some(2000.0), seen, writes: Some((100.0, 150.0)) };
         let prices = Prices {
             reader: Some(300.0),
+            currency: "EUR".to_owned(),
             zone_gb: Some(0.02),
             trend_a_year: Some(-0.1),
             ..Prices::default()
@@ -376,7 +387,7 @@ mod tests {
         let primary = answer.primary_forecast.as_ref().unwrap();
         assert!((primary.expected.unwrap() - 40.7).abs() < 0.5 && primary.ceiling == 150.0, "{primary:?}");
         assert!(text.contains("used up in 41 days (95 %: 41 days to 41 days)"), "{text}");
-        assert!(text.contains("To buy: 1 readers (1 in b) at 300 a month"), "{text}");
+        assert!(text.contains("To buy: 1 readers (1 in b) at 300 EUR a month"), "{text}");
     }
 
     #[test]
