@@ -147,7 +147,7 @@ impl Ladder {
         } else {
             self.rates.clone()
         };
-        let mut seen = vec![first];
+        let (mut seen, mut left_out) = (vec![first], 0);
         for round in 0..self.rounds {
             let mut order = rates.clone();
             if round % 2 == 1 {
@@ -159,9 +159,10 @@ impl Ladder {
                 let seed = u64::from(round) * 100 + at as u64 + 2;
                 match watched.step(&load, &arrivals, self.step, seed)? {
                     Ok(one) => seen.push(one),
-                    Err(why) => notes.push(format!(
-                        "{rate:.0} transactions a second: the step was not sound and is left out: {why}"
-                    )),
+                    Err(why) => {
+                        left_out += 1;
+                        each(&format!("the step was not sound and is left out: {why}"));
+                    }
                 }
             }
             for clients in &self.clients {
@@ -171,8 +172,20 @@ impl Ladder {
                     self.rounds
                 ));
                 let many = Load::connect(Plan { clients: *clients, ..plan.clone() })?;
-                seen.extend(watched.step(&many, &closed, self.step, u64::from(*clients))?);
+                match watched.step(&many, &closed, self.step, u64::from(*clients))? {
+                    Ok(one) => seen.push(one),
+                    Err(why) => {
+                        left_out += 1;
+                        each(&format!("the step was not sound and is left out: {why}"));
+                    }
+                }
             }
+        }
+        if left_out > 0 {
+            notes.push(format!(
+                "{left_out} of {} steps were not sound and are left out",
+                seen.len() + left_out
+            ));
         }
         Ok(Climbed { seen, cores, today, notes })
     }

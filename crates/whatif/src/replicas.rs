@@ -285,7 +285,7 @@ impl Answer for ReplicasAnswer {
         let mut text = table.text();
         let _ = writeln!(
             text,
-            "\nThe loss of any one zone is survived; then it still carries {} times today's reads.",
+            "\nWith the fewest readers from nothing the loss of any one zone is survived, and {} times today's reads are still carried.",
             figure(self.headroom)
         );
         if let (Some(survives), Some(headroom)) = (&self.today_survives, self.headroom_today) {
@@ -386,6 +386,7 @@ mod tests {
         assert!(text.contains("do NOT survive the loss of zone a"), "{text}");
         let primary = answer.primary_forecast.as_ref().unwrap();
         assert!((primary.expected.unwrap() - 40.7).abs() < 0.5 && primary.ceiling == 150.0, "{primary:?}");
+        assert!(text.contains("With the fewest readers from nothing the loss of any one zone"), "{text}");
         assert!(text.contains("used up in 41 days (95 %: 41 days to 41 days)"), "{text}");
         assert!(text.contains("To buy: 1 readers (1 in b) at 300 EUR a month"), "{text}");
     }
