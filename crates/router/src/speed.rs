@@ -8,11 +8,22 @@
 //! server with harder statements is not slow, and neither is one with a single digest that got a hundred
 //! times dearer. When all are slow the servers' terms stay what they were.
 //!
-//! Our own questions are one digest more, the same on all servers: they link servers on which nothing else is
-//! the same, as when each zone keeps its reads. Alone they must differ more before they count.
+//! Servers are compared with those that get the same statements for the most part. Where each zone keeps its
+//! reads, and its applications differ, nothing says how statements of one zone compare with another's.
+//!
+//! Our own questions are the same on all servers. They stand in for a server whose statements cannot be
+//! compared, and must differ more before they count.
 //!
 //! **Distance is no slowness.** The round trip is the shortest of the recent ones. What is left of a time
-//! that is mostly distance is uncertain, so a part of the longest round trip is added on both sides again.
+//! that is mostly distance is uncertain, so a part of the longest round trip among the servers that a digest
+//! was sent to is added on all of them again.
+//!
+//! **Noise is no slowness.** The logarithms of the times of one digest differ by about 1, so the mean of `n`
+//! is known to about `1 / sqrt(n)`, and the difference of two servers to `sqrt(1/n + 1/m)`. A server counts
+//! as slow where it takes longer by [`NOISE`] such errors and by [`STEP`]; one that counts as slow already,
+//! where it does so by [`NOISE_SLOW`] of them. `n` is the number of times that a server's digests are worth
+//! together, where a few of them weigh most. Worked example: 12 times on each server can only tell a factor
+//! of 3.4 from noise, 100 one of 1.5, 400 one of 1.24.
 //!
 //! **From times to a factor.** The fastest quarter of the servers is the measure. A server whose statements
 //! take `k` times as long aims at `1/k`, at least [`LEAST`]. A server that is given less is also less busy
@@ -41,6 +52,13 @@ const STEP_ALONE: f64 = 1.5;
 /// How many times of a digest on a server are wanted, and how many of all digests of a server.
 const FEW: f64 = 3.0;
 const ENOUGH: f64 = 12.0;
+/// How many standard errors make a difference, and how many keep one.
+const NOISE: f64 = 3.0;
+const NOISE_SLOW: f64 = 1.0;
+/// The variance of the logarithms of one digest's times on one server, and of those of our own questions,
+/// which are all the same and touch no table.
+const VARIANCE: f64 = 1.0;
+const VARIANCE_OF_QUESTIONS: f64 = 0.25;
 /// This part of the longest round trip, and this time, may be wrong in a time without its round trip.
 const DISTANCE_ERROR: f64 = 0.25;
 const CLOCK_ERROR_NS: f64 = 20_000.0;
@@ -118,9 +136,20 @@ struct TrackedSpeed {
 /// What the fit says of a server.
 #[derive(Clone, Copy, Debug)]
 struct Fit {
+    peer: usize,
     /// The logarithm of how much longer its statements take than elsewhere.
     longer: f64,
-    count: f64,
+    /// The variance of that.
+    variance: f64,
+}
+
+/// How a server stands beside the fastest.
+#[derive(Clone, Copy, Debug)]
+struct Beside {
+    /// The logarithm of how much longer its statements take.
+    longer: f64,
+    /// The standard error of that.
+    error: f64,
     by_questions: bool,
 }
 
@@ -179,19 +208,15 @@ impl Speeds {
                 .collect();
         }
         self.note(fresh, peers, elapsed);
-        let fits = self.fits(peers);
-        let mut all: Vec<f64> = fits.values().map(|fit| fit.longer).collect();
-        all.sort_by(f64::total_cmp);
-        let fastest = all.get(all.len().div_ceil(4).saturating_sub(1)).copied().unwrap_or_default();
+        let compared = self.compared(peers);
         let mut changes = Vec::new();
         for peer in peers {
             let known = self
                 .known
                 .entry(peer.name.clone())
                 .or_insert(TrackedSpeed { log: 0.0, speed: Speed::default() });
-            let fit = fits.get(&peer.name).filter(|fit| fit.count >= ENOUGH);
             let before = known.speed.factor;
-            known.follow(fit.map(|fit| (fit.longer - fastest, fit.by_questions)), elapsed, now);
+            known.follow(compared.get(&peer.name).copied(), elapsed, now);
             if known.speed.factor != before {
                 changes.push(change(peer.name.clone(), before, known.speed));
             }
@@ -223,51 +248,125 @@ impl Speeds {
         }
     }
 
-    /// Fits `log time = digest + server` over what was sent to more than one of these.
-    fn fits(&self, peers: &[Peer]) -> HashMap<ServerName, Fit> {
-        let round_trip = |peer: &Peer| peer.round_trip.unwrap_or_default().as_nanos() as f64;
-        let error = CLOCK_ERROR_NS + DISTANCE_ERROR * peers.iter().map(round_trip).fold(0.0, f64::max);
-        let mut digests: HashMap<u32, Vec<Point>> = HashMap::new();
+    /// How servers stand beside the fastest of those that they can be compared with: by statements, else by
+    /// our own questions. Nothing of those with fewer than [`ENOUGH`] times, and of one alone.
+    fn compared(&self, peers: &[Peer]) -> HashMap<ServerName, Beside> {
+        let (questions, statements): (Vec<Row>, Vec<Row>) =
+            self.rows(peers).into_iter().partition(|row| row.digest == QUESTIONS);
+        let by_statements = related(&statements, peers.len()).into_iter().map(|rows| (rows, false));
+        let mut compared = HashMap::new();
+        for (rows, by_questions) in by_statements.chain([(questions, true)]) {
+            let fits = fit(&rows, peers.len());
+            let Some(fastest) = fastest(&fits) else { continue };
+            for fit in fits {
+                let error = (fit.variance + fastest.variance).sqrt();
+                let beside = Beside { longer: fit.longer - fastest.longer, error, by_questions };
+                compared.entry(peers[fit.peer].name.clone()).or_insert(beside);
+            }
+        }
+        compared
+    }
+
+    /// Each digest that more than one of these was sent.
+    fn rows(&self, peers: &[Peer]) -> Vec<Row> {
+        let mut digests: HashMap<u32, Vec<(usize, Sum)>> = HashMap::new();
         for ((digest, server), sum) in &self.book {
             let Some(at) = peers.iter().position(|peer| peer.name == *server) else { continue };
             if sum.count >= FEW {
+                digests.entry(*digest).or_default().push((at, *sum));
+            }
+        }
+        let round_trip = |peer: usize| peers[peer].round_trip.unwrap_or_default().as_nanos() as f64;
+        let row = |(digest, sums): (u32, Vec<(usize, Sum)>)| {
+            let longest = sums.iter().map(|(peer, _)| round_trip(*peer)).fold(0.0, f64::max);
+            let error = CLOCK_ERROR_NS + DISTANCE_ERROR * longest;
+            let point = |(peer, sum): (usize, Sum)| {
                 let typical = (sum.log_sum / sum.count).exp();
-                let beyond = (typical - round_trip(&peers[at])).max(0.0) + error;
+                let beyond = (typical - round_trip(peer)).max(0.0) + error;
+                let variance = if digest == QUESTIONS { VARIANCE_OF_QUESTIONS } else { VARIANCE } / sum.count;
                 // Dear statements say more of a server than cheap ones, which are mostly the way there.
                 let weight = sum.count * beyond.sqrt();
-                digests.entry(*digest).or_default().push(Point {
-                    peer: at,
-                    log: beyond.ln(),
-                    count: sum.count,
-                    weight,
-                });
-            }
-        }
-        let mut rows: Vec<(u32, Vec<Point>)> = digests.into_iter().filter(|(_, row)| row.len() > 1).collect();
-        // The order of a map is no reason for a difference.
-        rows.sort_by_key(|(digest, _)| *digest);
-        let mut longer = vec![0.0; peers.len()];
-        for _ in 0..POLISHES {
-            let typical: Vec<f64> = rows
-                .iter()
-                .map(|(_, row)| row.iter().map(|p| p.log - longer[p.peer]).sum::<f64>() / row.len() as f64)
-                .collect();
-            for (peer, longer) in longer.iter_mut().enumerate() {
-                let of_peer = rows.iter().zip(&typical).flat_map(|((_, row), typical)| {
-                    row.iter().filter(|p| p.peer == peer).map(move |p| (p.log - typical, p.weight))
-                });
-                *longer = weighted_median(of_peer.collect()).unwrap_or_default();
-            }
-        }
-        let fit = |(at, peer): (usize, &Peer)| {
-            let points = || rows.iter().flat_map(|(digest, row)| row.iter().map(move |p| (*digest, p)));
-            let mine = || points().filter(|(_, p)| p.peer == at);
-            let count: f64 = mine().map(|(_, p)| p.count).sum();
-            let by_questions = mine().all(|(digest, _)| digest == QUESTIONS);
-            (count > 0.0).then(|| (peer.name.clone(), Fit { longer: longer[at], count, by_questions }))
+                Point { peer, log: beyond.ln(), count: sum.count, variance, weight }
+            };
+            Row { digest, points: sums.into_iter().map(point).collect() }
         };
-        peers.iter().enumerate().filter_map(fit).collect()
+        let shared = digests.into_iter().filter(|(_, sums)| sums.len() > 1);
+        let mut rows: Vec<Row> = shared.map(row).collect();
+        // The order of a map is no reason for a difference.
+        rows.sort_by_key(|row| row.digest);
+        rows
     }
+}
+
+/// Takes rows apart by the servers that can be compared: two can where what
+/// both get is the larger part of what either gets. A smaller part would not move a server's median, and
+/// leave the difference of the two open.
+fn related(rows: &[Row], servers: usize) -> Vec<Vec<Row>> {
+    let mut all = vec![0.0; servers];
+    let mut common = vec![vec![0.0; servers]; servers];
+    for row in rows {
+        for point in &row.points {
+            all[point.peer] += point.weight;
+            row.points.iter().for_each(|other| common[point.peer][other.peer] += point.weight);
+        }
+    }
+    // Each group goes by the lowest number in it.
+    let mut group: Vec<usize> = (0..servers).collect();
+    for (a, b) in (0..servers).flat_map(|a| (0..a).map(move |b| (a, b))) {
+        if common[a][b] > all[a] / 2.0 && common[b][a] > all[b] / 2.0 {
+            let (from, to) = (group[a].max(group[b]), group[a].min(group[b]));
+            group.iter_mut().filter(|group| **group == from).for_each(|group| *group = to);
+        }
+    }
+    let of_group = |which: usize| {
+        let row = |row: &Row| {
+            let here = row.points.iter().filter(|point| group[point.peer] == which);
+            Row { digest: row.digest, points: here.copied().collect() }
+        };
+        rows.iter().map(row).filter(|row| row.points.len() > 1).collect::<Vec<Row>>()
+    };
+    (0..servers).map(of_group).filter(|rows| !rows.is_empty()).collect()
+}
+
+/// Fits `log time = digest + server`; of servers with [`ENOUGH`] times.
+fn fit(rows: &[Row], servers: usize) -> Vec<Fit> {
+    let mut longer = vec![0.0; servers];
+    for _ in 0..POLISHES {
+        let typical: Vec<f64> = rows
+            .iter()
+            .map(|Row { points, .. }| {
+                points.iter().map(|p| p.log - longer[p.peer]).sum::<f64>() / points.len() as f64
+            })
+            .collect();
+        for (peer, longer) in longer.iter_mut().enumerate() {
+            let of_peer = rows.iter().zip(&typical).flat_map(|(row, typical)| {
+                row.points.iter().filter(|p| p.peer == peer).map(move |p| (p.log - typical, p.weight))
+            });
+            *longer = weighted_median(of_peer.collect()).unwrap_or_default();
+        }
+    }
+    let fit = |(peer, longer): (usize, f64)| {
+        let points = || rows.iter().flat_map(|row| &row.points).filter(|point| point.peer == peer);
+        let count: f64 = points().map(|p| p.count).sum();
+        let weight: f64 = points().map(|p| p.weight).sum();
+        let variance = points().map(|p| (p.weight / weight).powi(2) * p.variance).sum();
+        (count >= ENOUGH).then_some(Fit { peer, longer, variance })
+    };
+    longer.into_iter().enumerate().filter_map(fit).collect()
+}
+
+/// The last of the fastest quarter, at least the fastest one; `None` where there is nothing to compare.
+fn fastest(fits: &[Fit]) -> Option<Fit> {
+    let mut all = fits.to_vec();
+    all.sort_by(|a, b| a.longer.total_cmp(&b.longer));
+    if all.len() < 2 { None } else { all.get(all.len().div_ceil(4) - 1).copied() }
+}
+
+/// What several servers took for one digest.
+#[derive(Clone, Debug)]
+struct Row {
+    digest: u32,
+    points: Vec<Point>,
 }
 
 /// A digest on a server.
@@ -276,18 +375,20 @@ struct Point {
     peer: usize,
     log: f64,
     count: f64,
+    /// Of its logarithm.
+    variance: f64,
     weight: f64,
 }
 
 impl TrackedSpeed {
-    /// One step towards what was measured: the logarithm of how much longer statements take than on the
-    /// fastest, and whether only our own questions say so. Without it, towards 1.
-    fn follow(&mut self, measured: Option<(f64, bool)>, elapsed: Duration, now: Instant) {
+    /// One step towards what was measured; without it, towards 1.
+    fn follow(&mut self, measured: Option<Beside>, elapsed: Duration, now: Instant) {
         let Self { log, speed } = self;
-        let by_questions = measured.is_some_and(|(_, by_questions)| by_questions);
+        let by_questions = measured.is_some_and(|beside| beside.by_questions);
         let step = if by_questions { STEP_ALONE } else { STEP }.ln();
-        let longer = measured.map_or(0.0, |(longer, _)| longer);
-        let aim = if longer < step { 0.0 } else { -longer.min(-LEAST.ln()) };
+        let noise = if speed.factor < 1.0 { NOISE_SLOW } else { NOISE };
+        let slow = measured.filter(|beside| beside.longer >= step.max(noise * beside.error));
+        let aim = slow.map_or(0.0, |beside| -beside.longer.min(-LEAST.ln()));
         let constant = if aim < *log { DOWN } else { UP };
         *log += (aim - *log) * (1.0 - (-elapsed.as_secs_f64() / constant.as_secs_f64()).exp());
         let shown = speed.factor.ln();
@@ -297,7 +398,7 @@ impl TrackedSpeed {
             speed.factor = if recovered { 1.0 } else { log.exp().clamp(LEAST, 1.0) };
         }
         speed.since = (speed.factor < 1.0).then(|| speed.since.unwrap_or(now));
-        speed.times = measured.map(|(longer, _)| longer.exp());
+        speed.times = measured.map(|beside| beside.longer.exp());
         speed.by_questions = by_questions;
     }
 }
