@@ -30,6 +30,11 @@
 //! and becomes faster, which would give it more: a loop with a delay. So the factor follows slowly, down with
 //! [`DOWN`] and up with [`UP`], and what is shown and used changes in steps. `router`'s
 //! tests have twenty routers do that at once.
+//!
+//! **Unknown is not fast.** A slow server may end no statement at all (a table is locked, its disk stands
+//! still), or get too few to be compared. So its factor is held while that is not known, and returns with
+//! [`HELD`] only, to be tried again. The same holds where our own questions alone find it fast and its
+//! statements were slow: questions touch no table.
 
 use config::Capacity as Switches;
 use fleet::ServerName;
@@ -41,6 +46,8 @@ const WINDOW: Duration = Duration::from_secs(8);
 /// Time constants with which the factor follows.
 const DOWN: Duration = Duration::from_secs(6);
 const UP: Duration = Duration::from_secs(15);
+/// And up while nothing says that the server is fast again.
+const HELD: Duration = Duration::from_secs(180);
 /// The lowest factor.
 pub const LEAST: f64 = 0.25;
 /// Statements that take less than this many times as long as elsewhere are not slow.
@@ -381,15 +388,21 @@ struct Point {
 }
 
 impl TrackedSpeed {
-    /// One step towards what was measured; without it, towards 1.
+    /// One step towards what was measured; without it, slowly towards 1.
     fn follow(&mut self, measured: Option<Beside>, elapsed: Duration, now: Instant) {
         let Self { log, speed } = self;
         let by_questions = measured.is_some_and(|beside| beside.by_questions);
+        // What was found slow by statements is found fast by statements only.
+        let unknown = measured.is_none() || (by_questions && speed.factor < 1.0 && !speed.by_questions);
         let step = if by_questions { STEP_ALONE } else { STEP }.ln();
         let noise = if speed.factor < 1.0 { NOISE_SLOW } else { NOISE };
         let slow = measured.filter(|beside| beside.longer >= step.max(noise * beside.error));
         let aim = slow.map_or(0.0, |beside| -beside.longer.min(-LEAST.ln()));
-        let constant = if aim < *log { DOWN } else { UP };
+        let constant = match aim < *log {
+            true => DOWN,
+            false if unknown => HELD,
+            false => UP,
+        };
         *log += (aim - *log) * (1.0 - (-elapsed.as_secs_f64() / constant.as_secs_f64()).exp());
         let shown = speed.factor.ln();
         let recovered = *log > -STEP.ln() / 2.0 && speed.factor < 1.0;
@@ -398,8 +411,12 @@ impl TrackedSpeed {
             speed.factor = if recovered { 1.0 } else { log.exp().clamp(LEAST, 1.0) };
         }
         speed.since = (speed.factor < 1.0).then(|| speed.since.unwrap_or(now));
-        speed.times = measured.map(|beside| beside.longer.exp());
-        speed.by_questions = by_questions;
+        speed.times = measured.filter(|_| !unknown).map(|beside| beside.longer.exp());
+        if !unknown {
+            speed.by_questions = by_questions;
+        } else if speed.factor == 1.0 {
+            speed.by_questions = false;
+        }
     }
 }
 

@@ -102,6 +102,37 @@ fn a_server_with_too_few_times_makes_no_other_slow() {
 }
 
 #[test]
+fn a_slow_server_whose_statements_no_longer_end_is_not_taken_for_fast() {
+    let r0 = ServerName::new("r0");
+    for answers_to_questions in [false, true] {
+        let (mut speeds, start) = (Speeds::default(), Instant::now());
+        let mut run = |from: u32, to: u32, ms: Option<f64>| {
+            for second in from..to {
+                let now = start + SECOND * second;
+                let mut peers = peers(3);
+                if answers_to_questions {
+                    peers.iter_mut().for_each(|peer| peer.question = Some((SECOND / 1000, now)));
+                }
+                speeds.update(&digest(1, 50.0, &[ms, Some(1.0), Some(1.0)]), &peers, ON, SECOND, now);
+            }
+            speeds.of(&r0)
+        };
+        let slow = run(0, 60, Some(4.0));
+        assert!(slow.factor < 0.32, "{slow:?}");
+        let held = run(60, 120, None);
+        assert!(held.factor < 0.42 && !held.by_questions && held.times.is_none(), "{held:?}");
+        assert!(held.reason(start + SECOND * 120).unwrap().contains("when last compared"));
+        assert_eq!(run(120, 1200, None).factor, 1.0, "it is tried again in the end");
+        run(1200, 1260, Some(4.0));
+        assert_eq!(
+            run(1260, 1340, Some(1.0)).factor,
+            1.0,
+            "measured, it has all of it within a minute or so"
+        );
+    }
+}
+
+#[test]
 fn a_far_server_hides_no_slowness_among_those_that_share_no_statement_with_it() {
     let mut far = peers(4);
     (far[2].round_trip, far[3].round_trip) =
