@@ -70,9 +70,10 @@ pub struct Server {
     pub asking: Option<crate::Asking>,
     /// Set while a discovered server has not yet given as many agreeing answers as it takes to be picked.
     pub newcomer: Option<Newcomer>,
-    /// What our last question took: the same one for all servers of a flavour.
+    /// What our last question took that is the same one for all servers of a flavour, and when it was
+    /// answered. It may be older than the last answer: some visits ask for more.
     #[serde(skip)]
-    pub question_time: Option<Duration>,
+    pub question_time: Option<(Duration, Instant)>,
     /// Round-trip time of our own probe, shortest of the recent ones.
     #[serde(serialize_with = "as_optional_ms", rename = "round_trip_ms")]
     pub round_trip: Option<Duration>,

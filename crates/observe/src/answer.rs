@@ -47,8 +47,8 @@ pub(crate) struct Answer {
     /// When the position was asked for and when its answer was there.
     pub(crate) asked: Instant,
     pub(crate) answered: Instant,
-    /// What the question that is the same for all servers took.
-    pub(crate) question_time: Option<Duration>,
+    /// What the question that is the same for all servers took, and when it was answered.
+    pub(crate) question_time: Option<(Duration, Instant)>,
     pub(crate) round_trip: Option<Duration>,
     /// The address we talk to and the one it sees us by.
     pub(crate) peer: Option<IpAddr>,

@@ -61,8 +61,8 @@ pub(crate) struct Poller {
     without_seats: bool,
     /// Its newest finished operation, and when it was last asked.
     epoch: Option<(ServerEpoch, Instant)>,
-    /// How long the vitals took when last asked alone.
-    question_time: Option<Duration>,
+    /// How long the vitals took when last asked alone, and when that was.
+    question_time: Option<(Duration, Instant)>,
     /// The connection is new, and who answers is taken for the one that answered before until it says so.
     unsure: bool,
 }
@@ -254,7 +254,9 @@ impl Poller {
             vitals => vitals?,
         };
         // Comparable only while the same is asked.
-        self.question_time = if alone { Some(before.elapsed()) } else { self.question_time };
+        if alone {
+            self.question_time = Some((before.elapsed(), Instant::now()));
+        }
         let question_time = self.question_time;
         let introduction = self
             .introduction

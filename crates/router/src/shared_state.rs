@@ -79,6 +79,8 @@ struct Inputs {
     drains: HashMap<ServerName, Drain>,
     suspects: Suspects,
     speeds: Speeds,
+    /// We send reads, and nothing has told for a while which server is slow.
+    speeds_unknown: bool,
     heats: Heats,
     works: Works,
     counters: HashMap<ServerName, Arc<ServerCounters>>,
@@ -112,6 +114,7 @@ impl SharedState {
             drains: HashMap::new(),
             suspects: Suspects::default(),
             speeds: Speeds::default(),
+            speeds_unknown: false,
             heats: Heats::default(),
             works: Works::default(),
             counters: HashMap::new(),
@@ -238,7 +241,11 @@ impl SharedState {
             let readers: Vec<Reader> = inputs.snapshot.servers.iter().filter_map(Reader::of).collect();
             let config = inputs.config.clone();
             let warm = inputs.heats.update(&readers, &config, now);
-            (inputs.speeds.update(fresh, &peers, switches, elapsed, now), warm)
+            let changes = inputs.speeds.update(fresh, &peers, switches, elapsed, now);
+            let sessions = |counters: &Arc<ServerCounters>| counters.sessions(ListenerRole::Reader);
+            let sends = inputs.counters.values().any(|counters| sessions(counters) > 0);
+            inputs.speeds_unknown = sends && inputs.speeds.are_unknown(now);
+            (changes, warm)
         };
         warm.iter().for_each(|ended| tracing::info!(server = %ended.server, "{ended}"));
         for Change { server, before, now: speed } in changes {
@@ -300,6 +307,7 @@ impl Inputs {
             draining: self.drains.keys().cloned().collect::<HashSet<_>>(),
             suspects: self.suspects.clone(),
             speeds: self.snapshot.servers.iter().map(|s| (s.name.clone(), self.speeds.of(&s.name))).collect(),
+            speeds_unknown: self.speeds_unknown,
             heats: self.snapshot.servers.iter().map(|s| (s.name.clone(), self.heats.of(&s.name))).collect(),
         };
         let view = View::new(self.snapshot.clone(), self.config.clone(), &own, now);
@@ -348,6 +356,21 @@ impl RoutingState {
 /// A server whose speed may be compared: the primary has other work as well.
 fn peer(server: &Server) -> Option<Peer> {
     let fits = server.role == Role::Replica && server.state == State::Answering && server.reserved.is_none();
-    let question = server.question_time.zip(server.answered_at);
-    fits.then(|| Peer { name: server.name.clone(), round_trip: server.round_trip, question })
+    let Server { name, round_trip, question_time, .. } = server;
+    fits.then(|| Peer { name: name.clone(), round_trip: *round_trip, question: *question_time })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_question_has_the_age_of_its_own_answer() {
+        let mut server = Server::unasked(ServerName::new("r0"), "r0:3306".parse().unwrap());
+        (server.role, server.state) = (Role::Replica, State::Answering);
+        let asked = Instant::now();
+        server.question_time = Some((Duration::from_millis(2), asked));
+        server.answered_at = Some(asked + Duration::from_secs(60));
+        assert_eq!(peer(&server).unwrap().question, server.question_time);
+    }
 }

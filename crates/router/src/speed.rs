@@ -12,7 +12,9 @@
 //! reads, and its applications differ, nothing says how statements of one zone compare with another's.
 //!
 //! Our own questions are the same on all servers. They stand in for a server whose statements cannot be
-//! compared, and must differ more before they count.
+//! compared, and must differ more before they count. Where many routers ask, each asks seldom, so these times
+//! are kept for [`QUESTIONS_KEPT`] of them. Where nothing can be compared for [`UNKNOWN_AFTER`], a fallback
+//! says so.
 //!
 //! **Distance is no slowness.** The round trip is the shortest of the recent ones. What is left of a time
 //! that is mostly distance is uncertain, so a part of the longest round trip among the servers that a digest
@@ -43,6 +45,11 @@ use std::time::{Duration, Instant};
 
 /// Time constant in which old times are forgotten.
 const WINDOW: Duration = Duration::from_secs(8);
+/// The same for our own questions, in times between two of them, and at most.
+const QUESTIONS_KEPT: u32 = 8;
+const LONGEST_WINDOW: Duration = Duration::from_secs(60);
+/// Nothing was compared for this long.
+const UNKNOWN_AFTER: Duration = Duration::from_secs(60);
 /// Time constants with which the factor follows.
 const DOWN: Duration = Duration::from_secs(6);
 const UP: Duration = Duration::from_secs(15);
@@ -56,9 +63,11 @@ const STEP: f64 = 1.25;
 const STEP_SLOW: f64 = 1.08;
 /// The same where only our own questions are compared.
 const STEP_ALONE: f64 = 1.5;
-/// How many times of a digest on a server are wanted, and how many of all digests of a server.
+/// How many times of a digest on a server are wanted, how many of all digests of a server, and how many of
+/// our own questions.
 const FEW: f64 = 3.0;
 const ENOUGH: f64 = 12.0;
+const ENOUGH_QUESTIONS: f64 = 6.0;
 /// How many standard errors make a difference, and how many keep one.
 const NOISE: f64 = 3.0;
 const NOISE_SLOW: f64 = 1.0;
@@ -123,7 +132,17 @@ pub struct Change {
 pub struct Speeds {
     book: HashMap<(u32, ServerName), Sum>,
     known: HashMap<ServerName, TrackedSpeed>,
-    asked: HashMap<ServerName, Instant>,
+    asked: HashMap<ServerName, Asked>,
+    /// Since when there has been something to compare, and nothing that compares it.
+    unknown_since: Option<Instant>,
+}
+
+/// Our own questions to a server.
+#[derive(Clone, Copy, Debug)]
+struct Asked {
+    answered: Instant,
+    /// Time constant in which their times are forgotten.
+    window: Duration,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -187,6 +206,11 @@ impl Speeds {
         self.known.get(server).map_or_else(Speed::default, |known| known.speed)
     }
 
+    /// Whether there are servers to compare and none could be compared for a while, up to `now`.
+    pub fn are_unknown(&self, now: Instant) -> bool {
+        self.unknown_since.is_some_and(|since| now.saturating_duration_since(since) > UNKNOWN_AFTER)
+    }
+
     /// What a statement of a digest typically takes, on whichever server, ns.
     pub fn typical_ns(&self, digest: u32) -> Option<f64> {
         let of = self.book.iter().filter(|((number, _), _)| *number == digest);
@@ -216,6 +240,8 @@ impl Speeds {
         }
         self.note(fresh, peers, elapsed);
         let compared = self.compared(peers);
+        let unknown = peers.len() > 1 && compared.is_empty();
+        self.unknown_since = unknown.then(|| self.unknown_since.unwrap_or(now));
         let mut changes = Vec::new();
         for peer in peers {
             let known = self
@@ -233,8 +259,10 @@ impl Speeds {
 
     /// Forgets a part of what was, and adds what is new.
     fn note(&mut self, fresh: &[Times], peers: &[Peer], elapsed: Duration) {
-        let keep = (-elapsed.as_secs_f64() / WINDOW.as_secs_f64()).exp();
-        self.book.retain(|(_, server), sum| {
+        self.book.retain(|(digest, server), sum| {
+            let questions = self.asked.get(server).filter(|_| *digest == QUESTIONS);
+            let window = questions.map_or(WINDOW, |asked| asked.window).as_secs_f64();
+            let keep = (-elapsed.as_secs_f64() / window).exp();
             (sum.count, sum.log_sum) = (sum.count * keep, sum.log_sum * keep);
             sum.count > 0.1 && peers.iter().any(|peer| peer.name == *server)
         });
@@ -247,23 +275,29 @@ impl Speeds {
         }
         self.asked.retain(|name, _| peers.iter().any(|peer| peer.name == *name));
         for peer in peers {
-            if let Some((took, at)) = peer.question
-                && self.asked.insert(peer.name.clone(), at) != Some(at)
+            let last = self.asked.get(&peer.name);
+            if let Some((took, answered)) = peer.question
+                && last.is_none_or(|last| last.answered != answered)
             {
+                let between = last.map(|last| answered.saturating_duration_since(last.answered));
+                let window = between.map_or(WINDOW, |between| between * QUESTIONS_KEPT);
+                let window = window.clamp(WINDOW, LONGEST_WINDOW);
+                self.asked.insert(peer.name.clone(), Asked { answered, window });
                 add(QUESTIONS, &peer.name, 1.0, (took.as_nanos() as f64).max(1.0).ln());
             }
         }
     }
 
     /// How servers stand beside the fastest of those that they can be compared with: by statements, else by
-    /// our own questions. Nothing of those with fewer than [`ENOUGH`] times, and of one alone.
+    /// our own questions. Nothing of those with too few times, and of one alone.
     fn compared(&self, peers: &[Peer]) -> HashMap<ServerName, Beside> {
         let (questions, statements): (Vec<Row>, Vec<Row>) =
             self.rows(peers).into_iter().partition(|row| row.digest == QUESTIONS);
         let by_statements = related(&statements, peers.len()).into_iter().map(|rows| (rows, false));
         let mut compared = HashMap::new();
         for (rows, by_questions) in by_statements.chain([(questions, true)]) {
-            let fits = fit(&rows, peers.len());
+            let enough = if by_questions { ENOUGH_QUESTIONS } else { ENOUGH };
+            let fits = fit(&rows, peers.len(), enough);
             let Some(fastest) = fastest(&fits) else { continue };
             for fit in fits {
                 let error = (fit.variance + fastest.variance).sqrt();
@@ -335,8 +369,8 @@ fn related(rows: &[Row], servers: usize) -> Vec<Vec<Row>> {
     (0..servers).map(of_group).filter(|rows| !rows.is_empty()).collect()
 }
 
-/// Fits `log time = digest + server`; of servers with [`ENOUGH`] times.
-fn fit(rows: &[Row], servers: usize) -> Vec<Fit> {
+/// Fits `log time = digest + server`; of servers with `enough` times.
+fn fit(rows: &[Row], servers: usize, enough: f64) -> Vec<Fit> {
     let mut longer = vec![0.0; servers];
     for _ in 0..POLISHES {
         let typical: Vec<f64> = rows
@@ -357,7 +391,7 @@ fn fit(rows: &[Row], servers: usize) -> Vec<Fit> {
         let count: f64 = points().map(|p| p.count).sum();
         let weight: f64 = points().map(|p| p.weight).sum();
         let variance = points().map(|p| (p.weight / weight).powi(2) * p.variance).sum();
-        (count >= ENOUGH).then_some(Fit { peer, longer, variance })
+        (count >= enough).then_some(Fit { peer, longer, variance })
     };
     longer.into_iter().enumerate().filter_map(fit).collect()
 }

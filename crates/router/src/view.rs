@@ -84,6 +84,8 @@ pub enum Fallback {
     OwnZoneUnknown,
     /// Eligible servers that stand in no known zone.
     ServersWithoutZone { servers: Vec<ServerName> },
+    /// No two replicas can be compared by what statements or our own questions take.
+    SpeedsUnknown,
 }
 
 /// What our own side knows.
@@ -95,6 +97,8 @@ pub struct OwnState {
     pub suspects: Suspects,
     /// How fast they are beside each other; those not named have all of their weight.
     pub speeds: HashMap<ServerName, Speed>,
+    /// Nothing has told for a while which of them is slow.
+    pub speeds_unknown: bool,
     /// How warm they are; those not named go by the clock.
     pub heats: HashMap<ServerName, Heat>,
 }
@@ -142,7 +146,8 @@ impl View {
                 (0..candidates.len()).filter(|i| here(&candidates[*i])).collect()
             })
             .collect();
-        let fallbacks = fallbacks(&candidates, &snapshot, &config);
+        let mut fallbacks = fallbacks(&candidates, &snapshot, &config);
+        fallbacks.extend(own.speeds_unknown.then_some(Fallback::SpeedsUnknown));
         Self { snapshot, config, own_zone, candidates, flow, members, fallbacks }
     }
 
@@ -297,6 +302,7 @@ impl Fallback {
             Self::DemandNotMeasured { .. } => "demand_not_measured",
             Self::OwnZoneUnknown => "own_zone_unknown",
             Self::ServersWithoutZone { .. } => "servers_without_zone",
+            Self::SpeedsUnknown => "speeds_unknown",
         }
     }
 }
@@ -321,6 +327,9 @@ impl fmt::Display for Fallback {
                 let names: Vec<&str> = servers.iter().map(ServerName::as_str).collect();
                 write!(f, "in no known zone: {}", names.join(", "))
             }
+            Self::SpeedsUnknown => f.write_str(
+                "no two replicas can be compared by their speed: a slow one gets as much as before (insight is off, or too few of the same statements)",
+            ),
         }
     }
 }
@@ -385,6 +394,14 @@ pub(crate) mod tests {
         assert!((shares[1] - 0.75).abs() < 1e-9 && (shares[2] - 0.25).abs() < 1e-9, "{shares:?}");
         assert!(shares[0] == 0.0 && shares[3] < 1e-9, "never the primary, nor a zone without room");
         assert!(view.fallbacks.is_empty(), "{:?}", view.fallbacks);
+    }
+
+    #[test]
+    fn speeds_that_nothing_tells_are_a_fallback() {
+        let own = OwnState { speeds_unknown: true, ..OwnState::default() };
+        let s = Arc::new(snapshot("a", &[("a", 1.0), ("a", 1.0)], &[("a", 1.0)]));
+        let view = View::new(s, Arc::default(), &own, Instant::now());
+        assert_eq!(view.fallbacks, [Fallback::SpeedsUnknown]);
     }
 
     #[test]

@@ -209,6 +209,27 @@ fn our_own_questions_tell_a_slow_server_where_nothing_else_is_the_same() {
 }
 
 #[test]
+fn our_own_questions_count_however_seldom_they_are_asked_and_each_only_once() {
+    // Three seconds apart: as one of nearly fifty routers asks. Later they are no longer asked alone.
+    let (mut speeds, start) = (Speeds::default(), Instant::now());
+    let mut run = |from: u32, to: u32, asked: fn(u32) -> u32| {
+        for second in from..to {
+            let mut peers = peers(3);
+            for (peer, ms) in peers.iter_mut().zip([3, 1, 1]) {
+                peer.question = Some((Duration::from_millis(ms), start + SECOND * asked(second)));
+            }
+            speeds.update(&[], &peers, ON, SECOND, start + SECOND * second);
+        }
+        let now = start + SECOND * to;
+        (speeds.of(&ServerName::new("r0")), speeds.are_unknown(now))
+    };
+    let (speed, unknown) = run(0, 180, |second| second / 3 * 3);
+    assert!(speed.factor < 0.45 && speed.by_questions && !unknown, "{speed:?}");
+    let (speed, unknown) = run(180, 360, |_| 177);
+    assert!(speed.times.is_none() && unknown, "{speed:?}");
+}
+
+#[test]
 fn switched_off_every_server_counts_for_its_weight_at_once() {
     let fresh = digest(1, 50.0, &[Some(5.0), Some(1.0)]);
     let (mut speeds, now) = (Speeds::default(), Instant::now());
