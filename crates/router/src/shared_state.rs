@@ -235,13 +235,13 @@ impl SharedState {
     pub(crate) fn compare(&self, fresh: &[Times], elapsed: Duration, now: Instant) {
         let (changes, warm) = {
             let mut inputs = self.inputs();
-            inputs.compare_work(fresh, elapsed);
             let peers: Vec<Peer> = inputs.snapshot.servers.iter().filter_map(peer).collect();
             let switches = inputs.config.capacity;
             let readers: Vec<Reader> = inputs.snapshot.servers.iter().filter_map(Reader::of).collect();
             let config = inputs.config.clone();
             let warm = inputs.heats.update(&readers, &config, now);
             let changes = inputs.speeds.update(fresh, &peers, switches, elapsed, now);
+            inputs.compare_work(fresh, elapsed);
             let sessions = |counters: &Arc<ServerCounters>| counters.sessions(ListenerRole::Reader);
             let sends = inputs.counters.values().any(|counters| sessions(counters) > 0);
             inputs.speeds_unknown = sends && inputs.speeds.are_unknown(now);
@@ -330,19 +330,34 @@ impl Inputs {
             self.works = Works::default();
             return;
         }
-        let mut done: Vec<Done> = Vec::with_capacity(self.counters.len());
-        for (name, counters) in &self.counters {
-            let (server, sessions) = (name.clone(), counters.sessions(ListenerRole::Reader));
-            let mut done_here = Done { server, sessions, statements: 0.0, work: 0.0, busy_s: 0.0 };
-            for times in fresh.iter().filter(|times| times.server == *name) {
-                done_here.statements += times.of_all;
-                done_here.work += times.of_all * self.speeds.typical_ns(times.digest).unwrap_or(1.0);
-                done_here.busy_s += times.of_all * (times.log_sum / times.count).exp() / 1e9;
-            }
-            done.push(done_here);
-        }
-        self.works.update(&done, elapsed);
+        let sessions = |counters: &Arc<ServerCounters>| counters.sessions(ListenerRole::Reader);
+        let sessions = self.counters.iter().map(|(name, counters)| (name.clone(), sessions(counters)));
+        self.works.update(&done(sessions, fresh, &self.speeds.typical_ns()), elapsed);
     }
+}
+
+/// What the sessions of each server did; `typical_ns` is what a digest takes wherever it is sent. One that is
+/// not in it counts as what it took here.
+fn done(
+    sessions: impl Iterator<Item = (ServerName, u32)>,
+    fresh: &[Times],
+    typical_ns: &HashMap<u32, f64>,
+) -> Vec<Done> {
+    let mut by_server: HashMap<&ServerName, Vec<&Times>> = HashMap::new();
+    for times in fresh {
+        by_server.entry(&times.server).or_default().push(times);
+    }
+    let done = |(server, sessions): (ServerName, u32)| {
+        let mut done = Done { server, sessions, statements: 0.0, work: 0.0, busy_s: 0.0 };
+        for times in by_server.get(&done.server).into_iter().flatten() {
+            let here = times.mean_ns();
+            done.statements += times.of_all;
+            done.work += times.of_all * typical_ns.get(&times.digest).copied().unwrap_or(here);
+            done.busy_s += times.of_all * here / 1e9;
+        }
+        done
+    };
+    sessions.map(done).collect()
 }
 
 impl RoutingState {
@@ -372,5 +387,33 @@ mod tests {
         server.question_time = Some((Duration::from_millis(2), asked));
         server.answered_at = Some(asked + Duration::from_secs(60));
         assert_eq!(peer(&server).unwrap().question, server.question_time);
+    }
+
+    #[test]
+    fn statements_count_for_what_they_take_also_where_speeds_are_not_used() {
+        let switches = config::Capacity { speed: false, work: true, heat: true };
+        let r0 = ServerName::new("r0");
+        let times = |digest, ns: f64| Times {
+            server: r0.clone(),
+            digest,
+            count: 10.0,
+            of_all: 10.0,
+            log_sum: 10.0 * ns.ln(),
+        };
+        let (mut speeds, now) = (Speeds::default(), Instant::now());
+        let peers = [Peer { name: r0.clone(), round_trip: None, question: None }];
+        let work = |fresh: &[Times], speeds: &Speeds| {
+            done([(r0.clone(), 1)].into_iter(), fresh, &speeds.typical_ns())[0].work
+        };
+        let (cheap, dear) = (times(1, 1e6), times(2, 1e9));
+        for _ in 0..2 {
+            speeds.update(&[cheap.clone(), dear.clone()], &peers, switches, Duration::from_secs(1), now);
+        }
+        assert!(work(std::slice::from_ref(&dear), &speeds) > 900.0 * work(&[cheap], &speeds));
+        let unknown = times(3, 1e9);
+        assert!(work(&[unknown], &speeds) > 9e9, "one that is not known counts as what it took");
+        let off = config::Capacity { work: false, ..switches };
+        speeds.update(&[dear], &peers, off, Duration::from_secs(1), now);
+        assert!(speeds.typical_ns().is_empty(), "nothing is kept that nobody uses");
     }
 }

@@ -151,6 +151,20 @@ struct Sum {
     log_sum: f64,
 }
 
+impl Sum {
+    /// The geometric mean.
+    fn mean_ns(self) -> f64 {
+        (self.log_sum / self.count).exp()
+    }
+}
+
+impl Times {
+    /// What one of them typically took, ns.
+    pub fn mean_ns(&self) -> f64 {
+        (self.log_sum / self.count).exp()
+    }
+}
+
 /// A server's factor as it is followed, and as it is used.
 #[derive(Clone, Copy, Debug)]
 struct TrackedSpeed {
@@ -211,14 +225,14 @@ impl Speeds {
         self.unknown_since.is_some_and(|since| now.saturating_duration_since(since) > UNKNOWN_AFTER)
     }
 
-    /// What a statement of a digest typically takes, on whichever server, ns.
-    pub fn typical_ns(&self, digest: u32) -> Option<f64> {
-        let of = self.book.iter().filter(|((number, _), _)| *number == digest);
-        let sum = of.fold(Sum::default(), |sum, (_, more)| Sum {
-            count: sum.count + more.count,
-            log_sum: sum.log_sum + more.log_sum,
-        });
-        (sum.count > 0.0).then(|| (sum.log_sum / sum.count).exp())
+    /// What a statement of each digest typically takes, on whichever server, ns; of those sent lately.
+    pub fn typical_ns(&self) -> HashMap<u32, f64> {
+        let mut sums: HashMap<u32, Sum> = HashMap::new();
+        for ((digest, _), more) in &self.book {
+            let sum = sums.entry(*digest).or_default();
+            (sum.count, sum.log_sum) = (sum.count + more.count, sum.log_sum + more.log_sum);
+        }
+        sums.into_iter().map(|(digest, sum)| (digest, sum.mean_ns())).collect()
     }
 
     /// Takes in what was measured in the `elapsed` time up to `now`, and says which factors changed.
@@ -231,14 +245,20 @@ impl Speeds {
         now: Instant,
     ) -> Vec<Change> {
         self.known.retain(|name, _| peers.iter().any(|peer| peer.name == *name));
+        if switches.speed || switches.work {
+            // The work of sessions is counted in what each digest takes, whether or not speeds are used.
+            self.note(fresh, peers, elapsed);
+        } else {
+            (self.book, self.asked) = Default::default();
+        }
         if !switches.speed {
-            let before = std::mem::take(self);
-            let slow = before.known.into_iter().filter(|(_, known)| known.speed.factor < 1.0);
+            self.unknown_since = None;
+            let slow =
+                std::mem::take(&mut self.known).into_iter().filter(|(_, known)| known.speed.factor < 1.0);
             return slow
                 .map(|(server, known)| change(server, known.speed.factor, Speed::default()))
                 .collect();
         }
-        self.note(fresh, peers, elapsed);
         let compared = self.compared(peers);
         let unknown = peers.len() > 1 && compared.is_empty();
         self.unknown_since = unknown.then(|| self.unknown_since.unwrap_or(now));
@@ -322,8 +342,7 @@ impl Speeds {
             let longest = sums.iter().map(|(peer, _)| round_trip(*peer)).fold(0.0, f64::max);
             let error = CLOCK_ERROR_NS + DISTANCE_ERROR * longest;
             let point = |(peer, sum): (usize, Sum)| {
-                let typical = (sum.log_sum / sum.count).exp();
-                let beyond = (typical - round_trip(peer)).max(0.0) + error;
+                let beyond = (sum.mean_ns() - round_trip(peer)).max(0.0) + error;
                 let variance = if digest == QUESTIONS { VARIANCE_OF_QUESTIONS } else { VARIANCE } / sum.count;
                 // Dear statements say more of a server than cheap ones, which are mostly the way there.
                 let weight = sum.count * beyond.sqrt();

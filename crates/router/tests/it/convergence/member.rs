@@ -130,17 +130,16 @@ impl Router {
         let readers: Vec<Reader> = view.snapshot.servers.iter().filter_map(Reader::of).collect();
         self.heats.update(&readers, &self.config, now);
         if self.config.capacity.work {
+            let typical = self.speeds.typical_ns();
             let done = |(at, candidate): (usize, &router::view::Candidate)| {
                 let times = || fresh.iter().filter(|times| times.server == candidate.name);
-                let typical = |times: &Times| self.speeds.typical_ns(times.digest).unwrap_or(1.0);
+                let typical = |times: &Times| typical.get(&times.digest).copied().unwrap_or(times.mean_ns());
                 Done {
                     server: candidate.name.clone(),
                     sessions: self.sessions.iter().filter(|session| session.server == at).count() as u32,
                     statements: times().map(|times| times.of_all).sum(),
                     work: times().map(|times| times.of_all * typical(times)).sum(),
-                    busy_s: times()
-                        .map(|times| times.of_all * (times.log_sum / times.count).exp() / 1e9)
-                        .sum(),
+                    busy_s: times().map(|times| times.of_all * times.mean_ns() / 1e9).sum(),
                 }
             };
             let done: Vec<Done> = view.candidates.iter().enumerate().map(done).collect();
