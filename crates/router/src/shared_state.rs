@@ -8,14 +8,14 @@ use crate::names::Names;
 use crate::pending_move::PendingMove;
 use crate::record::Recorder;
 use crate::server_counters::ServerCounters;
-use crate::speed::{Change, Peer, Speeds, Times};
+use crate::speed::{Change, Peer, Speed, Speeds, Times};
 use crate::suspect::Suspects;
 use crate::tls::ServerTlsState;
 use crate::view::{OwnState, View};
 use crate::work::{self, Done, Works};
 use crate::zero_hop::mirror_handle::MirrorHandle;
 use arc_swap::ArcSwap;
-use config::RouterConfig;
+use config::{Capacity as Switches, RouterConfig};
 use fleet::{ListenerRole, Role, Server, ServerName, Snapshot, State};
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
@@ -41,6 +41,7 @@ pub(crate) struct SharedState {
     /// Counts the changes of `routing`; whoever waits for one subscribes.
     epoch: watch::Sender<u64>,
     inputs: Mutex<Inputs>,
+    comparison: Mutex<Comparison>,
     report: Report,
     /// This router's phase among all routers; see `apportion`.
     pub(crate) phase: f64,
@@ -78,12 +79,21 @@ struct Inputs {
     snapshot: Arc<Snapshot>,
     drains: HashMap<ServerName, Drain>,
     suspects: Suspects,
-    speeds: Speeds,
+    /// As last compared; those not named have all of their weight.
+    speeds: HashMap<ServerName, Speed>,
     /// We send reads, and nothing has told for a while which server is slow.
     speeds_unknown: bool,
     heats: Heats,
-    works: Works,
+    /// For how many average sessions one of each counts, where that is known.
+    per_session: HashMap<ServerName, f64>,
     counters: HashMap<ServerName, Arc<ServerCounters>>,
+}
+
+/// What [`SharedState::compare`] goes on from, and nothing else reads.
+#[derive(Debug, Default)]
+struct Comparison {
+    speeds: Speeds,
+    works: Works,
 }
 
 /// A server being emptied by command.
@@ -113,10 +123,10 @@ impl SharedState {
             snapshot,
             drains: HashMap::new(),
             suspects: Suspects::default(),
-            speeds: Speeds::default(),
+            speeds: HashMap::new(),
             speeds_unknown: false,
             heats: Heats::default(),
-            works: Works::default(),
+            per_session: HashMap::new(),
             counters: HashMap::new(),
         };
         let routing = inputs.routing(threads, Instant::now());
@@ -124,6 +134,7 @@ impl SharedState {
             routing: ArcSwap::from_pointee(routing),
             epoch: watch::Sender::new(0),
             inputs: Mutex::new(inputs),
+            comparison: Mutex::default(),
             report,
             phase: rand::random_range(0.0..1.0),
             threads,
@@ -233,19 +244,28 @@ impl SharedState {
     /// Compares the servers' times, what their sessions did, and how warm they are. What changed is in force
     /// with the next routing state, and logged.
     pub(crate) fn compare(&self, fresh: &[Times], elapsed: Duration, now: Instant) {
-        let (changes, warm) = {
+        let mut comparison = self.comparison.lock().unwrap_or_else(PoisonError::into_inner);
+        let (peers, sessions, switches): (Vec<Peer>, Vec<(ServerName, u32)>, _) = {
+            let inputs = self.inputs();
+            let readers = |(name, counters): (&ServerName, &Arc<ServerCounters>)| {
+                (name.clone(), counters.sessions(ListenerRole::Reader))
+            };
+            let peers = inputs.snapshot.servers.iter().filter_map(peer).collect();
+            (peers, inputs.counters.iter().map(readers).collect(), inputs.config.capacity)
+        };
+        // Every login takes the lock of the inputs, so what takes time is done without it.
+        let changes = comparison.update(fresh, &peers, &sessions, switches, elapsed, now);
+        let Comparison { speeds, works } = &*comparison;
+        let warm = {
             let mut inputs = self.inputs();
-            let peers: Vec<Peer> = inputs.snapshot.servers.iter().filter_map(peer).collect();
-            let switches = inputs.config.capacity;
+            inputs.speeds = peers.iter().map(|peer| (peer.name.clone(), speeds.of(&peer.name))).collect();
+            let sends = sessions.iter().any(|(_, readers)| *readers > 0);
+            inputs.speeds_unknown = sends && speeds.are_unknown(now);
+            let each = |(name, _): &(ServerName, u32)| Some((name.clone(), works.per_session(name)?));
+            inputs.per_session = sessions.iter().filter_map(each).collect();
             let readers: Vec<Reader> = inputs.snapshot.servers.iter().filter_map(Reader::of).collect();
             let config = inputs.config.clone();
-            let warm = inputs.heats.update(&readers, &config, now);
-            let changes = inputs.speeds.update(fresh, &peers, switches, elapsed, now);
-            inputs.compare_work(fresh, elapsed);
-            let sessions = |counters: &Arc<ServerCounters>| counters.sessions(ListenerRole::Reader);
-            let sends = inputs.counters.values().any(|counters| sessions(counters) > 0);
-            inputs.speeds_unknown = sends && inputs.speeds.are_unknown(now);
-            (changes, warm)
+            inputs.heats.update(&readers, &config, now)
         };
         warm.iter().for_each(|ended| tracing::info!(server = %ended.server, "{ended}"));
         for Change { server, before, now: speed } in changes {
@@ -306,7 +326,7 @@ impl Inputs {
         let own = OwnState {
             draining: self.drains.keys().cloned().collect::<HashSet<_>>(),
             suspects: self.suspects.clone(),
-            speeds: self.snapshot.servers.iter().map(|s| (s.name.clone(), self.speeds.of(&s.name))).collect(),
+            speeds: self.speeds.clone(),
             speeds_unknown: self.speeds_unknown,
             heats: self.snapshot.servers.iter().map(|s| (s.name.clone(), self.heats.of(&s.name))).collect(),
         };
@@ -320,35 +340,43 @@ impl Inputs {
             self.counters.entry(name.clone()).or_insert_with(new).clone()
         };
         let counters = view.candidates.iter().map(|c| &c.name).map(counters).collect();
-        let per_session = view.candidates.iter().map(|c| self.works.per_session(&c.name)).collect();
+        let per_session = view.candidates.iter().map(|c| self.per_session.get(&c.name).copied()).collect();
         RoutingState { view, counters, per_session }
     }
+}
 
-    /// Statements by what each typically takes.
-    fn compare_work(&mut self, fresh: &[Times], elapsed: Duration) {
-        if !self.config.capacity.work {
+impl Comparison {
+    /// Takes in what was measured in the `elapsed` time up to `now`, with the reader sessions that there are
+    /// now, and says which speeds changed.
+    fn update(
+        &mut self,
+        fresh: &[Times],
+        peers: &[Peer],
+        sessions: &[(ServerName, u32)],
+        switches: Switches,
+        elapsed: Duration,
+        now: Instant,
+    ) -> Vec<Change> {
+        let changes = self.speeds.update(fresh, peers, switches, elapsed, now);
+        if switches.work {
+            self.works.update(&done(sessions, fresh, &self.speeds.typical_ns()), elapsed);
+        } else {
             self.works = Works::default();
-            return;
         }
-        let sessions = |counters: &Arc<ServerCounters>| counters.sessions(ListenerRole::Reader);
-        let sessions = self.counters.iter().map(|(name, counters)| (name.clone(), sessions(counters)));
-        self.works.update(&done(sessions, fresh, &self.speeds.typical_ns()), elapsed);
+        changes
     }
 }
 
 /// What the sessions of each server did; `typical_ns` is what a digest takes wherever it is sent. One that is
 /// not in it counts as what it took here.
-fn done(
-    sessions: impl Iterator<Item = (ServerName, u32)>,
-    fresh: &[Times],
-    typical_ns: &HashMap<u32, f64>,
-) -> Vec<Done> {
+fn done(sessions: &[(ServerName, u32)], fresh: &[Times], typical_ns: &HashMap<u32, f64>) -> Vec<Done> {
     let mut by_server: HashMap<&ServerName, Vec<&Times>> = HashMap::new();
     for times in fresh {
         by_server.entry(&times.server).or_default().push(times);
     }
-    let done = |(server, sessions): (ServerName, u32)| {
-        let mut done = Done { server, sessions, statements: 0.0, work: 0.0, busy_s: 0.0 };
+    let done = |(server, sessions): &(ServerName, u32)| {
+        let mut done =
+            Done { server: server.clone(), sessions: *sessions, statements: 0.0, work: 0.0, busy_s: 0.0 };
         for times in by_server.get(&done.server).into_iter().flatten() {
             let here = times.mean_ns();
             done.statements += times.of_all;
@@ -357,7 +385,7 @@ fn done(
         }
         done
     };
-    sessions.map(done).collect()
+    sessions.iter().map(done).collect()
 }
 
 impl RoutingState {
@@ -390,6 +418,31 @@ mod tests {
     }
 
     #[test]
+    fn a_comparison_of_many_digests_takes_a_moment() {
+        let servers: Vec<ServerName> = (0..8).map(|at| ServerName::new(&format!("r{at}"))).collect();
+        let times = |server: &ServerName, digest| Times {
+            server: server.clone(),
+            digest,
+            count: 10.0,
+            of_all: 10.0,
+            log_sum: 10.0 * 1e6f64.ln(),
+        };
+        let fresh: Vec<Times> =
+            servers.iter().flat_map(|name| (1..4000).map(move |digest| times(name, digest))).collect();
+        let peer = |name: &ServerName| Peer { name: name.clone(), round_trip: None, question: None };
+        let peers: Vec<Peer> = servers.iter().map(peer).collect();
+        let sessions: Vec<(ServerName, u32)> = servers.iter().map(|name| (name.clone(), 1)).collect();
+        let (mut comparison, switches) =
+            (Comparison::default(), Switches { speed: true, work: true, heat: true });
+        let now = Instant::now();
+        for _ in 0..2 {
+            comparison.update(&fresh, &peers, &sessions, switches, Duration::from_secs(1), now);
+        }
+        // With one walk over all of them for each it is a thousand times as long.
+        assert!(now.elapsed() < Duration::from_secs(10), "{:?}", now.elapsed());
+    }
+
+    #[test]
     fn statements_count_for_what_they_take_also_where_speeds_are_not_used() {
         let switches = config::Capacity { speed: false, work: true, heat: true };
         let r0 = ServerName::new("r0");
@@ -402,9 +455,8 @@ mod tests {
         };
         let (mut speeds, now) = (Speeds::default(), Instant::now());
         let peers = [Peer { name: r0.clone(), round_trip: None, question: None }];
-        let work = |fresh: &[Times], speeds: &Speeds| {
-            done([(r0.clone(), 1)].into_iter(), fresh, &speeds.typical_ns())[0].work
-        };
+        let work =
+            |fresh: &[Times], speeds: &Speeds| done(&[(r0.clone(), 1)], fresh, &speeds.typical_ns())[0].work;
         let (cheap, dear) = (times(1, 1e6), times(2, 1e9));
         for _ in 0..2 {
             speeds.update(&[cheap.clone(), dear.clone()], &peers, switches, Duration::from_secs(1), now);
