@@ -20,7 +20,8 @@ use crate::request::{Open, Parts};
 use config::InsightConfig;
 use sql::fold::{self, Map};
 use sql::{Dialect, Digester, TagKeys, TagValue, Tags, last_comment};
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
+use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
@@ -143,6 +144,8 @@ pub struct Ledger {
     cell_at: Map<Cell, u32>,
     cells: Vec<(Cell, Figures)>,
     samples: Vec<(Labels, SampleSums)>,
+    /// Sessions that are open and can be read, by server, with those that they stand for.
+    readable: HashMap<Box<str>, Rc<std::cell::Cell<u64>>>,
     requests: Open,
     pub(crate) counts: Counts,
     /// The [`Shared::era`] that the numbers above are of.
@@ -160,6 +163,7 @@ pub struct Snapshot {
     pub(crate) counts: Counts,
     pub(crate) requests: Parts,
     pub(crate) times: Vec<Time>,
+    pub(crate) readable: Vec<(Box<str>, u64)>,
 }
 
 /// What is known of the time that statements of one digest take on one server: sums since the start, of one
@@ -194,6 +198,24 @@ impl Snapshot {
     pub fn times(&self) -> &[Time] {
         &self.times
     }
+
+    /// How many open sessions the readable ones on each server stand for, themselves among them.
+    pub fn readable(&self) -> &[(Box<str>, u64)] {
+        &self.readable
+    }
+}
+
+/// A session that can be read, counted while this lives.
+#[derive(Debug)]
+pub(crate) struct Readable {
+    of_server: Rc<std::cell::Cell<u64>>,
+    one_in: u32,
+}
+
+impl Drop for Readable {
+    fn drop(&mut self) {
+        self.of_server.set(self.of_server.get().saturating_sub(u64::from(self.one_in)));
+    }
 }
 
 impl Shared {
@@ -222,6 +244,7 @@ impl Ledger {
             cell_at: Map::default(),
             cells: Vec::new(),
             samples: Vec::new(),
+            readable: HashMap::new(),
             requests,
             counts: Counts::default(),
             era,
@@ -242,7 +265,18 @@ impl Ledger {
         };
         let times = self.cells.iter().map(time).collect();
         let cells = if cells { self.cells.clone() } else { Vec::new() };
-        Snapshot { cells, samples: self.samples.clone(), counts, requests: self.requests.take(), times }
+        self.readable.retain(|_, sessions| Rc::strong_count(sessions) > 1);
+        let readable = self.readable.iter().map(|(name, sessions)| (name.clone(), sessions.get())).collect();
+        let (samples, requests) = (self.samples.clone(), self.requests.take());
+        Snapshot { cells, samples, counts, requests, times, readable }
+    }
+
+    /// A session that can be read and stands for `one_in` begins on this server.
+    pub(crate) fn readable(&mut self, server: &str, one_in: u32) -> Readable {
+        let one_in = one_in.max(1);
+        let of_server = self.readable.entry(server.into()).or_default().clone();
+        of_server.set(of_server.get() + u64::from(one_in));
+        Readable { of_server, one_in }
     }
 
     /// Where names gave up their places since the last time: what they had counts for all others from now on.

@@ -17,7 +17,7 @@
 mod text;
 
 use crate::figures::Measurement;
-use crate::ledger::{Cell, Labels, Ledger, SessionCount, StatementKey, Tag, Text, named};
+use crate::ledger::{Cell, Labels, Ledger, Readable, SessionCount, StatementKey, Tag, Text, named};
 use sql::Dialect;
 use sql::fold::Map;
 use std::cell::{RefCell, RefMut};
@@ -65,6 +65,8 @@ struct SessionState {
     /// The one that opened a transaction, waiting for the next command's tag.
     opened: Option<(PendingCommand, Measurement)>,
     ended: bool,
+    /// It counts as readable until it has ended.
+    readable: Option<Readable>,
     /// The ledger's era that `labels` and `untagged` are of.
     era: u64,
     /// What it has sent, where it stands for others.
@@ -122,7 +124,8 @@ impl Session {
                 one_in,
             }
         };
-        let state = SessionState::new(labels, listener, ledger.borrow().era);
+        let mut state = SessionState::new(labels, listener, ledger.borrow().era);
+        state.readable = Some(ledger.borrow_mut().readable(server, one_in));
         Self(Some(Box::new(Measured { ledger, state })))
     }
 
@@ -340,6 +343,7 @@ impl SessionState {
             answered: None,
             opened: None,
             ended: false,
+            readable: None,
             era,
             sent: SessionCount::default(),
             progress: Progress::default(),
@@ -423,14 +427,14 @@ impl SessionState {
             Phase::Lost(_) => self.lost(ledger),
             _ => return,
         }
-        self.ended = true;
+        (self.ended, self.readable) = (true, None);
     }
 
     fn lost(&mut self, ledger: &mut Ledger) {
         ledger.counts.lost += 1;
         ledger.counts.unanswered += self.pending.len() as u64;
         self.pending.clear();
-        self.ended = true;
+        (self.ended, self.readable) = (true, None);
     }
 }
 

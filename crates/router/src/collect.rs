@@ -71,7 +71,7 @@ fn serve(shared: &SharedState, workers: &Weak<[WorkerHandle]>, inbox: &Receiver<
         drop(workers);
         if now.duration_since(compared) >= COMPARE_EVERY {
             let fresh = books.since_the_last(&snapshots, shared);
-            shared.compare(&fresh, now.duration_since(compared), now);
+            shared.compare(&fresh, &readable(&snapshots), now.duration_since(compared), now);
             compared = now;
         }
         collector.absorb(&mut snapshots, now);
@@ -121,6 +121,15 @@ impl Books {
         });
         fresh.collect()
     }
+}
+
+/// How many sessions the readable ones on each server stand for.
+fn readable(snapshots: &[Snapshot]) -> HashMap<ServerName, f64> {
+    let mut sessions = HashMap::new();
+    for (name, here) in snapshots.iter().flat_map(Snapshot::readable) {
+        *sessions.entry(ServerName::new(name)).or_default() += *here as f64;
+    }
+    sessions
 }
 
 fn count(workers: &[WorkerHandle], mirror: &MirrorHandle, cells: bool) -> Vec<Snapshot> {

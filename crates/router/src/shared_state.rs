@@ -96,6 +96,15 @@ struct Comparison {
     works: Works,
 }
 
+/// A server's sessions.
+#[derive(Debug)]
+struct Sessions {
+    server: ServerName,
+    readers: u32,
+    /// For how many those stand whose statements are seen.
+    readable: f64,
+}
+
 /// A server being emptied by command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Drain {
@@ -241,14 +250,23 @@ impl SharedState {
         was
     }
 
-    /// Compares the servers' times, what their sessions did, and how warm they are. What changed is in force
-    /// with the next routing state, and logged.
-    pub(crate) fn compare(&self, fresh: &[Times], elapsed: Duration, now: Instant) {
+    /// Compares the servers' times, what their sessions did, and how warm they are. `readable` is for how
+    /// many sessions of each server those stand whose statements are seen. What changed is in force with the
+    /// next routing state, and logged.
+    pub(crate) fn compare(
+        &self,
+        fresh: &[Times],
+        readable: &HashMap<ServerName, f64>,
+        elapsed: Duration,
+        now: Instant,
+    ) {
         let mut comparison = self.comparison.lock().unwrap_or_else(PoisonError::into_inner);
-        let (peers, sessions, switches): (Vec<Peer>, Vec<(ServerName, u32)>, _) = {
+        let (peers, sessions, switches): (Vec<Peer>, Vec<Sessions>, _) = {
             let inputs = self.inputs();
             let readers = |(name, counters): (&ServerName, &Arc<ServerCounters>)| {
-                (name.clone(), counters.sessions(ListenerRole::Reader))
+                let readers = counters.sessions(ListenerRole::Reader);
+                let readable = readable.get(name).copied().unwrap_or_default();
+                Sessions { server: name.clone(), readers, readable }
             };
             let peers = inputs.snapshot.servers.iter().filter_map(peer).collect();
             (peers, inputs.counters.iter().map(readers).collect(), inputs.config.capacity)
@@ -259,9 +277,10 @@ impl SharedState {
         let warm = {
             let mut inputs = self.inputs();
             inputs.speeds = peers.iter().map(|peer| (peer.name.clone(), speeds.of(&peer.name))).collect();
-            let sends = sessions.iter().any(|(_, readers)| *readers > 0);
+            let sends = sessions.iter().any(|sessions| sessions.readers > 0);
             inputs.speeds_unknown = sends && speeds.are_unknown(now);
-            let each = |(name, _): &(ServerName, u32)| Some((name.clone(), works.per_session(name)?));
+            let each =
+                |Sessions { server, .. }: &Sessions| Some((server.clone(), works.per_session(server)?));
             inputs.per_session = sessions.iter().filter_map(each).collect();
             let readers: Vec<Reader> = inputs.snapshot.servers.iter().filter_map(Reader::of).collect();
             let config = inputs.config.clone();
@@ -352,7 +371,7 @@ impl Comparison {
         &mut self,
         fresh: &[Times],
         peers: &[Peer],
-        sessions: &[(ServerName, u32)],
+        sessions: &[Sessions],
         switches: Switches,
         elapsed: Duration,
         now: Instant,
@@ -369,14 +388,14 @@ impl Comparison {
 
 /// What the sessions of each server did; `typical_ns` is what a digest takes wherever it is sent. One that is
 /// not in it counts as what it took here.
-fn done(sessions: &[(ServerName, u32)], fresh: &[Times], typical_ns: &HashMap<u32, f64>) -> Vec<Done> {
+fn done(sessions: &[Sessions], fresh: &[Times], typical_ns: &HashMap<u32, f64>) -> Vec<Done> {
     let mut by_server: HashMap<&ServerName, Vec<&Times>> = HashMap::new();
     for times in fresh {
         by_server.entry(&times.server).or_default().push(times);
     }
-    let done = |(server, sessions): &(ServerName, u32)| {
-        let mut done =
-            Done { server: server.clone(), sessions: *sessions, statements: 0.0, work: 0.0, busy_s: 0.0 };
+    let done = |Sessions { server, readers, readable }: &Sessions| {
+        let (server, sessions, readable) = (server.clone(), *readers, *readable);
+        let mut done = Done { server, sessions, readable, statements: 0.0, work: 0.0, busy_s: 0.0 };
         for times in by_server.get(&done.server).into_iter().flatten() {
             let here = times.mean_ns();
             done.statements += times.of_all;
@@ -431,7 +450,8 @@ mod tests {
             servers.iter().flat_map(|name| (1..4000).map(move |digest| times(name, digest))).collect();
         let peer = |name: &ServerName| Peer { name: name.clone(), round_trip: None, question: None };
         let peers: Vec<Peer> = servers.iter().map(peer).collect();
-        let sessions: Vec<(ServerName, u32)> = servers.iter().map(|name| (name.clone(), 1)).collect();
+        let one = |name: &ServerName| Sessions { server: name.clone(), readers: 1, readable: 1.0 };
+        let sessions: Vec<Sessions> = servers.iter().map(one).collect();
         let (mut comparison, switches) =
             (Comparison::default(), Switches { speed: true, work: true, heat: true });
         let now = Instant::now();
@@ -455,8 +475,11 @@ mod tests {
         };
         let (mut speeds, now) = (Speeds::default(), Instant::now());
         let peers = [Peer { name: r0.clone(), round_trip: None, question: None }];
-        let work =
-            |fresh: &[Times], speeds: &Speeds| done(&[(r0.clone(), 1)], fresh, &speeds.typical_ns())[0].work;
+        let work = |fresh: &[Times], speeds: &Speeds| {
+            done(&[Sessions { server: r0.clone(), readers: 1, readable: 1.0 }], fresh, &speeds.typical_ns())
+                [0]
+            .work
+        };
         let (cheap, dear) = (times(1, 1e6), times(2, 1e9));
         for _ in 0..2 {
             speeds.update(&[cheap.clone(), dear.clone()], &peers, switches, Duration::from_secs(1), now);

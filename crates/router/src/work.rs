@@ -17,9 +17,10 @@
 //! the time in which sessions are busy, what a session counts for beyond one is multiplied by `1 - u`.
 //!
 //! **What is not known counts as the mean.** That is so for all while fewer than [`ENOUGH`] statements a
-//! second are seen, and where sessions cannot be read. Within [`BAND`] of the mean a session counts as one:
-//! numbers are exact, rates are not. And at most [`MOST`] times as much or as little, so that sessions that
-//! never speak do not gather on one server without limit.
+//! second are seen, and for sessions that cannot be read (TLS that ends at the server, compression, listeners
+//! without insight): `work / sessions` is of those that can be, and the others count as one each. Within
+//! [`BAND`] of the mean a session counts as one: numbers are exact, rates are not. And at most [`MOST`] times
+//! as much or as little, so that sessions that never speak do not gather on one server without limit.
 
 use fleet::ServerName;
 use std::collections::HashMap;
@@ -37,6 +38,9 @@ pub struct Done {
     pub server: ServerName,
     /// Sessions now.
     pub sessions: u32,
+    /// For how many sessions those stand whose statements are seen. More than there are where a sample stands
+    /// for others that have ended.
+    pub readable: f64,
     /// Statements since the last look.
     pub statements: f64,
     /// What they would have taken anywhere, in any unit.
@@ -65,8 +69,9 @@ impl Works {
     pub fn update(&mut self, done: &[Done], elapsed: Duration) {
         let seconds = elapsed.as_secs_f64().max(1e-3);
         let part = 1.0 - (-seconds / SMOOTH.as_secs_f64()).exp();
-        self.rates.retain(|name, _| done.iter().any(|d| d.server == *name && d.sessions > 0));
-        for done in done.iter().filter(|done| done.sessions > 0) {
+        let known = |done: &&Done| done.sessions > 0 && done.readable > 0.0;
+        self.rates.retain(|name, _| done.iter().filter(known).any(|d| d.server == *name));
+        for done in done.iter().filter(known) {
             let now = Rate {
                 statements: done.statements / seconds,
                 work: done.work / seconds,
@@ -77,7 +82,7 @@ impl Works {
             rate.work += part * (now.work - rate.work);
             rate.busy += part * (now.busy - rate.busy);
         }
-        let sessions: f64 = done.iter().map(|done| f64::from(done.sessions)).sum();
+        let readable: f64 = done.iter().filter(known).map(|done| done.readable).sum();
         let sum = |of: fn(&Rate) -> f64| self.rates.values().map(of).sum::<f64>();
         let (statements, work, busy) = (sum(|r| r.statements), sum(|r| r.work), sum(|r| r.busy));
         self.per_session.clear();
@@ -86,14 +91,15 @@ impl Works {
         }
         for done in done {
             let Some(rate) = self.rates.get(&done.server) else { continue };
-            let beside = rate.work / f64::from(done.sessions) / (work / sessions);
-            let idle = (1.0 - busy / sessions).clamp(0.0, 1.0);
+            let beside = rate.work / done.readable / (work / readable);
+            let idle = (1.0 - busy / readable).clamp(0.0, 1.0);
             let beside = 1.0 + (beside - 1.0) * idle;
             // Of so few statements as a server has on average, no more is known than this.
             let expected = statements / self.rates.len() as f64 * 2.0 * SMOOTH.as_secs_f64();
             let noise = BAND.max(2.0 / expected.sqrt());
             let counts = if (beside - 1.0).abs() <= noise { 1.0 } else { beside.clamp(1.0 / MOST, MOST) };
-            self.per_session.insert(done.server.clone(), counts);
+            let known = (done.readable / f64::from(done.sessions)).min(1.0);
+            self.per_session.insert(done.server.clone(), known * counts + 1.0 - known);
         }
     }
 
@@ -121,6 +127,7 @@ mod tests {
         let one = |(at, (sessions, work)): (usize, &(u32, f64))| Done {
             server: ServerName::new(&format!("r{at}")),
             sessions: *sessions,
+            readable: f64::from(*sessions),
             statements: *work,
             work: *work,
             busy_s: 0.0,
@@ -148,6 +155,23 @@ mod tests {
         done.iter_mut().for_each(|done| done.busy_s = 8.0);
         works.update(&done, Duration::from_secs(1));
         assert_eq!(works.per_session(&done[0].server), Some(1.0), "it is slow, not idle");
+    }
+
+    #[test]
+    fn sessions_that_cannot_be_read_count_as_the_mean() {
+        let mut works = Works::default();
+        // All sessions do the same; of r1 a quarter can be read, of r2 none.
+        let mut done = done(&[(20, 200.0), (20, 50.0), (20, 0.0)]);
+        (done[1].readable, done[2].readable) = (5.0, 0.0);
+        works.update(&done, Duration::from_secs(1));
+        let each = |works: &Works| done.iter().map(|d| works.per_session(&d.server)).collect::<Vec<_>>();
+        assert_eq!(each(&works), [Some(1.0), Some(1.0), None]);
+        // Those that can be read do four times as much as the others' ones: it is known of a quarter only.
+        let mut works = Works::default();
+        done[1].work = 200.0;
+        works.update(&done, Duration::from_secs(1));
+        let of_r1 = works.per_session(&done[1].server).unwrap();
+        assert!((of_r1 - (0.25 * 2.5 + 0.75)).abs() < 1e-9, "{of_r1}");
     }
 
     #[test]

@@ -326,6 +326,19 @@ fn on(ledger: &Rc<RefCell<Ledger>>, shared: &std::sync::Arc<Shared>, one_in: u32
 }
 
 #[test]
+fn sessions_that_can_be_read_are_counted_by_server_while_they_can() {
+    let shared = Shared::new(InsightConfig::default());
+    let ledger = Rc::new(RefCell::new(Ledger::new(shared.clone())));
+    let (mut sampled, relayed) = (on(&ledger, &shared, 16), on(&ledger, &shared, 1));
+    let readable = || ledger.borrow_mut().snapshot(false).readable().to_vec();
+    assert_eq!(readable(), [("db1".into(), 17)]);
+    sampled.session.lose();
+    assert_eq!(readable(), [("db1".into(), 1)], "it is open, and cannot be read any more");
+    drop((sampled, relayed));
+    assert_eq!(readable(), []);
+}
+
+#[test]
 fn a_session_that_stands_for_sixteen_counts_sixteen_times_with_its_error() {
     let shared = Shared::new(InsightConfig::default());
     let ledger = Rc::new(RefCell::new(Ledger::new(shared.clone())));

@@ -134,9 +134,11 @@ impl Router {
             let done = |(at, candidate): (usize, &router::view::Candidate)| {
                 let times = || fresh.iter().filter(|times| times.server == candidate.name);
                 let typical = |times: &Times| typical.get(&times.digest).copied().unwrap_or(times.mean_ns());
+                let sessions = self.sessions.iter().filter(|session| session.server == at).count() as u32;
                 Done {
                     server: candidate.name.clone(),
-                    sessions: self.sessions.iter().filter(|session| session.server == at).count() as u32,
+                    sessions,
+                    readable: f64::from(sessions),
                     statements: times().map(|times| times.of_all).sum(),
                     work: times().map(|times| times.of_all * typical(times)).sum(),
                     busy_s: times().map(|times| times.of_all * times.mean_ns() / 1e9).sum(),
