@@ -201,11 +201,38 @@ struct MirroredSessions {
     holes_stay_until: Option<Instant>,
     /// Sessions that are no longer wanted.
     enough: Vec<u64>,
-    /// Sessions begun, by listener: every this many is measured.
-    begun: HashMap<String, u32>,
+    sample: Sample,
     /// Sessions from before this process, and those of them that have not been counted yet.
     earlier: u32,
     uncounted: u32,
+}
+
+/// Which of the mirrored sessions are measured.
+///
+/// Of each listener's sessions on each server the first, which stands for itself, and every `n`th after it,
+/// which stands for those since the last. So servers can be compared from the first session on, however
+/// few a pool has, and no session is counted twice.
+#[derive(Debug, Default)]
+struct Sample {
+    /// Sessions begun.
+    begun: HashMap<(String, ServerName), u32>,
+}
+
+impl Sample {
+    /// A mirrored session begins: for how many it stands if it is measured.
+    fn begins(&mut self, target: &Target) -> Option<u32> {
+        let key = (target.listener.clone(), target.server.clone());
+        let begun = self.begun.entry(key).or_default();
+        let before = *begun;
+        *begun = begun.wrapping_add(1);
+        match (target.measured_of_mirrored(), before) {
+            (0, _) => None,
+            // The kernel has picked those that it mirrors already.
+            (1, _) => Some(target.measured),
+            (_, 0) => Some(target.mirrored.max(1)),
+            (n, before) => before.is_multiple_of(n).then_some(target.measured),
+        }
+    }
 }
 
 /// A session that is followed.
@@ -237,7 +264,7 @@ impl MirroredSessions {
     fn new(ledger: Rc<RefCell<Ledger>>, target_names: TargetNames) -> Self {
         let sessions = HashMap::new();
         let (clock, swept) = (Clock::new(), Instant::now());
-        let (enough, begun, holes_stay_until) = (Vec::new(), HashMap::new(), None);
+        let (enough, sample, holes_stay_until) = (Vec::new(), Sample::default(), None);
         Self {
             ledger,
             target_names,
@@ -247,7 +274,7 @@ impl MirroredSessions {
             missed: 0,
             holes_stay_until,
             enough,
-            begun,
+            sample,
             earlier: 0,
             uncounted: 0,
         }
@@ -312,18 +339,10 @@ impl MirroredSessions {
 
     fn begin(&mut self, target: u32, client: u32, server: u32) -> MirroredSession {
         let target = self.target_names.lock().unwrap_or_else(PoisonError::into_inner).get(&target).cloned();
-        let insight = match &target {
-            Some(target)
-                if nth(
-                    self.begun.entry(target.listener.clone()).or_default(),
-                    target.measured_of_mirrored(),
-                ) =>
-            {
-                let ledger = self.ledger.clone();
-                Session::begin_one_in(target.measured, ledger, target.server.as_str(), &target.listener)
-            }
-            _ => Session::off(),
-        };
+        let stands_for = target.as_ref().and_then(|target| Some((target, self.sample.begins(target)?)));
+        let insight = stands_for.map_or_else(Session::off, |(target, one_in)| {
+            Session::begin_one_in(one_in, self.ledger.clone(), target.server.as_str(), &target.listener)
+        });
         MirroredSession {
             tracker: Tracker::new(),
             insight,
@@ -418,5 +437,36 @@ impl Clock {
             Some(later) => self.instant + Duration::from_nanos(later),
             None => self.instant.checked_sub(Duration::from_nanos(self.ns - ns)).unwrap_or(self.instant),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn target(server: &str, mirrored: u32, measured: u32) -> Target {
+        let (server, listener) = (ServerName::new(server), "reader 127.0.0.1:3306".to_owned());
+        Target { server, listener, mirrored, measured, commands: Arc::default() }
+    }
+
+    #[test]
+    fn the_first_session_on_each_server_is_measured_and_every_sixteenth_after_it() {
+        let mut sample = Sample::default();
+        let servers = [target("a", 1, 16), target("b", 1, 16), target("c", 1, 16)];
+        // A pool of fifteen sessions, five on each server.
+        let begun: Vec<Option<u32>> = (0..15).map(|n| sample.begins(&servers[n % 3])).collect();
+        assert_eq!(begun[..3], [Some(1); 3]);
+        assert_eq!(begun[3..], [None; 12]);
+        let stand_for: Vec<u32> = (5..49).filter_map(|_| sample.begins(&servers[0])).collect();
+        assert_eq!(stand_for, [16, 16, 16], "of 49 sessions these stand for all, with the first");
+    }
+
+    #[test]
+    fn sessions_that_the_kernel_picked_are_all_measured_and_none_where_none_is_wanted() {
+        let mut sample = Sample::default();
+        let begins = |sample: &mut Sample, target| (0..3).map(|_| sample.begins(&target)).collect::<Vec<_>>();
+        assert_eq!(begins(&mut sample, target("a", 16, 16)), [Some(16); 3]);
+        assert_eq!(begins(&mut sample, target("b", 1, 0)), [None; 3]);
+        assert_eq!(begins(&mut sample, target("c", 1, 1)), [Some(1); 3]);
     }
 }
