@@ -6,6 +6,7 @@
 
 use crate::facts::Facts;
 use crate::failover::exposure::Exposure;
+use crate::login::{self, LedTo, LoginAttempt};
 use crate::semi_sync::{self as plugins, Switches};
 use serde::Serialize;
 use std::time::Duration;
@@ -47,6 +48,8 @@ pub struct Situation<'a> {
     pub limits: Limits,
     /// Whether an account for the former primary's replication is given.
     pub has_replication_login: bool,
+    /// Where that account got to, where it was tried.
+    pub login: Option<&'a LoginAttempt>,
     /// What a crash would lose without semi-sync, where that was measured.
     pub exposure: Option<&'a Exposure>,
 }
@@ -754,13 +757,71 @@ fn clocks(s: &Situation<'_>) -> Outcome {
 }
 
 fn replication_login(s: &Situation<'_>) -> Outcome {
-    if s.has_replication_login {
-        return pass("given");
+    let (primary, candidate) = (&s.primary.server, &s.candidate.server);
+    if !s.has_replication_login {
+        return stop(
+            format!("{primary} has to follow {candidate} afterwards, with which account?"),
+            "--replication-option-file FILE with user and password of an account with REPLICATION SLAVE",
+        );
     }
-    stop(
-        format!("{} has to follow {} afterwards, with which account?", s.primary.server, s.candidate.server),
-        "--replication-option-file FILE with user and password of an account with REPLICATION SLAVE",
-    )
+    let Some(login) = s.login else {
+        return warn("given, and not tried", "headroom switchover --check tries it");
+    };
+    let at = format!("{} at {}:{}", login.user, login.host, login.port);
+    let address = format!(
+        "{primary} will be told this address of {candidate}: correct its report_host and report_port"
+    );
+    let reported = s.candidate.variable(&["report_host"]).is_some_and(|host| !host.is_empty());
+    match &login.led_to {
+        LedTo::Server { server_id, .. } if *server_id != s.candidate.server_id => stop(
+            format!("{at} leads to server_id {server_id}; {candidate} is {}", s.candidate.server_id),
+            address,
+        ),
+        LedTo::Server { may_replicate: false, .. } => stop(
+            format!("{at} may not replicate"),
+            format!("GRANT REPLICATION SLAVE ON *.* to {}", login.user),
+        ),
+        LedTo::Server { .. } if login::is_loopback(&login.host) && is_elsewhere(s.primary) => {
+            warn(format!("{at}: from {primary} this address leads to {primary} itself"), address)
+        }
+        LedTo::Server { .. } => pass(format!("{at} leads to {candidate}")),
+        // Access denied, host not allowed: it may be this host alone that is not in the account's name.
+        LedTo::Refused { code: 1045 | 1130, why } if of_other_hosts(s.candidate, &login.user) => warn(
+            format!(
+                "{at} is refused to this host ({why}); the account is of other hosts, perhaps of {primary}"
+            ),
+            format!(
+                "on {primary}, log in with it once: mariadb -h {} -P {} -u {}",
+                login.host, login.port, login.user
+            ),
+        ),
+        LedTo::Refused { code, why } => stop(
+            format!("{at} is refused: error {code}: {why}"),
+            "correct user and password in the file of --replication-option-file, or the account there",
+        ),
+        // Somebody wrote down this address on purpose: perhaps of a network that only servers are in.
+        LedTo::Nowhere { why } if reported && !login::is_loopback(&login.host) => warn(
+            format!("{at} cannot be reached from this host: {why}"),
+            format!(
+                "on {primary}, log in with it once: mariadb -h {} -P {} -u {}",
+                login.host, login.port, login.user
+            ),
+        ),
+        LedTo::Nowhere { why } => stop(format!("{at} leads nowhere: {why}"), address),
+    }
+}
+
+/// Whether a server is on another host than this one.
+fn is_elsewhere(facts: &Facts) -> bool {
+    facts.reach.host().is_some_and(|host| !login::is_loopback(host))
+}
+
+/// Whether all accounts of this user are of certain hosts. No where they cannot be read.
+fn of_other_hosts(facts: &Facts, user: &str) -> bool {
+    let accounts = facts.accounts.iter().flat_map(|accounts| accounts.keys());
+    let mut hosts =
+        accounts.filter_map(|name| name.rsplit_once('@')).filter(|(name, _)| *name == user).peekable();
+    hosts.peek().is_some() && hosts.all(|(_, host)| host != "%")
 }
 
 #[cfg(test)]
@@ -771,9 +832,26 @@ mod tests {
 
     /// What a check says of a fleet of a primary `a1`, its replica `a2`, and others.
     fn found(check: &str, primary: &Facts, candidate: &Facts, others: &[Facts]) -> Finding {
+        found_with(check, primary, candidate, others, None)
+    }
+
+    fn found_with(
+        check: &str,
+        primary: &Facts,
+        candidate: &Facts,
+        others: &[Facts],
+        login: Option<&LoginAttempt>,
+    ) -> Finding {
         let limits = Limits::default();
-        let situation =
-            Situation { primary, candidate, others, limits, has_replication_login: true, exposure: None };
+        let situation = Situation {
+            primary,
+            candidate,
+            others,
+            limits,
+            has_replication_login: true,
+            login,
+            exposure: None,
+        };
         all(&situation).into_iter().find(|finding| finding.check == check).unwrap()
     }
 
@@ -829,6 +907,32 @@ mod tests {
         candidate.channels[0].name = String::new();
         primary.channels = vec![channel("elsewhere", 3306, 9)];
         assert_eq!(found(check, &primary, &candidate, &[]).level, Level::Stop);
+    }
+
+    #[test]
+    fn the_account_of_replication_is_tried_and_what_only_this_host_cannot_know_is_a_warning() {
+        let (primary, mut candidate) = pair("10.11.6-MariaDB");
+        let level = |candidate: &Facts, host: &str, led_to: LedTo| {
+            let login = LoginAttempt { user: "repl".to_owned(), host: host.to_owned(), port: 3306, led_to };
+            found_with("replication account", &primary, candidate, &[], Some(&login)).level
+        };
+        let reached = |server_id| LedTo::Server { server_id, may_replicate: true };
+        let refused = || LedTo::Refused { code: 1045, why: "Access denied".to_owned() };
+        let nowhere = || LedTo::Nowhere { why: "Connection refused".to_owned() };
+        assert_eq!(level(&candidate, "a2", reached(2)), Level::Pass);
+        assert_eq!(level(&candidate, "a2", reached(1)), Level::Stop, "another server answers there");
+        let powerless = LedTo::Server { server_id: 2, may_replicate: false };
+        assert_eq!(level(&candidate, "a2", powerless), Level::Stop);
+        assert_eq!(level(&candidate, "127.0.0.1", reached(2)), Level::Warn, "a1 would follow itself");
+        assert_eq!(level(&candidate, "a2", refused()), Level::Stop);
+        let accounts = |host: &str| Some([(format!("repl@{host}"), None)].into());
+        candidate.accounts = accounts("%");
+        assert_eq!(level(&candidate, "a2", refused()), Level::Stop, "any host may, so the password is wrong");
+        candidate.accounts = accounts("10.0.0.%");
+        assert_eq!(level(&candidate, "a2", refused()), Level::Warn, "this host may be the wrong one");
+        assert_eq!(level(&candidate, "a2", nowhere()), Level::Stop);
+        set(&mut candidate, &[("report_host", "a2.servers")]);
+        assert_eq!(level(&candidate, "a2.servers", nowhere()), Level::Warn, "a network of servers");
     }
 
     #[test]

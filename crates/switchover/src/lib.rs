@@ -20,6 +20,7 @@ pub mod facts;
 pub mod failover;
 pub mod guard;
 pub mod journal;
+pub mod login;
 pub mod perform;
 pub mod semi_sync;
 pub mod step;

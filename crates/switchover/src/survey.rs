@@ -5,6 +5,7 @@ use crate::check::{self, Finding, Limits, Situation};
 use crate::connection::{BRIEFLY, Connection};
 use crate::facts::{self, Facts};
 use crate::failover::exposure::{self, Exposure};
+use crate::login::{self, LoginAttempt};
 use crate::perform::{Deadlines, Kind, Member, Plan};
 use crate::semi_sync::Switches;
 use config::Credentials;
@@ -25,6 +26,8 @@ pub struct Survey {
     pub epoch: u64,
     /// What a crash would lose, where that was measured.
     pub exposure: Option<Exposure>,
+    /// Where the account of the former primary's replication got to, where it was tried.
+    pub login: Option<LoginAttempt>,
 }
 
 impl Survey {
@@ -71,7 +74,15 @@ impl Survey {
             highest = highest.max(epoch(&server.name, &server.reach, who, deadline).await.unwrap_or(0));
         }
         let epoch = highest;
-        Ok(Self { primary: primary_facts, candidate: candidate_facts, others, silent, epoch, exposure: None })
+        Ok(Self {
+            primary: primary_facts,
+            candidate: candidate_facts,
+            others,
+            silent,
+            epoch,
+            exposure: None,
+            login: None,
+        })
     }
 
     /// Without semi-sync: counts for this long what a crash would lose. Nothing where a server does not
@@ -87,10 +98,21 @@ impl Survey {
         self.exposure = exposure::measure(&self.primary, &replicas, who, over, deadline).await.ok();
     }
 
+    /// Tries the account (user and password) with which the former primary will replicate.
+    pub async fn try_replication_login(
+        &mut self,
+        replication: &(String, String),
+        admin: &Credentials,
+        deadline: Duration,
+    ) {
+        self.login = Some(login::attempt(&self.candidate, replication, admin, deadline).await);
+    }
+
     pub fn checks(&self, limits: Limits, has_replication_login: bool) -> Vec<Finding> {
         let (primary, candidate, others) = (&self.primary, &self.candidate, self.others.as_slice());
         let exposure = self.exposure.as_ref();
-        check::all(&Situation { primary, candidate, others, limits, has_replication_login, exposure })
+        let login = self.login.as_ref();
+        check::all(&Situation { primary, candidate, others, limits, has_replication_login, login, exposure })
     }
 
     /// What is to be done.

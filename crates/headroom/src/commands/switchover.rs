@@ -152,10 +152,17 @@ pub(crate) async fn run(args: SwitchoverArgs, environment: &Environment) -> anyh
         return Ok(exit::no());
     }
     let deadline = config.fleet.deadline.max(Duration::from_secs(5));
+    let replication = match args.operator.replication_option_file {
+        Some(_) => Some(args.operator.replication()?),
+        None => None,
+    };
     let mut survey = Survey::read(&snapshot, &candidate, &admin, deadline).await?;
+    if let Some(replication) = &replication {
+        survey.try_replication_login(replication, &admin, deadline).await;
+    }
     survey.measure_exposure(&admin, EXPOSURE, deadline).await;
     let limits = Limits { lag: args.max_lag, transaction: args.max_transaction };
-    let findings = survey.checks(limits, args.operator.replication_option_file.is_some());
+    let findings = survey.checks(limits, replication.is_some());
     let plan = survey.plan(args.deadlines(), &host());
     let paint = Paint::for_stdout(environment.no_colour);
     let worst = check::worst(&findings);

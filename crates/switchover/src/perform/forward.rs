@@ -463,7 +463,10 @@ async fn verify(plan: &Plan, servers: &mut Servers<'_>) -> Result<(), Error> {
         let left = until.saturating_duration_since(Instant::now()).as_secs_f64().max(0.1);
         match wait_for(member, &position, left, servers).await {
             Ok(true) => {}
-            Ok(false) => wrong.push(format!("{} does not follow {} yet", member.name, plan.candidate.name)),
+            Ok(false) => {
+                let error = last_error(member, servers).await;
+                wrong.push(format!("{} does not follow {} yet{error}", member.name, plan.candidate.name));
+            }
             Err(error) => wrong.push(error.to_string()),
         }
     }
@@ -471,6 +474,15 @@ async fn verify(plan: &Plan, servers: &mut Servers<'_>) -> Result<(), Error> {
         return Ok(());
     }
     Err(Error::Refused { server: plan.candidate.server(), why: wrong.join("; ") })
+}
+
+/// What its replication complains of, to be appended; empty when it does not.
+async fn last_error(member: &Member, servers: &mut Servers<'_>) -> String {
+    let (deadline, dialect) = (servers.deadline(), member.dialect());
+    let Ok(connection) = servers.of(member).await else { return String::new() };
+    let channels = facts::channels(connection, dialect, deadline).await.unwrap_or_default();
+    let error = channels.into_iter().map(|channel| channel.last_error).find(|error| !error.is_empty());
+    error.map_or_else(String::new, |error| format!(": {error}"))
 }
 
 /// Used by `undo` too.

@@ -129,6 +129,18 @@ async fn writers(fleet: &Fleet) {
     let without = fleet.survey_of("a2").await.checks(limits, false);
     let stops: Vec<_> = without.iter().filter(|finding| finding.level == Level::Stop).collect();
     assert!(matches!(stops.as_slice(), [stop] if stop.check == "replication account"), "{stops:?}");
+    let mut survey = fleet.survey_of("a2").await;
+    let (admin, user) = (fleet.logins().admin, "repl".to_owned());
+    survey.try_replication_login(&(user, "wrong".to_owned()), &admin, DEADLINE).await;
+    let refused = survey.checks(limits, true);
+    let refused = refused.iter().find(|finding| finding.check == "replication account").unwrap();
+    assert!(refused.level == Level::Stop && refused.facts.contains("error 1045"), "{refused:?}");
+    // The address that a2 was given leads to b1.
+    let b1 = fleet.survey_of("b1").await.login.unwrap();
+    survey.login = Some(b1);
+    let wrong = survey.checks(limits, true);
+    let wrong = wrong.iter().find(|finding| finding.check == "replication account").unwrap();
+    assert!(wrong.level == Level::Stop && wrong.facts.contains("leads to server_id"), "{wrong:?}");
 }
 
 async fn replication(fleet: &Fleet, words: &Words) {

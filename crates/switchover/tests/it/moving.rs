@@ -131,12 +131,19 @@ impl Fleet {
     pub(crate) async fn survey_of(&self, candidate: &str) -> Survey {
         let mut snapshot = self.known();
         snapshot.writer = fleet::WriterStatus::Known { server: ServerName::new("a1") };
-        Survey::read(&snapshot, &ServerName::new(candidate), &self.logins().admin, DEADLINE).await.unwrap()
+        self.survey_in(&snapshot, candidate).await
     }
 
     pub(crate) async fn survey(&self, candidate: &str) -> Survey {
         let snapshot = self.snapshot().await;
-        Survey::read(&snapshot, &ServerName::new(candidate), &self.logins().admin, DEADLINE).await.unwrap()
+        self.survey_in(&snapshot, candidate).await
+    }
+
+    async fn survey_in(&self, snapshot: &Snapshot, candidate: &str) -> Survey {
+        let (logins, candidate) = (self.logins(), ServerName::new(candidate));
+        let mut survey = Survey::read(snapshot, &candidate, &logins.admin, DEADLINE).await.unwrap();
+        survey.try_replication_login(&logins.replication, &logins.admin, DEADLINE).await;
+        survey
     }
 
     pub(crate) async fn switch(&self, candidate: &str, deadlines: Deadlines) -> Outcome {

@@ -1,0 +1,105 @@
+//! Whether the former primary will be able to follow: the account of its replication is tried before anything
+//! moves, by the address that the former primary will be told.
+//!
+//! It is tried from this host, which is not the one that will replicate. So what a host in the account's name
+//! forbids here is not held against it.
+
+use crate::connection::{BRIEFLY, Connection};
+use crate::facts::Facts;
+use crate::{Error, survey};
+use config::Credentials;
+use fleet::Address;
+use observe::AskError;
+use std::time::Duration;
+
+/// One attempt, and where it led.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LoginAttempt {
+    pub user: String,
+    /// As the former primary will be told.
+    pub host: String,
+    pub port: u16,
+    pub led_to: LedTo,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum LedTo {
+    /// A server of this `server_id`.
+    Server {
+        server_id: u32,
+        /// Whether the account may replicate there.
+        may_replicate: bool,
+    },
+    /// The server's error number and words.
+    Refused { code: u16, why: String },
+    /// No server.
+    Nowhere { why: String },
+}
+
+/// Logs in to the candidate as the former primary will, with the TLS settings of `admin`.
+pub(crate) async fn attempt(
+    candidate: &Facts,
+    replication: &(String, String),
+    admin: &Credentials,
+    deadline: Duration,
+) -> LoginAttempt {
+    let member = survey::member(candidate);
+    let (user, password) = replication.clone();
+    let who = Credentials { user: Some(user.clone()), password: Some(password), ..admin.clone() };
+    let address = Address::tcp(member.host.clone(), member.port);
+    let led_to = match look(candidate, &address, &who, deadline).await {
+        Ok(led_to) => led_to,
+        Err(Error::Server { source: AskError::Answered { code, message, .. }, .. }) => {
+            LedTo::Refused { code, why: message }
+        }
+        Err(Error::Server { source, .. }) => LedTo::Nowhere { why: source.to_string() },
+        Err(error) => LedTo::Nowhere { why: error.to_string() },
+    };
+    LoginAttempt { user, host: member.host, port: member.port, led_to }
+}
+
+async fn look(
+    candidate: &Facts,
+    address: &Address,
+    who: &Credentials,
+    deadline: Duration,
+) -> Result<LedTo, Error> {
+    let mut conn = Connection::open(&candidate.server, address, who, deadline, BRIEFLY).await?;
+    let server_id = conn.scalar("SELECT @@GLOBAL.server_id", deadline).await?;
+    let grants = conn.ask("SHOW GRANTS", deadline).await?;
+    conn.close().await;
+    let may_replicate = grants.iter().flat_map(|row| row.values()).any(|grant| lets_replicate(grant));
+    Ok(LedTo::Server { server_id: server_id.and_then(|id| id.parse().ok()).unwrap_or(0), may_replicate })
+}
+
+/// Whether a line of SHOW GRANTS lets an account replicate.
+fn lets_replicate(grant: &str) -> bool {
+    let Some((privileges, _)) = grant.split_once(" ON *.* TO ") else { return false };
+    let words = ["REPLICATION SLAVE", "REPLICATION REPLICA", "ALL PRIVILEGES"];
+    privileges.trim_start_matches("GRANT ").split(',').any(|privilege| words.contains(&privilege.trim()))
+}
+
+/// Whether an address leads to the host itself wherever it is used.
+pub(crate) fn is_loopback(host: &str) -> bool {
+    let ip: Result<std::net::IpAddr, _> = host.trim_matches(['[', ']']).parse();
+    ip.map_or_else(|_| host.eq_ignore_ascii_case("localhost"), |ip| ip.is_loopback())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_account_that_may_replicate_is_known_by_its_grants() {
+        assert!(lets_replicate("GRANT REPLICATION SLAVE ON *.* TO `repl`@`%` IDENTIFIED BY PASSWORD '*'"));
+        assert!(lets_replicate("GRANT SELECT, REPLICATION SLAVE ON *.* TO `repl`@`%`"));
+        assert!(!lets_replicate("GRANT REPLICATION SLAVE ADMIN ON *.* TO `repl`@`%`"));
+        assert!(!lets_replicate("GRANT USAGE ON *.* TO `REPLICATION SLAVE`@`%`"));
+    }
+
+    #[test]
+    fn a_loopback_address_is_known_in_each_form() {
+        assert!(["localhost", "127.0.0.1", "127.1.2.3", "::1", "[::1]"].into_iter().all(is_loopback));
+        assert!(!["db2", "10.0.0.1", "::2"].into_iter().any(is_loopback));
+    }
+}
