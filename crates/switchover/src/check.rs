@@ -6,6 +6,7 @@
 
 use crate::facts::Facts;
 use crate::failover::exposure::Exposure;
+use crate::failover::rejoin;
 use crate::login::{self, LedTo, LoginAttempt};
 use crate::semi_sync::{self as plugins, Switches};
 use serde::Serialize;
@@ -372,7 +373,51 @@ fn errant(s: &Situation<'_>) -> Outcome {
             return stop(format!("{} has {errant}, which the primary does not have", facts.server), mend);
         }
     }
-    pass("no replica has anything that the primary does not have")
+    wrote_itself(s)
+}
+
+/// On MariaDB a position holds the last transaction of a domain only: one that a replica wrote itself is hidden
+/// by the next one that it replicates under a higher number (`gtid_strict_mode = OFF`). The state of its binary
+/// log names the last one of each server.
+fn wrote_itself(s: &Situation<'_>) -> Outcome {
+    const STATE: &[&str] = &["gtid_binlog_state"];
+    let nothing = "no replica has anything that the primary does not have";
+    let Some(primary) = s.primary.variable(STATE) else { return pass(nothing) };
+    let mut unknown = Vec::new();
+    for facts in replicas(s) {
+        let own = rejoin::written_by(facts.server_id, facts.variable(STATE).unwrap_or_default(), primary);
+        let own = match own {
+            Ok(own) => own,
+            Err(error) => {
+                return warn(
+                    format!(
+                        "the binary log state of {} or of the primary cannot be read: {error}",
+                        facts.server
+                    ),
+                    "SELECT @@GLOBAL.gtid_binlog_state on both",
+                );
+            }
+        };
+        let mend = format!("look at it: mariadb-binlog over its binary logs; then rebuild {}", facts.server);
+        if let Some(lacking) = own.lacking {
+            return stop(
+                format!("{} wrote {lacking} itself, which the primary does not have", facts.server),
+                mend,
+            );
+        }
+        // A primary that was rebuilt from a backup has no record of what everybody has.
+        unknown.extend(own.unknown.map(|unknown| (format!("{} wrote {unknown} itself", facts.server), mend)));
+    }
+    match unknown.into_iter().next() {
+        Some((text, mend)) => warn(
+            format!(
+                "{text}; the log of the primary has no record of that server, so nobody can tell whether the \
+                 primary has it"
+            ),
+            mend,
+        ),
+        None => pass(nothing),
+    }
 }
 
 fn purged(s: &Situation<'_>) -> Outcome {
@@ -933,6 +978,23 @@ mod tests {
         assert_eq!(level(&candidate, "a2", nowhere()), Level::Stop);
         set(&mut candidate, &[("report_host", "a2.servers")]);
         assert_eq!(level(&candidate, "a2.servers", nowhere()), Level::Warn, "a network of servers");
+    }
+
+    #[test]
+    fn what_a_replica_wrote_itself_is_seen_behind_what_it_replicated_later() {
+        let (mut primary, mut candidate) = pair("10.11.6-MariaDB");
+        (primary.position, candidate.position) = ("0-1-105".to_owned(), "0-1-105".to_owned());
+        set(&mut candidate, &[("gtid_binlog_state", "0-2-101,0-1-105")]);
+        set(&mut primary, &[("gtid_binlog_state", "0-2-100,0-1-105")]);
+        let check = "errant transactions";
+        let errant = found(check, &primary, &candidate, &[]);
+        assert!(errant.level == Level::Stop && errant.facts.contains("0-2-101"), "{errant:?}");
+        set(&mut primary, &[("gtid_binlog_state", "0-2-101,0-1-105")]);
+        assert_eq!(found(check, &primary, &candidate, &[]).level, Level::Pass);
+        set(&mut primary, &[("gtid_binlog_state", "0-1-105")]);
+        assert_eq!(found(check, &primary, &candidate, &[]).level, Level::Warn, "it may have been rebuilt");
+        set(&mut candidate, &[("gtid_binlog_state", "0-1-106")]);
+        assert_eq!(found(check, &primary, &candidate, &[]).level, Level::Pass, "not of its own");
     }
 
     #[test]

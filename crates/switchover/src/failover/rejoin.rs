@@ -71,6 +71,28 @@ pub fn own_transactions(
     Ok((count > 0).then_some(OwnTransactions { transactions, count }))
 }
 
+/// What a server of this number wrote itself, by its own `gtid_binlog_state` and that of another server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Written {
+    /// The other one has less from it.
+    pub(crate) lacking: Option<OwnTransactions>,
+    /// The other one has never had anything from it, or its log does not know any more.
+    pub(crate) unknown: Option<OwnTransactions>,
+}
+
+/// Of MariaDB. What is compared is only what the server wrote itself: of others it may have more than the
+/// other server, which was read at another time.
+pub(crate) fn written_by(server_id: u32, own: &str, other: &str) -> Result<Written, UnreadableGtid> {
+    let there = state(other)?;
+    let (mut known, mut unknown) = (Vec::new(), Vec::new());
+    for ((domain, server), last) in state(own)?.into_iter().filter(|((_, server), _)| *server == server_id) {
+        let list = if there.contains_key(&(domain, server)) { &mut known } else { &mut unknown };
+        list.push(format!("{domain}-{server}-{last}"));
+    }
+    let compared = |list: &[String]| own_transactions(Flavour::MariaDb, &list.join(","), other);
+    Ok(Written { lacking: compared(&known)?, unknown: compared(&unknown)? })
+}
+
 fn state(text: &str) -> Result<BinlogState, UnreadableGtid> {
     let one = |text: &str| {
         let unreadable = || UnreadableGtid::Gtid(text.to_owned());

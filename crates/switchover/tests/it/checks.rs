@@ -467,3 +467,42 @@ async fn a_host_without_the_journal_ends_what_was_begun_and_an_old_journal_touch
     }
     fleet.lab.down().await.unwrap();
 }
+
+#[tokio::test]
+async fn a_transaction_of_its_own_is_seen_on_a_replica_that_has_gone_on_replicating() {
+    let fleet = Fleet::up(Spec::new(&[("a", 2), ("b", 1)])).await;
+    for server in ["a1", "a2", "b1"] {
+        on(&fleet, server, &["SET GLOBAL gtid_strict_mode = OFF"]).await;
+    }
+    let write = "INSERT INTO app.writes VALUES (1)";
+    on(&fleet, "a2", &["SET GLOBAL read_only = OFF", write, "SET GLOBAL read_only = ON"]).await;
+    // The primary goes on under higher numbers.
+    on(&fleet, "a1", &["INSERT INTO app.writes VALUES (2)", "INSERT INTO app.writes VALUES (3)"]).await;
+    fleet.lab.wait_applied("a2", "a1", DEADLINE).await.unwrap();
+    let survey = fleet.survey_of("a2").await;
+    assert_eq!(survey.candidate.position, survey.primary.position, "the positions say nothing");
+    let findings = survey.checks(Limits::default(), true);
+    let errant = findings.iter().find(|finding| finding.check == "errant transactions").unwrap();
+    // a1's log has never had anything of a2.
+    assert!(errant.level == Level::Warn && errant.facts.starts_with("a2 wrote"), "{errant:?}");
+    fleet.lab.down().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_transaction_of_its_own_stops_a_replica_of_which_the_primary_has_older_ones() {
+    let fleet = Fleet::up(Spec::new(&[("a", 2), ("b", 1)])).await;
+    for candidate in ["a2", "a1"] {
+        let outcome = fleet.switch(candidate, quick()).await;
+        assert_eq!(outcome.state, State::Done, "{outcome:#?}");
+    }
+    for server in ["a1", "a2", "b1"] {
+        on(&fleet, server, &["SET GLOBAL gtid_strict_mode = OFF"]).await;
+    }
+    no_stop(&fleet).await;
+    let write = "INSERT INTO app.writes VALUES (1)";
+    on(&fleet, "a2", &["SET GLOBAL read_only = OFF", write, "SET GLOBAL read_only = ON"]).await;
+    on(&fleet, "a1", &["INSERT INTO app.writes VALUES (2)", "INSERT INTO app.writes VALUES (3)"]).await;
+    fleet.lab.wait_applied("a2", "a1", DEADLINE).await.unwrap();
+    assert!(only_stop(&fleet, "errant transactions", Limits::default()).await.starts_with("a2 wrote"));
+    fleet.lab.down().await.unwrap();
+}
