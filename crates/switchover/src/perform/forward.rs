@@ -11,6 +11,7 @@ use crate::step::{Event, Step};
 use crate::survey;
 use fleet::announcement::{HOLD, OPERATION, PREPARE};
 use std::time::{Duration, Instant};
+use tokio::task::JoinSet;
 
 const POLL: Duration = Duration::from_millis(5);
 /// InnoDB answers `INNODB_TRX` from a cache that it refreshes only when nobody has read it for 100 ms:
@@ -318,7 +319,7 @@ async fn mark(plan: &Plan, servers: &mut Servers<'_>) -> Result<(), Error> {
     servers.run(candidate, candidate.dialect().forget_source()).await?;
     if plan.semi_sync {
         // Its first write waits for an acknowledgement, and nobody follows it yet.
-        servers.followers_moved = Some(move_followers(plan, servers).await);
+        move_acknowledging(plan, servers).await;
     }
     let statement = format!(
         "UPDATE headroom.switchover SET state = 'done', primary_server = {} WHERE epoch = {}",
@@ -340,10 +341,7 @@ async fn release(_plan: &Plan, servers: &mut Servers<'_>) -> Result<(), Error> {
 async fn repoint(plan: &Plan, servers: &mut Servers<'_>) -> Result<(), Error> {
     // Once clients write again: none of them waits for an event.
     let enabled = enable_events(plan, servers).await;
-    let moved = match servers.followers_moved.take() {
-        Some(moved) => moved,
-        None => move_followers(plan, servers).await,
-    };
+    let moved = move_followers(plan, servers).await;
     all_of(&plan.candidate, [enabled, moved])
 }
 
@@ -372,32 +370,115 @@ fn all_of(member: &Member, ended: impl IntoIterator<Item = Result<(), Error>>) -
     Err(Error::Refused { server: member.server(), why: failed.join("; ") })
 }
 
-pub(super) async fn move_followers(plan: &Plan, servers: &mut Servers<'_>) -> Result<(), Error> {
-    let mut failed = Vec::new();
-    if plan.kind == Kind::Switchover
-        && let Err(error) = demote(plan, servers).await
-    {
-        failed.push(error.to_string());
+/// Replicas of the former primary on their way to the new one, all at once, and the former primary.
+pub(super) struct Followers {
+    moving: JoinSet<Result<(), Error>>,
+    /// The former primary was told too.
+    primary_told: bool,
+    failed: Vec<String>,
+}
+
+impl Followers {
+    fn begin(plan: &Plan, servers: &Servers<'_>) -> Self {
+        let (mut moving, deadline) = (JoinSet::new(), servers.deadline());
+        for member in plan.others.iter().filter(|member| member.follows_primary) {
+            let dialect = member.dialect();
+            let (host, port) = (plan.candidate.host.as_str(), plan.candidate.port);
+            let source = Source { host, port, login: None, protection: &[] };
+            let statements = [
+                dialect.stop_replication().to_owned(),
+                dialect.repoint(&source),
+                dialect.start_replication().to_owned(),
+            ];
+            let opening = servers.opening(member);
+            moving.spawn(async move { follow(opening, &statements, deadline).await });
+        }
+        Self { moving, primary_told: false, failed: Vec::new() }
     }
-    for member in plan.others.iter().filter(|member| member.follows_primary) {
-        let dialect = member.dialect();
-        let source =
-            Source { host: &plan.candidate.host, port: plan.candidate.port, login: None, protection: &[] };
-        for statement in [
-            dialect.stop_replication().to_owned(),
-            dialect.repoint(&source),
-            dialect.start_replication().to_owned(),
-        ] {
-            if let Err(error) = servers.run(member, &statement).await {
-                failed.push(error.to_string());
-                break;
+
+    /// Waits for all.
+    async fn end(&mut self) {
+        while let Some(ended) = self.moving.join_next().await {
+            match ended {
+                Ok(Ok(())) => {}
+                Ok(Err(error)) => self.failed.push(error.to_string()),
+                Err(error) => self.failed.push(format!("re-pointing a replica was lost: {error}")),
             }
         }
     }
-    if failed.is_empty() {
+
+    async fn tell_primary(&mut self, plan: &Plan, servers: &mut Servers<'_>) {
+        self.primary_told = true;
+        if plan.kind == Kind::Switchover
+            && let Err(error) = demote(plan, servers).await
+        {
+            self.failed.push(error.to_string());
+        }
+    }
+}
+
+async fn follow(
+    opening: impl Future<Output = Result<Connection, Error>>,
+    statements: &[String],
+    deadline: Duration,
+) -> Result<(), Error> {
+    let mut connection = opening.await?;
+    let mut followed = Ok(());
+    for statement in statements {
+        followed = connection.run(statement, deadline).await;
+        if followed.is_err() {
+            break;
+        }
+    }
+    connection.close().await;
+    followed
+}
+
+/// For so long replicas are waited for before the former primary is told: it answers, and acknowledges too.
+const FIRST_FOLLOWER: Duration = Duration::from_secs(1);
+
+/// With semi-sync, before the first write: as many follow as must acknowledge it. The others are on their way.
+pub(super) async fn move_acknowledging(plan: &Plan, servers: &mut Servers<'_>) {
+    // MariaDB has no such variable: one is enough there.
+    const NEEDED: &str = "SHOW GLOBAL VARIABLES LIKE 'rpl\\_semi\\_sync\\_%\\_wait\\_for\\_%\\_count'";
+    // Connected, not only told to connect.
+    const CONNECTED: &str = "SHOW GLOBAL STATUS LIKE 'Rpl\\_semi\\_sync\\_%\\_clients'";
+    let mut followers = Followers::begin(plan, servers);
+    let needed = number(&plan.candidate, NEEDED, servers).await.unwrap_or(1);
+    let until = Instant::now() + FIRST_FOLLOWER;
+    let acknowledging = plan.others.iter().any(|member| member.follows_primary && member.semi_sync_replica);
+    while acknowledging && number(&plan.candidate, CONNECTED, servers).await.is_some_and(|n| n < needed) {
+        if Instant::now() >= until {
+            break;
+        }
+        tokio::time::sleep(POLL).await;
+    }
+    if number(&plan.candidate, CONNECTED, servers).await.is_none_or(|connected| connected < needed) {
+        followers.tell_primary(plan, servers).await;
+    }
+    servers.followers = Some(followers);
+}
+
+/// The value of the first line that a SHOW answers with; `None` when there is none.
+async fn number(member: &Member, show: &str, servers: &mut Servers<'_>) -> Option<u64> {
+    let deadline = servers.deadline();
+    let rows = servers.of(member).await.ok()?.ask(show, deadline).await.ok()?;
+    rows.first()?.get("value")?.parse().ok()
+}
+
+async fn move_followers(plan: &Plan, servers: &mut Servers<'_>) -> Result<(), Error> {
+    let mut followers = match servers.followers.take() {
+        Some(followers) => followers,
+        None => Followers::begin(plan, servers),
+    };
+    if !followers.primary_told {
+        followers.tell_primary(plan, servers).await;
+    }
+    followers.end().await;
+    if followers.failed.is_empty() {
         return Ok(());
     }
-    Err(Error::Refused { server: plan.candidate.server(), why: failed.join("; ") })
+    Err(Error::Refused { server: plan.candidate.server(), why: followers.failed.join("; ") })
 }
 
 /// Writes of administrators that wait for the read lock would happen on the former primary the moment it is

@@ -1,6 +1,7 @@
 //! The connections of a switchover: one to each server for what is done, one more to the primary that holds
 //! the announcements, and one that holds the freeze.
 
+use super::forward::Followers;
 use super::{Logins, Member, Plan};
 use crate::Error;
 use crate::connection::Connection;
@@ -15,13 +16,13 @@ pub(super) struct Servers<'a> {
     pub(super) announcer: Option<Connection>,
     /// Holds the global read lock on the primary, where the switch alone does not bind administrators.
     pub(super) freezer: Option<Connection>,
-    /// Everybody was told to follow the candidate already, and how that ended.
-    pub(super) followers_moved: Option<Result<(), Error>>,
+    /// Those that are told to follow the candidate already.
+    pub(super) followers: Option<Followers>,
 }
 
 impl<'a> Servers<'a> {
     pub(super) fn new(plan: &'a Plan, logins: &'a Logins) -> Self {
-        Self { plan, logins, open: BTreeMap::new(), announcer: None, freezer: None, followers_moved: None }
+        Self { plan, logins, open: BTreeMap::new(), announcer: None, freezer: None, followers: None }
     }
 
     pub(super) fn deadline(&self) -> Duration {
@@ -39,9 +40,17 @@ impl<'a> Servers<'a> {
 
     /// A connection beside the usual one.
     pub(super) async fn another(&self, member: &Member) -> Result<Connection, Error> {
-        let idle = self.plan.deadlines.idle();
-        Connection::open(&member.server(), &member.address()?, &self.logins.admin, self.deadline(), idle)
-            .await
+        self.opening(member).await
+    }
+
+    /// The same, to be awaited elsewhere.
+    pub(super) fn opening(
+        &self,
+        member: &Member,
+    ) -> impl Future<Output = Result<Connection, Error>> + Send + use<> {
+        let (server, address, who) = (member.server(), member.address(), self.logins.admin.clone());
+        let (deadline, idle) = (self.deadline(), self.plan.deadlines.idle());
+        async move { Connection::open(&server, &address?, &who, deadline, idle).await }
     }
 
     /// Forgets a connection that failed, so that the next use opens one.

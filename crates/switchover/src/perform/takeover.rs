@@ -1,7 +1,7 @@
 //! The steps of a failover that differ from those of a planned move: nobody can be asked to stop, so whoever
 //! could still write is fenced, and what the candidate received is applied.
 
-use super::forward::{move_followers, wait_for};
+use super::forward::{move_acknowledging, wait_for};
 use super::servers::Servers;
 use super::{FenceBy, Member, Plan};
 use crate::Error;
@@ -143,7 +143,7 @@ pub(super) async fn mark(plan: &Plan, servers: &mut Servers<'_>) -> Result<(), E
     servers.run(candidate, candidate.dialect().thaw()).await?;
     servers.run(candidate, candidate.dialect().forget_source()).await?;
     if plan.semi_sync {
-        servers.followers_moved = Some(move_followers(plan, servers).await);
+        move_acknowledging(plan, servers).await;
     }
     for statement in super::forward::MAKE_TABLE {
         servers.run(candidate, statement).await?;

@@ -224,3 +224,29 @@ async fn a_semi_sync_switch_that_the_candidate_refuses_leaves_it_replicating() {
     assert!(!fleet.read_only("a1").await && fleet.read_only("a2").await);
     fleet.lab.down().await.unwrap();
 }
+
+#[tokio::test]
+async fn replicas_that_do_not_answer_are_waited_for_once_and_not_one_after_the_other() {
+    let fleet = Fleet::up(three()).await;
+    let mut plan = fleet.survey("a2").await.plan(quick(), "test");
+    let mut journal = Journal::create(fleet.journals.path(), &plan).unwrap();
+    let logins = fleet.logins();
+    let outcome =
+        perform::run(&plan, &logins, &mut journal, State::START, &|| false, &mut |_| ()).await.unwrap();
+    assert_eq!(outcome.state, State::Done, "{outcome:#?}");
+    // They take connections and say nothing.
+    let mute = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let reach = mute.local_addr().unwrap().to_string();
+    let b1 = plan.others[0].clone();
+    plan.others = (0..3)
+        .map(|number| perform::Member { name: format!("mute{number}"), reach: reach.clone(), ..b1.clone() })
+        .collect();
+    plan.deadlines = Deadlines { statement_ms: 1_000, verify_ms: 100, ..quick() };
+    let again = State::Forward { step: Step::Repoint };
+    let outcome = perform::run(&plan, &logins, &mut journal, again, &|| false, &mut |_| ()).await.unwrap();
+    let repoint = outcome.steps.iter().find(|step| step.step == Step::Repoint).unwrap();
+    assert!((900.0..2_500.0).contains(&repoint.ms), "{} ms", repoint.ms);
+    let remark = outcome.remarks.iter().find(|remark| remark.starts_with("repoint")).unwrap();
+    assert!((0..3).all(|number| remark.contains(&format!("mute{number}"))), "{remark}");
+    fleet.lab.down().await.unwrap();
+}
