@@ -35,8 +35,7 @@ impl Connection {
         let conn = observe::connect(to, who, deadline).await.map_err(failed)?;
         let mut connection = Self { server: server.clone(), conn };
         let seconds = idle.as_secs().max(1);
-        let limits = format!("SET SESSION wait_timeout = {seconds}, net_read_timeout = 30");
-        connection.run(&limits, deadline).await?;
+        connection.run(&session(seconds), deadline).await?;
         Ok(connection)
     }
 
@@ -94,6 +93,18 @@ impl std::fmt::Debug for Connection {
         write!(f, "Connection({}, {})", self.server, self.conn.id())
     }
 }
+
+/// What our statements need whatever the server's defaults are: commits at once, backslashes that escape, quotes
+/// that are quotes, and no limit but our own deadlines.
+fn session(wait_timeout: u64) -> String {
+    format!(
+        "SET SESSION wait_timeout = {wait_timeout}, net_read_timeout = 30, autocommit = 1, \
+         sql_mode = 'STRICT_ALL_TABLES'{STATEMENT_TIME}"
+    )
+}
+
+/// MariaDB alone reads the first comment; it skips the second, which is for MySQL from 5.7.8 on.
+const STATEMENT_TIME: &str = " /*M!100101 , max_statement_time = 0 */ /*!50708 , max_execution_time = 0 */";
 
 /// A statement as errors and logs may show it: nothing that stands in quotes.
 pub(crate) fn without_secrets(statement: &str) -> String {

@@ -250,3 +250,8 @@ async fn replicas_that_do_not_answer_are_waited_for_once_and_not_one_after_the_o
     assert!((0..3).all(|number| remark.contains(&format!("mute{number}"))), "{remark}");
     fleet.lab.down().await.unwrap();
 }
+
+#[tokio::test]
+async fn servers_with_other_defaults_are_moved_all_the_same() {
+    moving::with_other_defaults(Fleet::up(three()).await, "max_statement_time = 1").await;
+}

@@ -192,6 +192,38 @@ impl Fleet {
     }
 }
 
+/// A fleet whose servers have defaults that no statement of ours may depend on.
+pub(crate) async fn with_other_defaults(fleet: Fleet, statement_time: &str) {
+    for server in ["a1", "a2", "b1"] {
+        let mut conn = fleet.lab.connect(server).await.unwrap();
+        for statement in [
+            "SET GLOBAL sql_mode = 'ANSI,NO_BACKSLASH_ESCAPES'",
+            &format!("SET GLOBAL {statement_time}"),
+            "SET GLOBAL autocommit = 0",
+        ] {
+            conn.query_drop(statement).await.unwrap();
+        }
+    }
+    let mut survey = fleet.survey("a2").await;
+    // A name that must be escaped: it is text of the record too.
+    survey.primary.server = ServerName::new(r"a\1");
+    let plan = survey.plan(quick(), "test");
+    let mut journal = Journal::create(fleet.journals.path(), &plan).unwrap();
+    let outcome = perform::run(&plan, &fleet.logins(), &mut journal, State::START, &|| false, &mut |_| ())
+        .await
+        .unwrap();
+    assert_eq!(outcome.state, State::Done, "{outcome:#?}");
+    assert_eq!(outcome.remarks, Vec::<String>::new());
+    for server in ["a1", "a2", "b1"] {
+        let mut conn = fleet.lab.connect(server).await.unwrap();
+        let (state, plan): (String, String) =
+            conn.query_first("SELECT state, plan FROM headroom.switchover").await.unwrap().unwrap();
+        assert_eq!(state, "done", "{server}");
+        assert!(plan.contains(r#""name":"a\\1""#), "{server}: {plan}");
+    }
+    fleet.lab.down().await.unwrap();
+}
+
 /// No time for routers that are not there.
 pub(crate) fn quick() -> Deadlines {
     Deadlines { prepare_ms: 100, ..Deadlines::default() }

@@ -85,3 +85,9 @@ async fn events_keep_their_definers_and_one_that_is_refused_stops_no_other_on_my
     )
     .await;
 }
+
+#[tokio::test]
+async fn servers_with_other_defaults_are_moved_all_the_same_on_mysql() {
+    let fleet = Fleet::up(Spec::new(&[("a", 2), ("b", 1)]).program(mysqld())).await;
+    moving::with_other_defaults(fleet, "max_execution_time = 1000").await;
+}
