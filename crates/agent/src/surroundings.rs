@@ -2,7 +2,7 @@
 //! and the room there. Read where the server runs on this host; looked up anew when its process changes.
 
 use diagnose::host::cgroup::{Limits, Reading, Sample};
-use diagnose::host::disk;
+use diagnose::host::{disk, process};
 use diagnose::server::Settings;
 use diagnose::verdict::Space;
 use std::collections::VecDeque;
@@ -14,14 +14,29 @@ const SELDOM: Duration = Duration::from_secs(5);
 /// Over how long the room's change is followed, and after how long it tells something.
 const FOLLOWED: Duration = Duration::from_secs(600);
 const TELLS: Duration = Duration::from_secs(60);
-/// What a server's program is called, as its process tells it (15 characters at most).
-const PROGRAMS: [&str; 3] = ["mysqld", "mariadbd", "mariadbd-safe"];
+
+/// Why the process of a server on this host is not known.
+#[derive(Debug, thiserror::Error)]
+enum ProcessUnknown {
+    #[error(
+        "no process of its own is visible here, as where the server runs in a container or /proc hides \
+         processes of others (hidepid): run the agent where it sees the server's process"
+    )]
+    NotVisible,
+    #[error(
+        "{several} database servers run here, and its pid file {} cannot be read to tell which one it is: give the \
+         agent the server's group (SupplementaryGroups=mysql in the unit)", .pid_file.display()
+    )]
+    Several { several: usize, pid_file: PathBuf },
+}
 
 /// The surroundings of one server.
 #[derive(Debug, Default)]
 pub(crate) struct Surroundings {
     looked_at: Option<Instant>,
     limits: Option<(u32, Limits)>,
+    /// Why its process, and so its limits, are not known.
+    process_unknown: Option<ProcessUnknown>,
     /// Readings of the window, oldest first.
     readings: VecDeque<Reading>,
     /// The data directory, and the disk that holds it.
@@ -70,6 +85,11 @@ impl Surroundings {
         self.limits.as_ref()?.1.between(first, last)
     }
 
+    /// What is not known of its surroundings, and what mends it.
+    pub(crate) fn missing(&self) -> Option<String> {
+        self.process_unknown.as_ref().map(|why| format!("its cgroup limits are not known: {why}"))
+    }
+
     /// The disk of its data directory, as last looked up.
     pub(crate) fn disk(&self) -> Option<String> {
         self.data_disk.as_ref()?.1.clone()
@@ -80,7 +100,9 @@ impl Surroundings {
     }
 
     fn find_limits(&mut self, settings: &Settings, proc: &Path) {
-        let found = process(settings, proc).and_then(|pid| Some((pid, Limits::of(pid, proc)?)));
+        let pid = server_process(settings, proc);
+        let found = pid.as_ref().ok().and_then(|pid| Some((*pid, Limits::of(*pid, proc)?)));
+        self.process_unknown = pid.err();
         if found != self.limits {
             self.readings.clear();
             self.limits = found;
@@ -106,12 +128,19 @@ fn full_in_s(room: &VecDeque<(Instant, u64)>) -> Option<f64> {
     (seconds >= TELLS).then(|| *last as f64 / (taken as f64 / seconds.as_secs_f64()))
 }
 
-/// The process of the server: by its pid file, if that names a server here.
-fn process(settings: &Settings, proc: &Path) -> Option<u32> {
-    let file = PathBuf::from(&settings.datadir).join(&settings.pid_file);
-    let pid = std::fs::read_to_string(file).ok()?.trim().parse().ok()?;
-    let called = std::fs::read_to_string(proc.join(format!("{pid}/comm"))).ok()?;
-    PROGRAMS.contains(&called.trim()).then_some(pid)
+/// The process of the server: by its pid file, if that can be read and names a server here, else by what is
+/// visible of the servers' processes.
+fn server_process(settings: &Settings, proc: &Path) -> Result<u32, ProcessUnknown> {
+    let pid_file = PathBuf::from(&settings.datadir).join(&settings.pid_file);
+    let by_file = std::fs::read_to_string(&pid_file).ok().and_then(|text| text.trim().parse().ok());
+    if let Some(server) = by_file.and_then(|pid| process::database_server(pid, proc)) {
+        return Ok(server.pid);
+    }
+    let servers = process::database_servers(proc);
+    process::serving(&servers, settings.port, &settings.datadir, proc).ok_or(match servers.len() {
+        0 | 1 => ProcessUnknown::NotVisible,
+        several => ProcessUnknown::Several { several, pid_file },
+    })
 }
 
 #[cfg(test)]
@@ -140,7 +169,36 @@ mod tests {
         std::fs::create_dir(root.path().join("42")).unwrap();
         for (called, expected) in [("mariadbd\n", Some(42)), ("bash\n", None)] {
             std::fs::write(root.path().join("42/comm"), called).unwrap();
-            assert_eq!(process(&settings, root.path()), expected);
+            assert_eq!(server_process(&settings, root.path()).ok(), expected);
         }
+    }
+
+    #[test]
+    fn a_server_whose_pid_file_cannot_be_read_is_found_in_proc_or_said_to_be_missing() {
+        let proc = tempfile::tempdir().unwrap();
+        let settings = Settings {
+            datadir: "/no/such/directory/".to_owned(),
+            pid_file: "/no/such/file".to_owned(),
+            port: 3306,
+            ..Settings::default()
+        };
+        let mut surroundings = Surroundings::default();
+        surroundings.find_limits(&settings, proc.path());
+        assert!(surroundings.missing().unwrap().contains("its cgroup limits are not known: no process"));
+        let process = |pid: &str| {
+            std::fs::create_dir(proc.path().join(pid)).unwrap();
+            std::fs::write(proc.path().join(pid).join("comm"), "mariadbd\n").unwrap();
+        };
+        process("42");
+        assert_eq!(server_process(&settings, proc.path()).ok(), Some(42));
+        surroundings.find_limits(&settings, proc.path());
+        assert_eq!(surroundings.missing(), None);
+        process("43");
+        surroundings.find_limits(&settings, proc.path());
+        let missing = surroundings.missing().unwrap();
+        assert!(
+            missing.contains("/no/such/file") && missing.contains("SupplementaryGroups=mysql"),
+            "{missing}"
+        );
     }
 }

@@ -72,9 +72,10 @@ impl WatchedServer {
 
     /// Adds what surrounds the server to its window, if it runs on this host.
     pub(crate) fn surround(&mut self, window: &mut Window, now: Instant, span: Duration) {
-        let Some(sample) = window.server.as_ref().filter(|_| self.on_this_host) else { return };
+        let Some(sample) = window.server.as_mut().filter(|_| self.on_this_host) else { return };
         let roots = Roots::default();
         self.surroundings.look(&sample.settings, now, span, &roots.proc, &roots.sys);
+        sample.missing.extend(self.surroundings.missing());
         window.data_disk = self.surroundings.disk();
         window.limits = self.surroundings.limits();
         window.space = self.surroundings.space();

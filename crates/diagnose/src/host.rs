@@ -13,6 +13,7 @@ pub mod interrupt;
 pub mod memory;
 pub mod nic;
 pub mod pressure;
+pub mod process;
 mod sampler;
 pub mod softnet;
 pub mod table;

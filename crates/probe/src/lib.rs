@@ -22,6 +22,7 @@ pub use network::Way;
 
 use anyhow::Context;
 use config::Credentials;
+use diagnose::host::process::database_servers;
 use diagnose::verdict::Ceilings;
 use fleet::Address;
 use load::store::Store;
@@ -142,12 +143,7 @@ pub fn host() -> String {
 
 /// Database servers among the processes, by name, each once.
 pub fn servers_here(proc: &Path) -> Vec<String> {
-    let processes = std::fs::read_dir(proc).into_iter().flatten().flatten();
-    let names = processes.filter_map(|process| std::fs::read_to_string(process.path().join("comm")).ok());
-    let mut servers: Vec<String> = names
-        .map(|name| name.trim().to_owned())
-        .filter(|name| matches!(&**name, "mysqld" | "mariadbd"))
-        .collect();
+    let mut servers: Vec<String> = database_servers(proc).into_iter().map(|server| server.program).collect();
     servers.sort_unstable();
     servers.dedup();
     servers

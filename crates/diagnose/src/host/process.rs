@@ -1,0 +1,163 @@
+//! Processes of database servers, by the names of their programs in `/proc`, and which of them serves a port
+//! from a data directory.
+//!
+//! A server's pid file is readable by its own user only on most systems, and in a container it holds a number
+//! of another namespace. What everybody may read is the program's name, its command line, and the sockets of
+//! its network namespace; its working directory (InnoDB's data directory) only its user and root.
+
+use super::text::{hexadecimal, lines, words};
+use std::path::Path;
+
+/// What a server's program is called in `comm`.
+const PROGRAMS: [&str; 2] = ["mariadbd", "mysqld"];
+/// `st` of a listening socket in `/proc/PID/net/tcp`.
+const LISTENS: &[u8] = b"0A";
+
+/// A process that runs a database server.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ServerProcess {
+    pub pid: u32,
+    /// `mariadbd` or `mysqld`.
+    pub program: String,
+}
+
+/// The database servers that are visible below `proc`, by number.
+pub fn database_servers(proc: &Path) -> Vec<ServerProcess> {
+    let all = std::fs::read_dir(proc).into_iter().flatten().flatten();
+    let pids = all.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    let mut servers: Vec<ServerProcess> = pids.filter_map(|pid| database_server(pid, proc)).collect();
+    servers.sort_unstable();
+    servers
+}
+
+/// The process `pid`, if it runs a database server.
+pub fn database_server(pid: u32, proc: &Path) -> Option<ServerProcess> {
+    let name = std::fs::read_to_string(proc.join(format!("{pid}/comm"))).ok()?;
+    let program = name.trim().to_owned();
+    PROGRAMS.contains(&&*program).then_some(ServerProcess { pid, program })
+}
+
+/// Of these the one that serves `port` from `datadir`: what its command line, working directory and sockets
+/// rule out is left out, and of several the one that they speak for. `None` when none or more than one is
+/// left.
+pub fn serving(servers: &[ServerProcess], port: u64, datadir: &str, proc: &Path) -> Option<u32> {
+    let mut left: Vec<(u32, u32)> = servers
+        .iter()
+        .filter_map(|server| Some((evidence(server.pid, port, datadir, proc)?, server.pid)))
+        .collect();
+    left.sort_unstable();
+    let (most, pid) = left.pop()?;
+    left.last().is_none_or(|(next, _)| *next < most).then_some(pid)
+}
+
+/// How many signs speak for a process; `None` when one rules it out.
+fn evidence(pid: u32, port: u64, datadir: &str, proc: &Path) -> Option<u32> {
+    let dir = proc.join(pid.to_string());
+    let told = arguments(&std::fs::read(dir.join("cmdline")).unwrap_or_default());
+    if told.port.is_some_and(|told| told != port) || (port > 0 && listens(&dir, port) == Some(false)) {
+        return None;
+    }
+    let cwd = std::fs::read_link(dir.join("cwd")).ok();
+    let is_datadir = |path: &Path| path == Path::new(datadir);
+    // A path that differs may be the same directory by a link: it does not rule out.
+    Some(
+        u32::from(told.port.is_some())
+            + u32::from(told.datadir.is_some_and(|told| is_datadir(Path::new(&told))))
+            + u32::from(cwd.is_some_and(|cwd| is_datadir(&cwd))),
+    )
+}
+
+#[derive(Debug, Default, PartialEq)]
+struct Arguments {
+    port: Option<u64>,
+    datadir: Option<String>,
+}
+
+/// Of a command line, what tells a server from another; options count as the servers read them, the last one
+/// holds.
+fn arguments(cmdline: &[u8]) -> Arguments {
+    let mut found = Arguments::default();
+    let words: Vec<_> = cmdline.split(|byte| *byte == 0).map(String::from_utf8_lossy).collect();
+    for (at, word) in words.iter().enumerate() {
+        let value = |long: &str, short: &str| -> Option<String> {
+            if word == long || word == short {
+                return words.get(at + 1).map(ToString::to_string);
+            }
+            let long = word.strip_prefix(long).and_then(|rest| rest.strip_prefix('='));
+            long.or_else(|| word.strip_prefix(short)).map(str::to_owned)
+        };
+        if let Some(port) = value("--port", "-P").and_then(|port| port.parse().ok()) {
+            found.port = Some(port);
+        } else if let Some(datadir) = value("--datadir", "-h") {
+            found.datadir = Some(datadir);
+        }
+    }
+    found
+}
+
+/// Whether a socket of the process's network namespace listens on the port; `None` when none can be seen.
+fn listens(dir: &Path, port: u64) -> Option<bool> {
+    let tables: Vec<Vec<u8>> =
+        ["net/tcp", "net/tcp6"].iter().filter_map(|name| std::fs::read(dir.join(name)).ok()).collect();
+    let on_port = |line: &[u8]| {
+        let mut words = words(line).skip(1);
+        let local = words.next().and_then(|local| local.rsplit(|byte| *byte == b':').next());
+        local.and_then(hexadecimal) == Some(port) && words.nth(1) == Some(LISTENS)
+    };
+    (!tables.is_empty()).then(|| tables.iter().any(|table| lines(table).any(on_port)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A process with a command line; its network namespace listens on `listens`.
+    fn process(proc: &Path, pid: u32, comm: &str, cmdline: &str, listens: Option<u16>) {
+        let dir = proc.join(pid.to_string());
+        std::fs::create_dir_all(dir.join("net")).unwrap();
+        std::fs::write(dir.join("comm"), format!("{comm}\n")).unwrap();
+        std::fs::write(dir.join("cmdline"), cmdline.replace(' ', "\0")).unwrap();
+        if let Some(port) = listens {
+            let head = "  sl  local_address rem_address   st tx_queue rx_queue\n";
+            let line = format!("   0: 0100007F:{port:04X} 00000000:0000 0A 00000000:00000000\n");
+            std::fs::write(dir.join("net/tcp"), format!("{head}{line}")).unwrap();
+        }
+    }
+
+    #[test]
+    fn the_only_server_is_found_by_its_name() {
+        let proc = tempfile::tempdir().unwrap();
+        process(proc.path(), 7, "mariadbd", "/usr/sbin/mariadbd", Some(3306));
+        process(proc.path(), 9, "bash", "bash", Some(3306));
+        let found = |port| serving(&database_servers(proc.path()), port, "/var/lib/mysql", proc.path());
+        assert_eq!(found(3306), Some(7));
+        assert_eq!(found(3307), None, "nobody there listens: a tunnel to another host ends here");
+    }
+
+    #[test]
+    fn of_several_servers_the_one_that_says_the_port_or_the_directory_is_meant() {
+        let proc = tempfile::tempdir().unwrap();
+        process(proc.path(), 7, "mysqld", "mysqld --datadir=/a --port 3306", None);
+        process(proc.path(), 8, "mysqld", "mysqld --datadir /b -P3307", None);
+        process(proc.path(), 9, "mariadbd", "mariadbd --defaults-file=/c.cnf", None);
+        std::os::unix::fs::symlink("/c", proc.path().join("9/cwd")).unwrap();
+        let servers = database_servers(proc.path());
+        let found = |port, datadir| serving(&servers, port, datadir, proc.path());
+        assert_eq!((found(3306, "/a/"), found(3307, "/b")), (Some(7), Some(8)));
+        assert_eq!(found(3308, "/c/"), Some(9));
+    }
+
+    #[test]
+    fn two_containers_that_look_the_same_are_not_guessed_at() {
+        let proc = tempfile::tempdir().unwrap();
+        for pid in [7, 8] {
+            process(proc.path(), pid, "mariadbd", "mariadbd", Some(3306));
+        }
+        let servers = database_servers(proc.path());
+        assert_eq!(servers.len(), 2);
+        assert_eq!(serving(&servers, 3306, "/var/lib/mysql/", proc.path()), None);
+        // One of them serves another port: its sockets rule it out.
+        process(proc.path(), 8, "mariadbd", "mariadbd", Some(3310));
+        assert_eq!(serving(&servers, 3306, "/var/lib/mysql/", proc.path()), Some(7));
+    }
+}
