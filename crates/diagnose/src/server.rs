@@ -42,6 +42,9 @@ pub struct Reading {
     /// Counters and levels.
     pub status: Status,
     pub sessions: Sessions,
+    /// Whether the sessions of others could be seen. Otherwise `sessions` has only how many are at work, by the
+    /// server's own count.
+    pub sessions_seen: bool,
     /// Whom row locks wait for, when any do.
     pub row_blocker: Option<Blocker>,
     /// Whom metadata locks wait for, when any do.
@@ -96,6 +99,10 @@ pub struct Sample {
     pub quantiles: Option<Quantiles>,
     /// Sessions at work on average: the load.
     pub active: f64,
+    /// What they wait for could not be seen: row locks are by the server's own count, the rest below is not
+    /// known and stands at 0.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub sessions_unseen: bool,
     /// Of those, waiting for a row lock.
     pub in_row_lock: f64,
     /// Of those, waiting for a metadata lock or a table flush.
@@ -207,6 +214,11 @@ pub struct Log {
 }
 
 impl Sample {
+    /// This, if what its sessions do could be seen.
+    pub(crate) fn with_sessions(&self) -> Option<&Self> {
+        (!self.sessions_unseen).then_some(self)
+    }
+
     /// What these readings, oldest first, say; `None` of fewer than two of the same run of the server.
     pub fn over(readings: &[Arc<Reading>]) -> Option<Self> {
         let last = readings.last()?;
@@ -237,7 +249,11 @@ impl Sample {
                 .then(|| active / statements_per_s * 1e3),
             quantiles: counted.and_then(|(first, last)| last.since(first).quantiles()),
             active,
-            in_row_lock: mean(|r| r.status.row_waits_now.min(r.sessions.active) as f64),
+            sessions_unseen: readings.iter().any(|r| !r.sessions_seen),
+            in_row_lock: mean(|r| {
+                let most = if r.sessions_seen { r.sessions.active } else { u64::MAX };
+                r.status.row_waits_now.min(most) as f64
+            }),
             in_metadata_lock: mean(|r| r.sessions.metadata_lock as f64),
             in_global_lock: mean(|r| r.sessions.global_lock as f64),
             in_commit: mean(|r| r.sessions.commit as f64),

@@ -51,20 +51,20 @@ pub(super) const FEW_SESSIONS: u64 = 1_000;
 /// Every session, of MariaDB; ours too. Not a word of what it runs beyond 100 characters.
 pub(super) const SESSION_LIST: &str = "SHOW PROCESSLIST";
 
-/// What its sessions do, grouped; ours is left out.
+/// What its sessions do, grouped; ours is left out. Idle ones are counted too: how many are in sight tells
+/// whether the account sees those of others.
 pub(super) fn sessions(dialect: Dialect) -> &'static str {
     if dialect.is_mariadb() {
         "SELECT command AS command, state AS state, COUNT(*) AS sessions, MAX(time_ms) AS longest_ms \
-         FROM information_schema.PROCESSLIST WHERE command NOT IN ('Sleep', 'Daemon') \
-         AND command NOT LIKE 'Binlog Dump%' AND id <> CONNECTION_ID() GROUP BY command, state"
+         FROM information_schema.PROCESSLIST WHERE command <> 'Daemon' AND id <> CONNECTION_ID() \
+         GROUP BY command, state"
     } else {
         "SELECT IF(name LIKE '%/slave_sql' OR name LIKE '%/replica_sql', 'Slave_SQL', \
          IF(name LIKE '%/slave_worker' OR name LIKE '%/replica_worker', 'Slave_worker', \
          IF(name LIKE '%/slave_io' OR name LIKE '%/replica_io', 'Slave_IO', processlist_command))) AS command, \
          processlist_state AS state, COUNT(*) AS sessions, MAX(processlist_time) * 1000 AS longest_ms \
          FROM performance_schema.threads WHERE processlist_id IS NOT NULL \
-         AND processlist_command NOT IN ('Sleep', 'Daemon') AND processlist_command NOT LIKE 'Binlog Dump%' \
-         AND processlist_id <> CONNECTION_ID() GROUP BY 1, 2"
+         AND processlist_command <> 'Daemon' AND processlist_id <> CONNECTION_ID() GROUP BY 1, 2"
     }
 }
 

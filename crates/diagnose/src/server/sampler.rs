@@ -30,6 +30,10 @@ const SHARE: f64 = 100.0;
 /// whose bottleneck somebody wants named, and what it takes long over is waiting, not two statements.
 const LONGEST: Duration = Duration::from_secs(3);
 
+/// Of MySQL without its `performance_schema`: the table of threads is empty there.
+const NOT_COUNTED: &str = "what its sessions wait for is not known: performance_schema is off. Set \
+    performance_schema = ON in the server's configuration and restart it";
+
 /// Asks one server.
 pub struct Sampler {
     address: Address,
@@ -150,10 +154,16 @@ impl Open {
         let round_trip = self.connection.ping(deadline).await?;
         let mut asking =
             Asker { connection: &mut self.connection, deadline, statements: 0, took: Duration::ZERO };
+        asking.settings(&mut self.seen, &mut self.settings).await?;
+        (asking.statements, asking.took) = (0, Duration::ZERO);
         let mut missing = Vec::new();
         let status = Status::read(&asking.must(question::STATUS).await?);
         let listed = self.dialect.is_mariadb() && (!tables || status.connected <= question::FEW_SESSIONS);
-        let sessions = if listed {
+        let uncounted = !self.dialect.is_mariadb() && !self.seen.settings.performance_schema;
+        let sessions = if uncounted {
+            missing.push(NOT_COUNTED.to_owned());
+            None
+        } else if listed {
             let rows = asking.may(question::SESSION_LIST, "its sessions", &mut missing).await?;
             rows.map(|rows| Sessions::read_list(&rows, own))
         } else {
@@ -162,6 +172,10 @@ impl Open {
             self.needs_table = false;
             rows.map(|rows| Sessions::read(&rows))
         };
+        let hidden = sessions.filter(|sessions| sessions.are_hidden(status.connected));
+        missing.extend(hidden.map(|seen| hidden_sessions(self.dialect, seen.visible + 1, status.connected)));
+        let sessions = sessions.filter(|_| hidden.is_none());
+        let sessions_seen = sessions.is_some();
         // Without them the server's own count is left, ourselves taken out.
         let sessions = sessions
             .unwrap_or_else(|| Sessions { active: status.running.saturating_sub(1), ..Sessions::default() });
@@ -203,9 +217,7 @@ impl Open {
         }
         self.needs_table = false;
         let every_reading = (asking.statements, asking.took);
-        asking
-            .seldom(self.dialect, &mut self.seen, &mut self.durations, &mut self.digests, &mut self.settings)
-            .await?;
+        asking.seldom(self.dialect, &mut self.seen, &mut self.durations, &mut self.digests).await?;
         if !missing.is_empty() || !self.seen.missing.is_empty() {
             self.seen.missing = Arc::new(missing);
         }
@@ -214,6 +226,7 @@ impl Open {
             at,
             status,
             sessions,
+            sessions_seen,
             row_blocker,
             metadata_blocker,
             oldest_transaction,
@@ -323,18 +336,21 @@ impl Asker<'_> {
         Ok(rows.as_ref().and_then(Replica::read))
     }
 
+    async fn settings(&mut self, seen: &mut RareAnswers, settings: &mut Due) -> Result<(), AskError> {
+        if settings.now() {
+            settings.after(SETTINGS_EVERY);
+            seen.settings = Arc::new(Settings::read(&self.must(question::SETTINGS).await?));
+        }
+        Ok(())
+    }
+
     async fn seldom(
         &mut self,
         dialect: Dialect,
         seen: &mut RareAnswers,
         durations: &mut Due,
         digests: &mut Due,
-        settings: &mut Due,
     ) -> Result<(), AskError> {
-        if settings.now() {
-            settings.after(SETTINGS_EVERY);
-            seen.settings = Arc::new(Settings::read(&self.must(question::SETTINGS).await?));
-        }
         // What is not there is no lack: the router times statements itself.
         let mut absent = Vec::new();
         if durations.now() {
@@ -355,6 +371,18 @@ impl std::fmt::Debug for Sampler {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Sampler").field("address", &self.address).finish_non_exhaustive()
     }
+}
+
+/// That sessions of others are hidden, and what shows them.
+fn hidden_sessions(dialect: Dialect, visible: u64, connected: u64) -> String {
+    let mend = if dialect.is_mariadb() {
+        "GRANT PROCESS ON *.* TO this account"
+    } else {
+        "set performance_schema_max_thread_instances = -1 in the server's configuration and restart it"
+    };
+    format!(
+        "what its sessions wait for is not known: of {connected} sessions {visible} are in sight of this account. {mend}"
+    )
 }
 
 /// The pause after answers that took this long.

@@ -6,6 +6,9 @@
 
 use observe::Rows;
 
+/// Sessions that may be missing in sight though nothing is hidden.
+const CAME_AND_WENT: u64 = 2;
+
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Sessions {
     /// Clients at work, whatever at.
@@ -31,6 +34,8 @@ pub struct Sessions {
     pub appliers_busy: u64,
     /// Of those, looking for the row that a change is about (MariaDB tells).
     pub appliers_searching: u64,
+    /// Clients in sight, idle ones too.
+    pub visible: u64,
 }
 
 /// States of a client that waits for another's metadata lock or table.
@@ -86,6 +91,12 @@ impl Sessions {
         sessions
     }
 
+    /// Whether too few are in sight of those that the server counts, ourselves among them: an account without
+    /// the right sees its own sessions only. Some end between one question and the next.
+    pub(super) fn are_hidden(&self, connected: u64) -> bool {
+        self.visible + 1 + CAME_AND_WENT + connected / 10 < connected
+    }
+
     /// Reads `SHOW PROCESSLIST`, a row for each session; `own` is left out.
     pub(super) fn read_list(rows: &Rows, own: u64) -> Self {
         let mut sessions = Self::default();
@@ -93,14 +104,15 @@ impl Sessions {
             let command = row.text(&["command"]).unwrap_or_default();
             let state = row.text(&["state"]).unwrap_or_default();
             let longest_ms = row.parse::<f64>(&["time"]).unwrap_or(0.0) * 1e3;
-            if !command.starts_with("Binlog Dump") {
-                sessions.add(command, state, 1, longest_ms);
-            }
+            sessions.add(command, state, 1, longest_ms);
         }
         sessions
     }
 
     fn add(&mut self, command: &str, state: &str, count: u64, longest_ms: f64) {
+        if !matches!(command, "Slave_SQL" | "Slave_worker" | "Slave_IO" | "Daemon") {
+            self.visible += count;
+        }
         match command {
             "Slave_SQL" | "Slave_worker" => {
                 self.appliers += count;
@@ -113,6 +125,7 @@ impl Sessions {
             }
             "Connect" if state == "login" || state == "Receiving from client" => self.login += count,
             "Slave_IO" | "Connect" | "Sleep" | "Daemon" => {}
+            _ if command.starts_with("Binlog Dump") => {}
             _ => {
                 self.active += count;
                 if is_one_of(state, &METADATA) {
@@ -204,7 +217,16 @@ mod tests {
         );
         let sessions = Sessions::read_list(&rows, 6);
         assert_eq!((sessions.active, sessions.commit, sessions.appliers), (2, 1, 1));
+        assert_eq!(sessions.visible, 4, "idle ones and readers of the binary log too");
         assert_eq!((sessions.longest_commit_ms, sessions.longest_ms), (7000.0, 9000.0));
+    }
+
+    #[test]
+    fn an_account_that_sees_its_own_sessions_only_is_told_from_a_quiet_server() {
+        let of = |visible| Sessions { visible, ..Sessions::default() };
+        assert!(of(0).are_hidden(40) && of(3).are_hidden(40));
+        assert!(!of(39).are_hidden(40) && !of(36).are_hidden(40), "some have just left");
+        assert!(!of(0).are_hidden(1), "we are alone");
     }
 
     #[test]

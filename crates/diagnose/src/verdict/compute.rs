@@ -47,7 +47,7 @@ pub(super) fn cpu(window: &Window) -> Option<Finding> {
 /// statement for long. (Many short statements may add up to one CPU and one session too, and are no
 /// bottleneck.)
 pub(super) fn one_session(window: &Window) -> Option<Finding> {
-    let (host, server) = (window.host.as_ref()?, window.server.as_ref()?);
+    let (host, server) = (window.host.as_ref()?, window.server.as_ref()?.with_sessions()?);
     let (cores, least_active, most_active, long_s, own) = ONE_SESSION;
     let cpus = host.cpus() as f64;
     let busy = host.cpu.all.busy() * cpus;

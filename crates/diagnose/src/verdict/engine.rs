@@ -78,7 +78,7 @@ pub(super) fn temporary_tables(window: &Window) -> Option<Finding> {
 }
 
 pub(super) fn global_lock(window: &Window) -> Option<Finding> {
-    let server = window.server.as_ref()?;
+    let server = window.server.as_ref()?.with_sessions()?;
     let share = if server.active > 0.0 { (server.in_global_lock / server.active).min(1.0) } else { 0.0 };
     let load = least([(share, WAITING), (server.in_global_lock, 1.0)]);
     Some(
@@ -146,7 +146,7 @@ pub(super) fn one_statement(window: &Window) -> Option<Finding> {
 }
 
 pub(super) fn semi_sync(window: &Window) -> Option<Finding> {
-    let server = window.server.as_ref()?;
+    let server = window.server.as_ref()?.with_sessions()?;
     let share = if server.active > 0.0 { (server.in_semi_sync / server.active).min(1.0) } else { 0.0 };
     let load = least([(share, ACKNOWLEDGED), (server.in_semi_sync, 0.5)]);
     Some(

@@ -24,7 +24,7 @@ pub(super) fn row_locks(window: &Window) -> Option<Finding> {
 }
 
 pub(super) fn metadata_locks(window: &Window) -> Option<Finding> {
-    let server = window.server.as_ref()?;
+    let server = window.server.as_ref()?.with_sessions()?;
     let share = share(server.in_metadata_lock, server.active);
     let load = least([(share, WAITING), (server.in_metadata_lock, SESSIONS)]);
     Some(

@@ -24,7 +24,7 @@ pub(super) fn lag(window: &Window) -> Option<Finding> {
 }
 
 pub(super) fn single_threaded_apply(window: &Window) -> Option<Finding> {
-    let server = window.server.as_ref()?;
+    let server = window.server.as_ref()?.with_sessions()?;
     let lag = behind_s(window)?;
     let (busy, all_of_them) = server.appliers;
     let load = if busy > PARALLEL { 0.0 } else { least([(lag, BEHIND_S), (busy, ONE_BUSY)]) };
@@ -40,7 +40,7 @@ pub(super) fn single_threaded_apply(window: &Window) -> Option<Finding> {
 /// With a key a row is found at once, and hardly a look falls on that moment. Without one each row of a
 /// change is looked for by reading the table.
 pub(super) fn apply_without_key(window: &Window) -> Option<Finding> {
-    let server = window.server.as_ref()?;
+    let server = window.server.as_ref()?.with_sessions()?;
     let lag = behind_s(window)?;
     let (busy, _) = server.appliers;
     let searching = if busy > 0.0 { (server.appliers_searching / busy).min(1.0) } else { 0.0 };

@@ -35,7 +35,7 @@ const WAITS: f64 = 0.10;
 const FULL: f64 = 0.85;
 
 pub(super) fn flush_bound(window: &Window) -> Option<Finding> {
-    let server = window.server.as_ref()?;
+    let server = window.server.as_ref()?.with_sessions()?;
     if server.writes_per_s == 0.0 && server.commits_per_s == 0.0 && server.in_commit == 0.0 {
         return Some(Finding::new(Name::FlushBound, 0.0, 0.0));
     }
@@ -80,7 +80,7 @@ pub(super) fn flush_bound(window: &Window) -> Option<Finding> {
 /// is written to the binary log for as long looks the same; a failover therefore confirms it by looks of its
 /// own.
 pub(super) fn commits_hang(window: &Window) -> Option<Finding> {
-    let server = window.server.as_ref()?;
+    let server = window.server.as_ref()?.with_sessions()?;
     let hanging = (server.in_commit - server.in_semi_sync).max(0.0);
     let share = if server.active > 0.0 { hanging / server.active } else { 0.0 };
     let load = least([(server.longest_commit_s, HANGS_S), (hanging, HANGING)]);

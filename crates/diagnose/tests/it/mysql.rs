@@ -1,7 +1,9 @@
 //! A real mysqld (target/mysql, see mysql.rs) under real waits, as its sampler sees it.
 
 use crate::server::scene::Scene;
-use crate::server::waits::{until, waits_are_seen_and_their_blocker_is_named};
+use crate::server::waits::{
+    sessions_that_are_hidden_are_said_to_be, until, waits_are_seen_and_their_blocker_is_named,
+};
 use lab::Spec;
 use std::time::Duration;
 
@@ -9,6 +11,7 @@ use std::time::Duration;
 async fn mysql_tells_what_its_sessions_wait_for_with_quantiles() {
     let scene = Scene::up(&Spec::new(&[("a", 1), ("b", 1)]).program(testkit::mysqld())).await;
     waits_are_seen_and_their_blocker_is_named(&scene, true).await;
+    sessions_that_are_hidden_are_said_to_be(&scene).await;
     let mut replica = scene.sampler("b1", Duration::from_secs(5));
     let reading = until(&mut replica, "a replica that applies", |r| r.sessions.appliers > 0).await;
     assert!(reading.replica.unwrap().receives);

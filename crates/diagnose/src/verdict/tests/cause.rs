@@ -86,6 +86,28 @@ fn statements_too_short_to_be_seen_still_show_that_the_way_to_them_is_long() {
 }
 
 #[test]
+fn sessions_that_cannot_be_seen_are_not_taken_for_sessions_that_wait_for_nothing() {
+    let verdict = judge(&with(|_, server| {
+        (server.active, server.in_row_lock, server.sessions_unseen) = (20.0, 18.0, true);
+        let replica = server::Replica { lag_s: Some(40.0), receives: true, applies: true, delay_s: 0.0 };
+        server.replica = Some(replica);
+    }));
+    assert_eq!(verdict.bottleneck.map(|f| f.name), Some(Name::RowLocks), "the server counts these itself");
+    for name in [
+        Name::MetadataLocks,
+        Name::GlobalLock,
+        Name::FlushBound,
+        Name::CommitsHang,
+        Name::SemiSync,
+        Name::OneSession,
+        Name::SingleThreadedApply,
+        Name::ApplyWithoutKey,
+    ] {
+        assert!(verdict.not_judged.contains(&name), "{name:?}");
+    }
+}
+
+#[test]
 fn sessions_that_read_missed_pages_wait_for_no_cpu_however_busy_others_keep_it() {
     let window = |misses_per_s: f64| {
         with(|host, server| {

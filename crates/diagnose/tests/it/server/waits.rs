@@ -1,7 +1,9 @@
 //! A server under real waits, as its sampler sees it: the same on either flavour.
 
 use super::scene::Scene;
+use config::Credentials;
 use diagnose::server::{HeldBy, Reading, Sample, Sampler};
+use fleet::Address;
 use lab::Account;
 use mysql_async::prelude::Queryable;
 use mysql_async::{Conn, Opts};
@@ -32,6 +34,7 @@ pub(crate) async fn waits_are_seen_and_their_blocker_is_named(scene: &Scene, cer
     let mut watching = scene.sampler("a1", Duration::from_secs(5));
     let quiet = watching.read().await.unwrap();
     assert_eq!(quiet.missing.as_slice(), [""; 0]);
+    assert!(quiet.sessions_seen);
     assert_eq!((quiet.status.row_waits_now, quiet.sessions.metadata_lock), (0, 0));
     assert!(quiet.settings.max_connections > 0 && quiet.settings.pool_size > 0 && quiet.replica.is_none());
     assert!(quiet.cost.statements <= 4, "{:?}", quiet.cost);
@@ -61,4 +64,28 @@ pub(crate) async fn waits_are_seen_and_their_blocker_is_named(scene: &Scene, cer
     alters.await.unwrap().unwrap();
     until(&mut watching, "nobody waits", |r| r.status.row_waits_now == 0 && r.sessions.metadata_lock == 0)
         .await;
+}
+
+/// An account that sees no session but its own does not take the others for nobody.
+pub(crate) async fn sessions_that_are_hidden_are_said_to_be(scene: &Scene) {
+    scene.run("a1", "CREATE USER small@'%' IDENTIFIED BY 'Sm4ll-pass'").await;
+    let real = scene.lab.real("a1").unwrap();
+    let credentials = Credentials {
+        user: Some("small".to_owned()),
+        password: Some("Sm4ll-pass".to_owned()),
+        ..Credentials::default()
+    };
+    let address = Address::tcp(real.ip().to_string(), real.port());
+    let mut watching = Sampler::new(address, credentials, Duration::from_secs(5));
+    let mut others = Vec::new();
+    for _ in 0..6 {
+        others.push(app(scene).await);
+    }
+    let reading = watching.read().await.unwrap();
+    assert!(reading.status.connected >= 7 && !reading.sessions_seen, "{reading:#?}");
+    assert!(reading.missing.iter().any(|line| line.contains("sessions")), "{:?}", reading.missing);
+    let again = watching.read().await.unwrap();
+    let sample = Sample::over(&[Arc::new(reading), Arc::new(again)]).unwrap();
+    assert!(sample.sessions_unseen);
+    scene.run("a1", "DROP USER small@'%'").await;
 }
