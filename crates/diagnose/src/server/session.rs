@@ -65,16 +65,20 @@ const COMMIT: [&str; 7] = [
     "Waiting for someone to free space",
 ];
 
-/// States of an applier that has nothing to do, or waits for another one.
-const IDLE: [&str; 8] = [
+/// States of an applier that has nothing to do, or waits for another one, in lower case: versions differ in
+/// theirs ("Waiting for dependent transaction to commit" became "Waiting for preceding transaction to commit",
+/// "Waiting for Slave Workers to process their queues" has capitals or none).
+const IDLE: [&str; 10] = [
     "has read all relay log",
-    "Waiting for an event from Coordinator",
-    "Waiting for work from",
-    "Waiting for room in worker thread",
-    "Waiting for dependent transaction",
-    "Waiting for prior transaction",
-    "Waiting until",
-    "Waiting for Replica Workers",
+    "waiting for an event from coordinator",
+    "waiting for work from",
+    "waiting for room in worker thread",
+    "waiting for dependent transaction",
+    "waiting for preceding transaction",
+    "waiting for prior transaction",
+    "waiting until",
+    "waiting for replica worker",
+    "waiting for slave worker",
 ];
 
 impl Sessions {
@@ -116,7 +120,7 @@ impl Sessions {
         match command {
             "Slave_SQL" | "Slave_worker" => {
                 self.appliers += count;
-                if !state.is_empty() && !is_one_of(state, &IDLE) {
+                if !state.is_empty() && !is_one_of(&state.to_lowercase(), &IDLE) {
                     self.appliers_busy += count;
                 }
                 if state.contains("_rows_log_event::find_row") {
@@ -236,6 +240,23 @@ mod tests {
             ("Query", "Waiting for prior transaction to commit", 2),
         ]));
         assert_eq!((sessions.active, sessions.commit, sessions.longest_commit_ms), (3, 3, 2.5));
+    }
+
+    #[test]
+    fn an_applier_of_mysql_that_waits_is_not_at_work_whatever_the_case_of_its_state() {
+        for state in [
+            "Waiting for preceding transaction to commit",
+            "Waiting for dependent transaction to commit",
+            "Waiting for Replica Workers to process their queues",
+            "Waiting for Replica Worker to release partition",
+            "Waiting for replica workers to process their queues",
+            "Waiting for Slave Worker queue",
+            "Waiting for slave workers to process their queues",
+            "waiting for an event from coordinator",
+        ] {
+            let sessions = Sessions::read(&rows(&[("Slave_worker", state, 2)]));
+            assert_eq!((sessions.appliers, sessions.appliers_busy), (2, 0), "{state}");
+        }
     }
 
     #[test]
