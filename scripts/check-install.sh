@@ -317,6 +317,15 @@ systemctl start headroom-agent || why "the agent does not start"
 until_works 30 bash -c 'exec 3<>/dev/tcp/127.0.0.1/9307; printf "GET /watch.json HTTP/1.0\r\nHost: localhost\r\n\r\n" >&3; grep -q verdict <&3' ||
     why "the agent does not answer"
 echo "agent: answers"
+# Its file needs no listener; a wrong one is rejected, and it goes on.
+sed -i '/^\[\[listener\]\]/,$d' /etc/headroom/headroom.toml
+systemctl reload headroom-agent || why "the agent's reload is refused without a listener"
+until_works 10 bash -c 'journalctl --no-pager -u headroom-agent | grep -q "configuration read again"' || why "the agent did not reload"
+echo 'nonsense = 1' >>/etc/headroom/headroom.toml
+systemctl reload headroom-agent
+until_works 10 bash -c 'journalctl --no-pager -u headroom-agent | grep -q "reload rejected"' || why "the agent took a wrong file"
+systemctl is-active --quiet headroom-agent || why "a wrong file ended the agent"
+cp /tmp/right /etc/headroom/headroom.toml
 systemctl start headroom-guard
 [ "$(systemctl is-active headroom-guard)" = inactive ] || why "the guard starts without an account"
 

@@ -120,6 +120,25 @@ fn on_loopback_it_needs_neither_and_takes_a_token_alone() {
     assert!(closed.plain("/healthz", &bearer(TOKEN)).starts_with("HTTP/1.1 200"));
 }
 
+/// Nobody checks the file for it (its unit's reload is a plain HUP): it does so itself, by its own needs.
+#[test]
+fn a_reload_takes_a_file_without_listeners_and_rejects_a_wrong_one() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("headroom.toml");
+    let right = "[fleet]\nseeds = [\"127.0.0.1:1\"]\n";
+    std::fs::write(&file, right).unwrap();
+    let named = ["--listen", "127.0.0.1:0", "--config", file.to_str().unwrap()];
+    let mut agent = Agent::start(dir.path(), "agent", &named);
+    std::fs::write(&file, format!("{right}sedes = 1\n")).unwrap();
+    agent.hang_up();
+    let rejected = agent.said("reload rejected");
+    assert!(rejected.contains("headroom.toml:3:1"), "{rejected}");
+    assert!(!agent.log().contains("configuration read again"), "{}", agent.log());
+    std::fs::write(&file, right).unwrap();
+    agent.hang_up();
+    agent.said("configuration read again");
+}
+
 #[test]
 fn watch_says_in_words_why_an_agent_cannot_be_read() {
     let dir = tempfile::tempdir().unwrap();
