@@ -19,7 +19,7 @@ use console::watch_view::{self, RouterWatch, ServerWatch, VerdictView, WatchView
 use diagnose::Recent;
 use diagnose::host::{Roots, Sampler as HostSampler};
 use diagnose::verdict::{
-    RequestBaseline, RequestComparison, Settler, Timing, TimingBaseline, Vantage, Verdict, Window,
+    Ceilings, RequestBaseline, RequestComparison, Settler, Timing, TimingBaseline, Vantage, Verdict, Window,
 };
 use fleet::{Role, Server, ServerName, Snapshot};
 use std::collections::BTreeMap;
@@ -185,6 +185,11 @@ impl Evaluator {
         self.router = router.clone().map(|client| router::ask(client, self.history.clone(), stop));
         self.requests = None;
         self.options.router = router;
+    }
+
+    /// Judges against these ceilings from now on.
+    pub(crate) fn judge_against(&mut self, ceilings: Ceilings) {
+        self.options.ceilings = ceilings;
     }
 
     /// Asks every server with these credentials from now on; what it said before stays.

@@ -41,13 +41,15 @@ pub struct Monitor {
     task: JoinHandle<()>,
 }
 
-/// Who is asked.
+/// Who is asked, and against what it is judged.
 #[derive(Clone)]
 pub struct Reconfigure {
     /// The servers; `None` is this host alone.
     pub fleet: Option<FleetConfig>,
     /// The router in front of them.
     pub router: Option<AdminClient>,
+    /// What this host can do at most.
+    pub ceilings: Ceilings,
 }
 
 impl MonitorOptions {
@@ -78,7 +80,7 @@ impl Monitor {
         Self { views, history, changes, stop, task }
     }
 
-    /// Says who is asked from now on; what was read stays. A monitor without a fleet begins to watch one,
+    /// Says who is asked from now on, and against which ceilings; what was read stays. A monitor without a fleet begins to watch one,
     /// none forgets its own.
     pub fn changes(&self) -> mpsc::Sender<Reconfigure> {
         self.changes.clone()
@@ -125,8 +127,9 @@ async fn observe_all(
         tokio::select! {
             () = stop.cancelled() => break,
             Some(event) = events.recv() => evaluator.take(event),
-            Some(Reconfigure { fleet, router }) = channels.changed.recv() => {
+            Some(Reconfigure { fleet, router, ceilings }) = channels.changed.recv() => {
                 evaluator.ask_router(router);
+                evaluator.judge_against(ceilings);
                 if let Some(fleet) = fleet {
                     evaluator.ask_as(fleet.credentials.clone());
                     match &watcher {

@@ -5,7 +5,10 @@
 //! time.
 
 use crate::outcome::Outcome;
-use rusqlite::{Connection, OptionalExtension, params};
+use rusqlite::{Connection, OpenFlags, OptionalExtension, params};
+use std::fs::{OpenOptions, Permissions};
+use std::io::ErrorKind;
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -13,6 +16,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Raised when the tables change their shape.
 const VERSION: u32 = 1;
+/// A history that other users read: the writer is its owner.
+const READ_BY_ALL: u32 = 0o644;
 
 /// What went wrong with the history.
 #[derive(Debug, thiserror::Error)]
@@ -27,6 +32,13 @@ pub enum StoreError {
     /// Its directory cannot be made.
     #[error("cannot make the directory of the history {path}: {source}")]
     Directory {
+        /// The file.
+        path: PathBuf,
+        source: std::io::Error,
+    },
+    /// It cannot be made for all to read.
+    #[error("the history {path}: {source}")]
+    File {
         /// The file.
         path: PathBuf,
         source: std::io::Error,
@@ -85,12 +97,59 @@ impl Store {
         }
         let wrong = |source| StoreError::Database { path: path.to_owned(), source };
         let connection = Connection::open(path).map_err(wrong)?;
+        Self::prepared(path, connection)
+    }
+
+    /// The same where every user may read it; the file's directory must be there. The directory may belong to
+    /// a user with fewer rights than ours: a link in the file's place is refused, and only a file that was
+    /// made here gets its mode here.
+    ///
+    /// # Errors
+    /// See [`StoreError`].
+    pub fn open_for_all_to_read(path: &Path) -> Result<Self, StoreError> {
+        let failed = |source| StoreError::File { path: path.to_owned(), source };
+        // A directory that is a link is the administrator's own way to arrange disks.
+        let directory = path.parent().unwrap_or(Path::new("/")).canonicalize().map_err(failed)?;
+        let real = directory.join(path.file_name().unwrap_or_default());
+        // `create_new` follows no link, and the mode is set on the open file, whatever the umask.
+        match OpenOptions::new().write(true).create_new(true).mode(READ_BY_ALL).open(&real) {
+            Ok(file) => file.set_permissions(Permissions::from_mode(READ_BY_ALL)).map_err(failed)?,
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
+            Err(error) => return Err(failed(error)),
+        }
+        let wrong = |source| StoreError::Database { path: path.to_owned(), source };
+        let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NOFOLLOW;
+        let connection = Connection::open_with_flags(&real, flags).map_err(wrong)?;
+        Self::prepared(path, connection)
+    }
+
+    /// Opens a file that is there, to read: nothing is made or written.
+    ///
+    /// # Errors
+    /// As [`Self::open`].
+    pub fn read(path: &Path) -> Result<Self, StoreError> {
+        let wrong = |source| StoreError::Database { path: path.to_owned(), source };
+        let connection =
+            Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_ONLY).map_err(wrong)?;
+        Self::understood(path, &connection)?;
+        Ok(Self { path: path.to_owned(), connection })
+    }
+
+    /// The version of a file's tables, if this program knows it; 0 has none yet.
+    fn understood(path: &Path, connection: &Connection) -> Result<u32, StoreError> {
+        let wrong = |source| StoreError::Database { path: path.to_owned(), source };
         connection.busy_timeout(PATIENCE).map_err(wrong)?;
         let found: u32 = connection.query_row("PRAGMA user_version", [], |row| row.get(0)).map_err(wrong)?;
         if found > VERSION {
             return Err(StoreError::Newer { path: path.to_owned(), found });
         }
-        if found == 0 {
+        Ok(found)
+    }
+
+    /// With the tables that are missing.
+    fn prepared(path: &Path, connection: Connection) -> Result<Self, StoreError> {
+        let wrong = |source| StoreError::Database { path: path.to_owned(), source };
+        if Self::understood(path, &connection)? == 0 {
             let made = connection.execute_batch(&format!(
                 "BEGIN IMMEDIATE; \
                  CREATE TABLE IF NOT EXISTS run (id INTEGER PRIMARY KEY, at INTEGER NOT NULL, workload TEXT NOT NULL, \
@@ -121,8 +180,13 @@ impl Store {
     /// # Errors
     /// The file cannot be read.
     pub fn probes(&self, host: &str, count: u32) -> Result<Vec<String>, StoreError> {
-        let sql = "SELECT probe FROM probe WHERE host = ? ORDER BY id DESC LIMIT ?";
         let wrong = |source| self.wrong(source);
+        // A file of an older program that is only read has no such table.
+        let there = "SELECT EXISTS (SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'probe')";
+        if !self.connection.query_row(there, [], |row| row.get::<_, bool>(0)).map_err(wrong)? {
+            return Ok(Vec::new());
+        }
+        let sql = "SELECT probe FROM probe WHERE host = ? ORDER BY id DESC LIMIT ?";
         let mut statement = self.connection.prepare(sql).map_err(wrong)?;
         let rows = statement.query_map(params![host, count], |row| row.get(0)).map_err(wrong)?;
         rows.collect::<Result<_, _>>().map_err(wrong)
@@ -241,6 +305,38 @@ mod tests {
         let ids: Vec<_> = store.last(5).unwrap().iter().map(|run| run.id).collect();
         assert_eq!(ids, [2, 1]);
         assert!(store.run(9).unwrap().is_none());
+    }
+
+    #[test]
+    fn a_history_for_all_is_readable_by_all_and_a_link_in_its_place_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("history.sqlite");
+        Store::open_for_all_to_read(&path).unwrap().keep_probe("db1", 1, "{}").unwrap();
+        let mode = |path: &Path| path.metadata().unwrap().permissions().mode() & 0o777;
+        assert_eq!(mode(&path), 0o644);
+        Store::open_for_all_to_read(&path).unwrap().keep_probe("db1", 2, "[]").unwrap();
+        assert_eq!(Store::read(&path).unwrap().probes("db1", 5).unwrap(), ["[]", "{}"]);
+
+        let (private, link) = (dir.path().join("private"), dir.path().join("link"));
+        std::fs::write(&private, "").unwrap();
+        std::fs::set_permissions(&private, Permissions::from_mode(0o600)).unwrap();
+        std::os::unix::fs::symlink(&private, &link).unwrap();
+        Store::open_for_all_to_read(&link).unwrap_err();
+        assert_eq!((mode(&private), private.metadata().unwrap().len()), (0o600, 0));
+        let nowhere = dir.path().join("nowhere/history.sqlite");
+        assert!(matches!(Store::open_for_all_to_read(&nowhere), Err(StoreError::File { .. })));
+    }
+
+    #[test]
+    fn reading_makes_no_file_writes_nothing_and_takes_a_file_without_probes() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("history.sqlite");
+        assert!(matches!(Store::read(&path), Err(StoreError::Database { .. })));
+        assert!(!path.exists());
+        Store::open(&path).unwrap().connection.execute_batch("DROP TABLE probe").unwrap();
+        let store = Store::read(&path).unwrap();
+        assert!(store.probes("db1", 1).unwrap().is_empty());
+        store.keep_probe("db1", 1, "{}").unwrap_err();
     }
 
     #[test]

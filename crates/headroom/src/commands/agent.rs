@@ -27,7 +27,7 @@ Examples:
 
 Token: never on the command line, where every user of the machine could read it. From --token-file, else
 HEADROOM_AGENT_TOKEN. Certificate, key and token are read again when the files change, and on HUP, which reads the
-configuration file again too; bad ones are rejected and the previous ones stay in force.";
+configuration file and the ceilings again too; bad ones are rejected and the previous ones stay in force.";
 
 /// What `watch` shows, for other programs: JSON and OpenMetrics, on loopback or with a token and TLS.
 #[derive(Args, Debug, Clone)]
@@ -67,9 +67,9 @@ pub(crate) async fn run(args: AgentArgs, environment: &Environment) -> anyhow::R
     let hook = environment::hook(webhook.as_ref())?;
     let objectives = Objectives::new(&objectives, hook);
     let has_fleet = fleet.is_some();
-    let watching = MonitorOptions::against(known_ceilings(environment), args.target.window)
-        .asking(router)
-        .promising(objectives.clone());
+    let ceilings = known_ceilings(args.target.store.as_deref(), environment)?;
+    let watching =
+        MonitorOptions::against(ceilings, args.target.window).asking(router).promising(objectives.clone());
     let monitor = Monitor::start(fleet, watching);
     let hang_up = signal(SignalKind::hangup())?;
     tokio::spawn(again(hang_up, args, environment.clone(), monitor.changes(), objectives, has_fleet));
@@ -81,7 +81,7 @@ pub(crate) async fn run(args: AgentArgs, environment: &Environment) -> anyhow::R
     served.map(|()| exit::DONE)
 }
 
-/// Reads the configuration again on HUP and takes it over, or says why not and changes nothing.
+/// Reads the configuration and the ceilings again on HUP and takes it over, or says why not and changes nothing.
 async fn again(
     mut hang_up: Signal,
     args: AgentArgs,
@@ -96,13 +96,13 @@ async fn again(
                 bail!("nothing says where the servers are any more");
             }
             let hook = environment::hook(target.webhook.as_ref())?;
-            Ok((target, hook))
+            Ok((target, hook, known_ceilings(args.target.store.as_deref(), &environment)?))
         });
         match read {
-            Ok((WatchTarget { fleet, router, objectives: promised, .. }, hook)) => {
+            Ok((WatchTarget { fleet, router, objectives: promised, .. }, hook, ceilings)) => {
                 has_fleet = fleet.is_some();
                 objectives.change(&promised, hook);
-                if changes.send(Reconfigure { fleet, router }).await.is_err() {
+                if changes.send(Reconfigure { fleet, router, ceilings }).await.is_err() {
                     return;
                 }
                 tracing::info!("configuration read again");

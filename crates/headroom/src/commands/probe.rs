@@ -20,6 +20,8 @@ use term::{exit, interrupted, terminal};
 
 /// A host that is busier than this serves somebody.
 const IN_SERVICE: f64 = 0.10;
+/// The history of the services of this host, whose user has this directory. Root keeps its probes here.
+const HOSTS_STORE: &str = "/var/lib/headroom/history.sqlite";
 /// Over this long it is seen whether it does.
 const LOOK: Duration = Duration::from_secs(1);
 
@@ -31,7 +33,8 @@ Examples:
   headroom probe --list
 
 The disk is measured by fio on a file of its own (never a raw device), past the page cache; the file is removed. Afterwards
-`headroom watch` and `headroom agent` tell how much of these ceilings is used.";
+`headroom watch` and `headroom agent` tell how much of these ceilings is used; an agent that runs takes them over on HUP
+(systemctl reload headroom-agent).";
 
 /// Measure what this host can do at most.
 ///
@@ -58,7 +61,8 @@ pub(crate) struct ProbeArgs {
     /// Do not ask, also when the host is in service.
     #[arg(long)]
     yes: bool,
-    /// The history [default: headroom/history.sqlite in the user's data directory].
+    /// The history [default: root's is /var/lib/headroom/history.sqlite, where the package's agent finds it, if
+    /// that directory is there; else headroom/history.sqlite in the user's data directory].
     #[arg(long, value_name = "FILE")]
     store: Option<PathBuf>,
     /// Do not keep it.
@@ -72,25 +76,56 @@ pub(crate) struct ProbeArgs {
     json: bool,
 }
 
-/// The ceilings that the history has of this host; none where it has none, or there is no history.
-pub(crate) fn known_ceilings(environment: &Environment) -> Ceilings {
-    let Some(path) = usual_store(environment).filter(|path| path.exists()) else {
-        return Ceilings::default();
-    };
-    let newest =
-        Store::open(&path).map_err(anyhow::Error::from).and_then(|store| probe::history(&store, &host(), 1));
-    match newest {
-        Ok(probes) => probes.first().map(Probe::ceilings).unwrap_or_default(),
-        Err(error) => {
-            tracing::warn!(%error, "ceilings that were measured before are not used");
-            Ceilings::default()
+/// The ceilings that the history has of this host, the newest of those in the usual places; none where no
+/// history has any.
+///
+/// # Errors
+/// The history that was named cannot be read. The usual ones are left out with a warning then.
+pub(crate) fn known_ceilings(named: Option<&Path>, environment: &Environment) -> anyhow::Result<Ceilings> {
+    let probe = match named {
+        Some(path) if !path.exists() => {
+            bail!("there is no history at {0}; headroom probe --store {0} makes one", path.display())
         }
-    }
+        Some(path) => newest_of(path)?,
+        None => newest(&usual_places(environment)),
+    };
+    Ok(probe.as_ref().map(Probe::ceilings).unwrap_or_default())
+}
+
+/// The newest probe of this host, in the usual places.
+///
+/// # Errors
+/// A history there cannot be read.
+pub(crate) fn known_probe(environment: &Environment) -> anyhow::Result<Option<Probe>> {
+    let places = usual_places(environment).into_iter().filter(|path| path.exists());
+    let read = places.map(|path| newest_of(&path)).collect::<anyhow::Result<Vec<_>>>()?;
+    Ok(read.into_iter().flatten().max_by_key(|probe| probe.at))
+}
+
+fn usual_places(environment: &Environment) -> Vec<PathBuf> {
+    usual_store(environment).into_iter().chain([PathBuf::from(HOSTS_STORE)]).collect()
+}
+
+/// The newest probe of this host in these histories; one that cannot be read is left out with a warning.
+fn newest(places: &[PathBuf]) -> Option<Probe> {
+    let there = places.iter().filter(|path| path.exists());
+    let read = there.filter_map(|path| {
+        newest_of(path).unwrap_or_else(|error| {
+            tracing::warn!("ceilings that were measured before are not used: {error:#}");
+            None
+        })
+    });
+    read.max_by_key(|probe| probe.at)
+}
+
+fn newest_of(path: &Path) -> anyhow::Result<Option<Probe>> {
+    Ok(probe::history(&Store::read(path)?, &host(), 1)?.into_iter().next())
 }
 
 /// Runs `headroom probe`.
 pub(crate) async fn run(args: ProbeArgs, environment: &Environment) -> anyhow::Result<ExitCode> {
-    let store = history(&args, environment)?;
+    let kept = kept_in(&args, environment, Path::new(HOSTS_STORE), rustix::process::geteuid().is_root())?;
+    let store = kept.as_ref().map(KeptIn::open).transpose()?;
     if args.list {
         let store = store.context("no home directory is known; name the history with --store")?;
         let probes = probe::history(&store, &host(), 20)?;
@@ -116,8 +151,9 @@ pub(crate) async fn run(args: ProbeArgs, environment: &Environment) -> anyhow::R
         probe = scope.measure(busy_before, &mut progress) => probe?,
         () = interrupted() => bail!("interrupted; nothing was kept, the probe's file is removed"),
     };
-    if let Some(store) = &store {
+    if let (Some(store), Some(kept)) = (&store, &kept) {
         probe.keep(store)?;
+        terminal::complain(&format!("kept in {}", kept.path().display()));
     }
     show(&args, &probe, || probe::text::one(&probe))?;
     Ok(exit::DONE)
@@ -167,11 +203,103 @@ fn scope(args: &ProbeArgs, environment: &Environment) -> anyhow::Result<Scope> {
     })
 }
 
-fn history(args: &ProbeArgs, environment: &Environment) -> anyhow::Result<Option<Store>> {
+/// The history that a probe is kept in.
+#[derive(Debug, PartialEq)]
+enum KeptIn {
+    /// One of whoever calls.
+    Own(PathBuf),
+    /// That of the host's services, for every user to read.
+    Host(PathBuf),
+}
+
+impl KeptIn {
+    fn path(&self) -> &Path {
+        let (Self::Own(path) | Self::Host(path)) = self;
+        path
+    }
+
+    fn open(&self) -> anyhow::Result<Store> {
+        Ok(match self {
+            Self::Own(path) => Store::open(path)?,
+            Self::Host(path) => Store::open_for_all_to_read(path)?,
+        })
+    }
+}
+
+/// Where it is kept; `None` is nowhere. Root measures for the host: its probe goes where the agent's user finds
+/// it, if the package has made that directory.
+fn kept_in(
+    args: &ProbeArgs,
+    environment: &Environment,
+    hosts: &Path,
+    is_root: bool,
+) -> anyhow::Result<Option<KeptIn>> {
     if args.no_store {
         return Ok(None);
     }
-    let path = args.store.clone().or_else(|| usual_store(environment));
+    if let Some(path) = &args.store {
+        return Ok(Some(KeptIn::Own(path.clone())));
+    }
+    if is_root && hosts.parent().is_some_and(Path::is_dir) {
+        return Ok(Some(KeptIn::Host(hosts.to_owned())));
+    }
+    let path = usual_store(environment);
     let path = path.context("no home directory is known; name a history with --store, or use --no-store")?;
-    Ok(Some(Store::open(&path)?))
+    Ok(Some(KeptIn::Own(path)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        probe: ProbeArgs,
+    }
+
+    fn args(words: &[&str]) -> ProbeArgs {
+        Line::parse_from(["probe"].iter().chain(words)).probe
+    }
+
+    #[test]
+    fn root_keeps_a_probe_where_the_services_find_it_and_others_keep_their_own() {
+        let dir = tempfile::tempdir().unwrap();
+        let hosts = dir.path().join("history.sqlite");
+        let absent = dir.path().join("absent/history.sqlite");
+        let environment = Environment { home: Some("/home/u".into()), ..Environment::default() };
+        let own = || KeptIn::Own("/home/u/.local/share/headroom/history.sqlite".into());
+        let kept = |words: &[&str], hosts: &Path, is_root| {
+            kept_in(&args(words), &environment, hosts, is_root).unwrap()
+        };
+        assert_eq!(kept(&[], &hosts, true), Some(KeptIn::Host(hosts.clone())));
+        assert_eq!(kept(&[], &hosts, false), Some(own()));
+        assert_eq!(kept(&[], &absent, true), Some(own()), "without the package there is no such directory");
+        assert_eq!(kept(&["--store", "x"], &hosts, true), Some(KeptIn::Own("x".into())));
+        assert_eq!(kept(&["--no-store"], &hosts, true), None);
+    }
+
+    #[test]
+    fn the_newest_probe_of_all_histories_counts_and_one_that_is_none_does_no_harm() {
+        let dir = tempfile::tempdir().unwrap();
+        let place = |name: &str| dir.path().join(name);
+        let keep = |name: &str, at: u64, idle_read_ms: f64| {
+            let mut probe = probe::sample();
+            (probe.host, probe.at) = (host(), at);
+            probe.disk.as_mut().unwrap().idle_read.mean_ms = idle_read_ms;
+            probe.keep(&Store::open(&place(name)).unwrap()).unwrap();
+        };
+        keep("a", 200, 0.7);
+        keep("b", 100, 0.8);
+        std::fs::write(place("broken"), "this is no database, whatever its name may say").unwrap();
+        let places = ["b", "a", "broken", "absent"].map(place);
+        assert_eq!(newest(&places).map(|probe| probe.at), Some(200));
+        assert_eq!(newest(&places[2..]), None);
+
+        let named = |name: &str| known_ceilings(Some(&place(name)), &Environment::default());
+        assert_eq!(named("b").unwrap().idle_read_ms, Some(0.8));
+        assert!(named("absent").unwrap_err().to_string().contains("headroom probe --store"));
+        named("broken").unwrap_err();
+    }
 }

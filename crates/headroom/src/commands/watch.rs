@@ -40,7 +40,8 @@ pub(crate) async fn run(args: WatchArgs, environment: &Environment) -> anyhow::R
     }
     let WatchTarget { fleet, router, objectives, .. } = watch_target(&args.target, environment)?;
     // Shown and told to nobody: that is what an agent, which stays, is for.
-    let watching = MonitorOptions::against(known_ceilings(environment), args.target.window)
+    let ceilings = known_ceilings(args.target.store.as_deref(), environment)?;
+    let watching = MonitorOptions::against(ceilings, args.target.window)
         .asking(router)
         .promising(Objectives::new(&objectives, None));
     let monitor = Monitor::start(fleet, watching);

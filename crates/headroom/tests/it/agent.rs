@@ -140,6 +140,27 @@ fn a_reload_takes_a_file_without_listeners_and_rejects_a_wrong_one() {
 }
 
 #[test]
+fn ceilings_are_read_from_the_history_that_is_named_and_one_that_is_not_there_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = dir.path().join("history.sqlite");
+    let named = ["--listen", "127.0.0.1:0", "--store", store.to_str().unwrap()];
+    for words_of in [&["agent"][..], &["watch", "--once"]] {
+        let output = headroom(dir.path()).args(words_of).args(&named[2..]).output().unwrap();
+        let said = words(&output);
+        assert_eq!(output.status.code(), Some(2), "{said}");
+        assert!(said.contains("headroom probe --store"), "{said}");
+    }
+    assert!(!store.exists(), "it is only read");
+    // What reads it does not write it: not even its directory has to be ours.
+    std::fs::write(&store, "").unwrap();
+    let mut agent = Agent::start(dir.path(), "agent", &named);
+    std::fs::remove_file(&store).unwrap();
+    agent.hang_up();
+    let rejected = agent.said("reload rejected");
+    assert!(rejected.contains("there is no history"), "{rejected}");
+}
+
+#[test]
 fn watch_says_in_words_why_an_agent_cannot_be_read() {
     let dir = tempfile::tempdir().unwrap();
     let secrets = Secrets::new(dir.path(), TOKEN);

@@ -25,7 +25,10 @@ fn json(output: &Output) -> Value {
 fn a_probe_measures_the_disk_keeps_its_figures_and_leaves_nothing_but_the_history() {
     let dir = tempfile::tempdir().unwrap();
     let all = ["--yes", "--json", "--seconds", "1", "--file-mib", "64", "--store", "history.sqlite"];
-    let measured = json(&probe(dir.path(), &all));
+    let output = probe(dir.path(), &all);
+    let words = String::from_utf8_lossy(&output.stderr);
+    assert!(words.contains("kept in history.sqlite"), "{words}");
+    let measured = json(&output);
     let disk = &measured["disk"];
     for figure in ["/idle_read/mean_ms", "/idle_write/mean_ms", "/flush/per_s", "/read_bytes_per_s"] {
         assert!(disk.pointer(figure).unwrap().as_f64().unwrap() > 0.0, "{figure} of {disk}");

@@ -2,9 +2,8 @@
 
 use super::ladder::ClimbArgs;
 use super::{KeepArgs, stop};
-use crate::commands::report::usual_store;
+use crate::commands::probe::known_probe;
 use crate::environment::Environment;
-use ::load::store::Store;
 use anyhow::Context;
 use clap::Args;
 use std::path::PathBuf;
@@ -69,8 +68,6 @@ impl DisksArgs {
             return Ok(disks::read(path)?);
         }
         let missing = "the present disk is not known; headroom probe --directory DIR measures it, or name a file with --here";
-        let path = usual_store(environment).filter(|path| path.exists()).context(missing)?;
-        let probes = probe::history(&Store::open(&path)?, &probe::host(), 1)?;
-        probes.first().and_then(disks::of_probe).context(missing)
+        known_probe(environment)?.as_ref().and_then(disks::of_probe).context(missing)
     }
 }

@@ -20,13 +20,17 @@ pub(crate) struct WatchTargetArgs {
     /// [default: $HEADROOM_ADMIN, else as the file says, else 127.0.0.1:9306].
     #[arg(long, value_name = "ADDR")]
     pub(crate) router: Option<String>,
+    /// The history that has `headroom probe`'s ceilings of this host [default: the user's own and
+    /// /var/lib/headroom/history.sqlite, whichever has the newer probe]. It is only read.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) store: Option<PathBuf>,
 }
 
 /// Agents on other hosts.
 #[derive(Args, Debug, Clone)]
 pub(crate) struct AgentsArgs {
     /// An agent to ask, https://host:9307; http:// on this machine only. Repeatable.
-    #[arg(long, value_name = "URL", conflicts_with_all = ["config", "server", "window"])]
+    #[arg(long, value_name = "URL", conflicts_with_all = ["config", "server", "window", "store"])]
     pub(crate) agent: Vec<String>,
     /// PEM file of the authority that vouches for the agents [default: those that the web trusts].
     #[arg(long, value_name = "FILE", requires = "agent")]
@@ -72,7 +76,7 @@ pub(crate) struct WatchArgs {
     /// Two stretches of an agent's history side by side, with ratios and intervals: how long ago each began
     /// and ended, as in 20m..10m 10m..now. The agent is that of --agent [default: http://127.0.0.1:9307].
     #[arg(long, num_args = 2, value_names = ["BEFORE", "AFTER"],
-          conflicts_with_all = ["once", "config", "server"])]
+          conflicts_with_all = ["once", "config", "server", "store"])]
     pub(crate) compare: Option<Vec<PastStretch>>,
     /// Print what a rule says (by its name in the JSON, as cpu-limit): thresholds, their source, what to try.
     #[arg(long, value_name = "RULE", exclusive = true)]
