@@ -108,11 +108,11 @@ stage() {
     put 644 usr/lib/sysusers.d/headroom.conf packaging/systemd/sysusers.conf
     put 644 usr/share/headroom/zero-hop.conf packaging/systemd/zero-hop.conf
     put 644 usr/share/headroom/headroom.example.toml headroom.example.toml
-    put 644 usr/share/doc/headroom/README.md README.md
+    put 644 usr/share/headroom/headroom.schema.json headroom.schema.json
     put 644 usr/share/doc/headroom/LICENSE LICENSE
     put 644 usr/share/doc/headroom/changelog CHANGELOG.md
     [ ! -e "$out/headroom-$version.cdx.json" ] || put 644 usr/share/doc/headroom/sbom.cdx.json "$out/headroom-$version.cdx.json"
-    for page in docs/guide/*.md; do put 644 "usr/share/doc/headroom/guide/${page##*/}" "$page"; done
+    for page in README.md SECURITY.md docs/guide/*.md docs/decisions/*.md; do page "$page"; done
     for file in deploy/*/*; do put 644 "usr/share/headroom/${file#deploy/}" "$file"; done
     generated "$1" "$to"
     gzip -9n "$to/usr/share/doc/headroom/changelog"
@@ -132,6 +132,23 @@ generated() {
     "$program" completions bash >"$to/usr/share/bash-completion/completions/headroom"
     "$program" completions zsh >"$to/usr/share/zsh/vendor-completions/_headroom"
     "$program" completions fish >"$to/usr/share/fish/vendor_completions.d/headroom.fish"
+}
+
+# page <file>: a page, with links that hold where it is installed. What is not installed is named in words only.
+page() {
+    local place="$to/usr/share/doc/headroom/${1#docs/}" top="" above=""
+    case $1 in docs/*/*) top='\.\./\.\./' above=../ ;; esac
+    mkdir -p "${place%/*}"
+    # A link's words may go over the end of a line: the page is read as one.
+    sed -z -E \
+        -e "s#\]\(${top}(headroom\.(example\.toml|schema\.json))#](/usr/share/headroom/\1#g" \
+        -e "s#\]\(${top}packaging/systemd/(headroom-[a-z]+\.service)#](/usr/lib/systemd/system/\1#g" \
+        -e "s#\]\(${top}packaging/systemd/zero-hop\.conf#](/usr/share/headroom/zero-hop.conf#g" \
+        -e "s#\]\(${top}docs/#](${above}#g" \
+        -e "s#\]\(${top}(README|SECURITY)\.md#](${above}\1.md#g" \
+        -e "s#\[([^][]*)\]\((\.\./\.\./|(\.\./)?examples/|benchmarks/|(ARCHITECTURE|CONTRIBUTING|RELEASING|CHANGELOG)\.md|deny\.toml)[^)]*\)#\1#g" \
+        "$1" >"$place"
+    chmod 644 "$place"
 }
 
 # put <mode> <place> <file>

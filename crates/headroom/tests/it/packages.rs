@@ -1,6 +1,7 @@
 //! What is packed, without building a package: the files as `scripts/dist.sh` lays them out, the units'
 //! command lines by the program's own flags, and the sandbox by systemd's own judgement.
 
+use crate::pages_link;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -42,8 +43,12 @@ fn the_files_are_laid_out_as_they_are_installed_and_all_of_them_are_packed() {
         "usr/share/bash-completion/completions/headroom",
         "usr/share/doc/headroom/changelog.gz",
         "usr/share/doc/headroom/guide/install.md",
+        "usr/share/doc/headroom/decisions/README.md",
         "usr/share/doc/headroom/LICENSE",
+        "usr/share/doc/headroom/README.md",
+        "usr/share/doc/headroom/SECURITY.md",
         "usr/share/fish/vendor_completions.d/headroom.fish",
+        "usr/share/headroom/headroom.schema.json",
         "usr/share/headroom/zero-hop.conf",
         "usr/share/man/man1/headroom.1.gz",
         "usr/share/man/man1/headroom-route.1.gz",
@@ -64,6 +69,24 @@ fn the_files_are_laid_out_as_they_are_installed_and_all_of_them_are_packed() {
         let path = file.strip_prefix(&stage).unwrap().to_str().unwrap();
         assert!(packed.iter().any(|prefix| path.starts_with(prefix.as_str())), "the deb leaves {path} out");
     }
+    let pages = files(&stage).into_iter().filter(|file| file.extension().is_some_and(|end| end == "md"));
+    let broken: Vec<String> = pages.flat_map(|page| broken_links(&stage, &page)).collect();
+    assert!(broken.is_empty(), "{broken:#?}");
+}
+
+/// Links of an installed page to files that are not installed.
+fn broken_links(stage: &Path, page: &Path) -> Vec<String> {
+    let links = pages_link::links(&pages_link::prose(page));
+    assert!(!page.ends_with("README.md") || !links.is_empty(), "{}", page.display());
+    let is_broken = |link: &&String| {
+        let target = link.split('#').next().unwrap_or_default();
+        let file = match target.strip_prefix('/') {
+            Some(absolute) => stage.join(absolute),
+            None => page.parent().unwrap().join(target),
+        };
+        !link.contains("://") && !target.is_empty() && !file.exists()
+    };
+    links.iter().filter(is_broken).map(|link| format!("{}: {link}", page.display())).collect()
 }
 
 fn files(folder: &Path) -> Vec<PathBuf> {

@@ -22,7 +22,7 @@ fn pages() -> Vec<PathBuf> {
 }
 
 /// The text without blocks of code.
-fn prose(page: &Path) -> String {
+pub(crate) fn prose(page: &Path) -> String {
     let mut code = false;
     let text = std::fs::read_to_string(root().join(page)).unwrap();
     let kept = text.lines().filter(|line| {
@@ -34,7 +34,7 @@ fn prose(page: &Path) -> String {
 }
 
 /// The targets of `[text](target)`; what stands between backquotes is no link.
-fn links(prose: &str) -> Vec<String> {
+pub(crate) fn links(prose: &str) -> Vec<String> {
     let plain: String = prose.split('`').step_by(2).collect();
     let targets = plain.split("](").skip(1).filter_map(|rest| rest.split(')').next());
     targets.map(|target| target.split_whitespace().next().unwrap_or_default().to_owned()).collect()
