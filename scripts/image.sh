@@ -1,18 +1,22 @@
 #!/bin/bash
-# Builds a container image out of what `make dist` has staged for this machine's architecture:
+# Builds a container image out of the tar.gz that `make dist` has made for this machine's architecture, whatever
+# other architectures it packed after it:
 #
 #   scripts/image.sh        target/dist/out/headroom-0.1.0-linux-amd64.oci.tar, by buildah or podman
+#
+# Its checksum is added to SHA256SUMS.
 #
 # The image is the program with this machine's C library and certificates (packaging/Containerfile): load it
 # with `podman load` or `docker load`.
 set -euo pipefail
-cd "$(dirname "$0")/.."
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
 dist=target/dist image=target/dist/image
 version=$(sed -n '/^\[workspace.package\]/,/^\[/s/^version = "\(.*\)"/\1/p' Cargo.toml)
-archive=$dist/out/headroom-$version-linux-$(dpkg --print-architecture).oci.tar
+name=headroom-$version-linux-$(dpkg --print-architecture)
+archive=$dist/out/$name.oci.tar
 
 main() {
-    [ -x $dist/stage/usr/bin/headroom ] || stop "nothing is staged: make dist"
+    [ -e "$dist/out/$name.tar.gz" ] || stop "there is no $dist/out/$name.tar.gz: make dist"
     lay_out
     rm -f "$archive"
     if command -v buildah >/dev/null; then
@@ -27,14 +31,25 @@ main() {
     else
         stop "needs buildah or podman"
     fi
+    add_checksum
     echo "image: $archive" >&2
 }
+
+unpack() { tar -C $image/root --strip-components=1 -xzf "$dist/out/$name.tar.gz"; }
+
+# In the place of an earlier one.
+add_checksum() (
+    cd "$dist/out"
+    { grep -v " $name\.oci\.tar$" SHA256SUMS || true; } >"../SHA256SUMS"
+    sha256sum -- "$name.oci.tar" >>"../SHA256SUMS"
+    mv ../SHA256SUMS .
+)
 
 # The program, what it is linked with, where names and certificates are looked up, directories of its user.
 lay_out() {
     rm -rf $image
     mkdir -p $image/root/{etc/ssl/certs,run,tmp,var/lib}
-    cp -a $dist/stage/{usr,etc} $image/root/
+    unpack
     rm -rf $image/root/usr/{lib,share/{man,bash-completion,zsh,fish}}
     ldd $image/root/usr/bin/headroom | grep -o '/[^ ]*' | while read -r library; do
         install -D -m 755 "$(realpath "$library")" "$image/root$library"
@@ -55,4 +70,4 @@ stop() {
     exit 1
 }
 
-main "$@"
+[ "${BASH_SOURCE[0]}" != "$0" ] || main "$@"

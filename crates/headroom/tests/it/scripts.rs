@@ -66,6 +66,24 @@ fn what_failed_beside_others_runs_once_more_alone_and_is_named_when_it_passes() 
     assert_eq!(tally_of(&["a::crowded"; 7]), (Some(1), "10 passed, 7 failed, 0 skipped".to_owned(), false));
 }
 
+/// The folder that packages are laid out in holds the architecture that was packed last.
+#[test]
+fn an_image_has_the_program_of_this_machine_and_stands_in_the_checksums() {
+    let dir = tempfile::tempdir().unwrap();
+    let script = "source scripts/image.sh; dist=$0 image=$0/image name=headroom-1-linux-amd64
+        mkdir -p $dist/out $image/root $dist/tree/usr/bin $dist/stage/usr/bin
+        echo ours >$dist/tree/usr/bin/headroom; echo foreign >$dist/stage/usr/bin/headroom
+        tar -C $dist/tree --transform=\"s,^\\.,$name,\" -czf $dist/out/$name.tar.gz .
+        (cd $dist/out && sha256sum -- * >../sums && mv ../sums SHA256SUMS)
+        unpack
+        for content in first second; do echo $content >$dist/out/$name.oci.tar; add_checksum; done
+        cd $dist/out && sha256sum --check --quiet SHA256SUMS && wc -l <SHA256SUMS && cat $image/root/usr/bin/headroom";
+    let output =
+        Command::new("bash").args(["-c", script]).arg(dir.path()).current_dir(repository()).output().unwrap();
+    let words = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(said(&output), (Some(0), "2\nours".to_owned()), "{words}");
+}
+
 #[test]
 fn an_audit_that_could_not_look_is_skipped_and_an_advisory_is_a_failure() {
     // (fetch, check): how cargo-deny ends; `None`: it is not there.
