@@ -1,6 +1,7 @@
 //! The watcher, which asks the servers, and the router, which relays clients: started, changed and stopped
 //! together.
 
+use crate::error::EngineError;
 use crate::recorder::Missing;
 use crate::router_view;
 use anyhow::Context;
@@ -132,11 +133,11 @@ impl Engine {
     /// Begins a recording, and says which sessions bypass this process and which do not.
     ///
     /// # Errors
-    /// Why not, in words.
-    pub fn record(&self, wanted: RecordingRequest) -> Result<(Recording, Missing), String> {
+    /// The router is stopping, or another recording is under way.
+    pub fn record(&self, wanted: RecordingRequest) -> Result<(Recording, Missing), EngineError> {
         let running = self.running();
-        let running = running.as_ref().ok_or("the router is stopping")?;
-        let recording = running.router.record(wanted).map_err(|error| error.to_string())?;
+        let running = running.as_ref().ok_or(EngineError::Stopping)?;
+        let recording = running.router.record(wanted).map_err(EngineError::Recording)?;
         let status = running.router.status();
         let bypassed = status.servers.iter().map(|server| u64::from(server.bypassed)).sum();
         let relayed = status.listeners.iter().map(|listener| listener.sessions as u64).sum();
@@ -156,26 +157,32 @@ impl Engine {
     }
 
     /// Empties a server by command.
-    pub fn drain(&self, server: &str, deadline: Option<Duration>) -> Result<(), String> {
+    ///
+    /// # Errors
+    /// There is no such server, or the router is stopping.
+    pub fn drain(&self, server: &str, deadline: Option<Duration>) -> Result<(), EngineError> {
         let name = self.known(server)?;
-        match self.running().as_ref() {
-            Some(running) if running.router.drain(&name, deadline) => Ok(()),
-            _ => Err(format!("the router does not know {server} yet; try again in a second")),
-        }
+        let running = self.running();
+        let running = running.as_ref().ok_or(EngineError::Stopping)?;
+        let begun = running.router.drain(&name, deadline);
+        begun.then_some(()).ok_or_else(|| EngineError::NotKnownYet { server: server.to_owned() })
     }
 
     /// Lets it take sessions again, also where it has left the fleet meanwhile.
     ///
     /// # Errors
-    /// It was not being drained, in words.
-    pub fn undrain(&self, server: &str) -> Result<(), String> {
-        let ended =
-            self.running().as_ref().is_some_and(|running| running.router.undrain(&ServerName::new(server)));
+    /// There is no such server, it was not being drained, or the router is stopping.
+    pub fn undrain(&self, server: &str) -> Result<(), EngineError> {
+        let ended = {
+            let running = self.running();
+            let running = running.as_ref().ok_or(EngineError::Stopping)?;
+            running.router.undrain(&ServerName::new(server))
+        };
         if ended {
             return Ok(());
         }
         self.known(server)?;
-        Err(format!("{server} was not being drained"))
+        Err(EngineError::NotDrained { server: server.to_owned() })
     }
 
     /// What commands have asked for, for a process that takes over.
@@ -230,13 +237,13 @@ impl Engine {
         self.running.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn known(&self, server: &str) -> Result<ServerName, String> {
+    fn known(&self, server: &str) -> Result<ServerName, EngineError> {
         let snapshot = self.snapshots.borrow();
         let found = snapshot.servers.iter().find(|known| known.name.as_str() == server);
         found.map(|known| known.name.clone()).ok_or_else(|| {
-            let mut names: Vec<&str> = snapshot.servers.iter().map(|known| known.name.as_str()).collect();
-            names.sort_unstable();
-            format!("there is no server '{server}'; there are {}", names.join(", "))
+            let mut known: Vec<String> = snapshot.servers.iter().map(|s| s.name.to_string()).collect();
+            known.sort_unstable();
+            EngineError::UnknownServer { server: server.to_owned(), known }
         })
     }
 }

@@ -14,6 +14,7 @@
 //! full disk ends the command and not the router. A command that does not read makes the queue overflow,
 //! which is counted.
 
+use crate::error::EngineError;
 use console::control::Directory;
 use console::control::server::{Reached, RecordRequest, Request, ask, readable, say};
 use router::{Recording, RecordingRequest};
@@ -62,7 +63,7 @@ pub fn record(
     command: &UnixStream,
     request: &RecordRequest,
     over: &AtomicBool,
-    begin: impl FnOnce(RecordingRequest) -> Result<(Recording, Missing), String>,
+    begin: impl FnOnce(RecordingRequest) -> Result<(Recording, Missing), EngineError>,
 ) -> anyhow::Result<()> {
     let wanted = RecordingRequest {
         one_in: request.one_in.max(1),
@@ -71,7 +72,7 @@ pub fn record(
     let begun = begin(wanted);
     let (refused, missing) = match &begun {
         Ok((_, missing)) => (None, *missing),
-        Err(why) => (Some(why.clone()), Missing::default()),
+        Err(why) => (Some(why.to_string()), Missing::default()),
     };
     say(command, &RecordAnswer { refused, headroom: env!("CARGO_PKG_VERSION").to_owned(), missing })?;
     let Ok((recording, _)) = begun else { return Ok(()) };

@@ -2,8 +2,8 @@
 
 pub mod gather;
 
-use crate::Finding;
 use crate::host::{SKEW, seconds};
+use crate::{FactsError, Finding};
 use fleet::{Replication, Role, Server, State};
 use std::time::Duration;
 
@@ -37,9 +37,9 @@ pub struct Skew {
     pub uncertainty: Duration,
 }
 
-/// The findings about one server. `seed`: whether the configuration names it. `facts` is an error, in words,
+/// The findings about one server. `seed`: whether the configuration names it. `facts` is an error
 /// where our questions were not answered.
-pub fn findings(server: &Server, seed: bool, facts: &Result<ServerFacts, String>) -> Vec<Finding> {
+pub fn findings(server: &Server, seed: bool, facts: &Result<ServerFacts, FactsError>) -> Vec<Finding> {
     let name = server.name.as_str();
     let mut findings = vec![login(server)];
     if server.state != State::Answering {
@@ -61,7 +61,7 @@ pub fn findings(server: &Server, seed: bool, facts: &Result<ServerFacts, String>
             .flatten(),
         ),
         Err(why) => findings.push(
-            Finding::unknown(name, "questions", why.as_str())
+            Finding::unknown(name, "questions", why.to_string())
                 .mend("run it again; the server answered a moment ago"),
         ),
     }

@@ -2,7 +2,7 @@
 //! that answers gets our own questions.
 
 use crate::server::{self, ServerFacts};
-use crate::{Finding, route};
+use crate::{FactsError, Finding, route};
 use config::FleetConfig;
 use fleet::{Server, Snapshot, State};
 use tokio::task::JoinSet;
@@ -15,8 +15,8 @@ pub async fn survey(config: &FleetConfig) -> (Snapshot, Vec<Finding>) {
         let (server, who, deadline) = (server.clone(), config.credentials.clone(), config.deadline);
         asked.spawn(async move { (at, server::gather::facts(&server, &who, deadline).await) });
     }
-    let not_asked = || Err("it was not asked".to_owned());
-    let mut facts: Vec<Result<ServerFacts, String>> = snapshot.servers.iter().map(|_| not_asked()).collect();
+    let mut facts: Vec<Result<ServerFacts, FactsError>> =
+        snapshot.servers.iter().map(|_| Err(FactsError::NotAsked)).collect();
     while let Some(answered) = asked.join_next().await {
         if let Ok((at, answer)) = answered {
             facts[at] = answer;

@@ -11,30 +11,39 @@ const OURS: [&str; 10] =
 const LIBRARIES: [&str; 10] =
     ["axum", "h2", "hyper", "hyper_util", "mio", "mysql_async", "rustls", "tokio", "tokio_util", "tower"];
 
+const RIGHT: &str =
+    "write a level (error, warn, info, debug, trace, off) or part=level (router=debug), with commas";
+
+/// Why a filter is not right.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum FilterError {
+    /// Not one of the words for how much is logged.
+    #[error("'{level}' is no level; {RIGHT}")]
+    Level { level: String },
+    /// Nothing that logs has this name.
+    #[error("no part is called '{part}': there are {}; {RIGHT}", OURS.join(", "))]
+    Part { part: String },
+}
+
 /// The filter as it was given.
 ///
 /// # Errors
-/// A sentence that says what is wrong and what would be right.
-pub fn right(filter: &str) -> Result<String, String> {
-    let complain = |what: &str| {
-        format!(
-            "{what}; write a level (error, warn, info, debug, trace, off) or part=level (router=debug), with commas"
-        )
-    };
+/// What is wrong with it, and what would be right.
+pub fn right(filter: &str) -> Result<String, FilterError> {
     for one in filter.split(',').map(str::trim) {
         let (part, level) = match one.split_once('=') {
             Some((part, level)) => (Some(part), level),
             None => (None, one),
         };
         if LevelFilter::from_str(level).is_err() || level.is_empty() {
-            return Err(complain(&format!("'{level}' is no level")));
+            return Err(FilterError::Level { level: level.to_owned() });
         }
         let logs = |part: &str| {
             let name = part.split("::").next().unwrap_or(part);
             OURS.contains(&name) || LIBRARIES.contains(&name)
         };
         if let Some(part) = part.filter(|part| !logs(part)) {
-            return Err(complain(&format!("no part is called '{part}': there are {}", OURS.join(", "))));
+            return Err(FilterError::Part { part: part.to_owned() });
         }
     }
     Ok(filter.to_owned())
@@ -65,7 +74,7 @@ mod tests {
             ("ruoter=debug", "no part is called 'ruoter'"),
             ("info,", "'' is no level"),
         ] {
-            let said = right(bad).unwrap_err();
+            let said = right(bad).unwrap_err().to_string();
             assert!(said.contains(says) && said.contains("router=debug"), "{bad}: {said}");
         }
     }

@@ -79,10 +79,16 @@ pub struct DrainAnswer {
 
 /// What carries commands out: a running router.
 pub trait Controlled: Send + Sync + 'static {
-    /// Empties a server. The text of an error says what would be right.
-    fn drain(&self, request: &DrainRequest) -> Result<(), String>;
+    /// Empties a server.
+    ///
+    /// # Errors
+    /// Why not, and what would be right: the command shows it.
+    fn drain(&self, request: &DrainRequest) -> anyhow::Result<()>;
     /// Lets it take sessions again.
-    fn undrain(&self, server: &str) -> Result<(), String>;
+    ///
+    /// # Errors
+    /// As [`Self::drain`].
+    fn undrain(&self, server: &str) -> anyhow::Result<()>;
     /// Answers a command that wants to record, and sends it what clients send until it has enough or `over`
     /// is set.
     ///
@@ -180,13 +186,13 @@ fn talk(mut stream: &UnixStream, controlled: &dyn Controlled, over: &AtomicBool)
     Ok(())
 }
 
-fn answer(done: Result<(), String>, text: String) -> DrainAnswer {
+fn answer(done: anyhow::Result<()>, text: String) -> DrainAnswer {
     match done {
         Ok(()) => {
             tracing::info!("by command: {text}");
             DrainAnswer { done: true, text }
         }
-        Err(text) => DrainAnswer { done: false, text },
+        Err(error) => DrainAnswer { done: false, text: format!("{error:#}") },
     }
 }
 

@@ -1,9 +1,10 @@
 //! A few questions to one server, each a `SELECT` or a `SHOW`.
 
 use super::{ServerFacts, Skew};
+use crate::FactsError;
 use config::Credentials;
 use fleet::Server;
-use observe::{AskError, ControlConnection, Row};
+use observe::{ControlConnection, Row};
 use std::time::{Duration, Instant, SystemTime};
 
 /// Its clock in microseconds since 1970, whatever time zone the session has.
@@ -15,12 +16,12 @@ const STATUS: &str = "SHOW STATUS WHERE Variable_name IN ('Ssl_cipher', 'Threads
 /// Asks it.
 ///
 /// # Errors
-/// It did not answer, in words.
-pub async fn facts(server: &Server, who: &Credentials, deadline: Duration) -> Result<ServerFacts, String> {
-    ask(server, who, deadline).await.map_err(|error| error.to_string())
-}
-
-async fn ask(server: &Server, who: &Credentials, deadline: Duration) -> Result<ServerFacts, AskError> {
+/// It did not answer, or not within `deadline` for each question.
+pub async fn facts(
+    server: &Server,
+    who: &Credentials,
+    deadline: Duration,
+) -> Result<ServerFacts, FactsError> {
     let mut connection = ControlConnection::open(&server.reach, who, deadline).await?;
     let version = connection.recognize(deadline).await?.dialect.version;
     let mut facts = ServerFacts {

@@ -55,7 +55,7 @@ fn a_missing_privilege_shows_the_statement_that_grants_it() {
 #[test]
 fn a_server_that_does_not_answer_has_one_finding() {
     let silent = Server { state: State::Silent { why: "no greeting within 1s".to_owned() }, ..replica() };
-    let all = findings(&silent, true, &Err("not asked".to_owned()));
+    let all = findings(&silent, true, &Err(FactsError::NotAsked));
     let [login] = &all[..] else { panic!("{all:?}") };
     assert_eq!((login.status, login.check), (Status::Fail, "login"));
 }

@@ -12,15 +12,15 @@ struct Router {
 }
 
 impl Controlled for Router {
-    fn drain(&self, request: &DrainRequest) -> Result<(), String> {
+    fn drain(&self, request: &DrainRequest) -> anyhow::Result<()> {
         if !request.force && request.server == "db1" {
-            return Err("db1 is the primary; --force drains it all the same".to_owned());
+            anyhow::bail!("db1 is the primary; --force drains it all the same");
         }
         self.done.lock().unwrap().push(format!("drain {} {:?}", request.server, request.deadline_ms));
         Ok(())
     }
 
-    fn undrain(&self, server: &str) -> Result<(), String> {
+    fn undrain(&self, server: &str) -> anyhow::Result<()> {
         self.done.lock().unwrap().push(format!("undrain {server}"));
         Ok(())
     }

@@ -253,19 +253,19 @@ impl Process {
 }
 
 impl Controlled for Process {
-    fn drain(&self, request: &DrainRequest) -> Result<(), String> {
+    fn drain(&self, request: &DrainRequest) -> anyhow::Result<()> {
         let DrainRequest { server, deadline_ms, force } = request;
         if !force {
             let reads_on_primary = self.changing().sourced.config.router.reads_on_primary;
             if let Some(words) = console::drain::takes_away(&self.engine.status(), server, reads_on_primary) {
-                return Err(format!("{words}; --force drains it all the same"));
+                anyhow::bail!("{words}; --force drains it all the same");
             }
         }
-        self.engine.drain(server, deadline_ms.map(Duration::from_millis))
+        Ok(self.engine.drain(server, deadline_ms.map(Duration::from_millis))?)
     }
 
-    fn undrain(&self, server: &str) -> Result<(), String> {
-        self.engine.undrain(server)
+    fn undrain(&self, server: &str) -> anyhow::Result<()> {
+        Ok(self.engine.undrain(server)?)
     }
 
     fn record(&self, command: &UnixStream, request: &RecordRequest, over: &AtomicBool) -> anyhow::Result<()> {
