@@ -7,6 +7,7 @@ use console::sample_view::HostSampleView;
 use console::watch_view::RouterWatch;
 use console::watch_view::{NamedView, ServerWatch, VerdictView, WatchView};
 use diagnose::verdict::{RULES, Rule, Unit, figure};
+use fleet::Blame;
 use term::{Paint, Table};
 
 const FIRST_WINDOW: &str = "the first window is being read";
@@ -256,6 +257,13 @@ pub fn explain(name: &str) -> Result<String, UnknownRule> {
 #[derive(Debug, thiserror::Error)]
 #[error("no rule is called '{0}'; there are: {names}", names = RULES.iter().map(rule_name).collect::<Vec<_>>().join(", "))]
 pub struct UnknownRule(String);
+
+impl UnknownRule {
+    /// Whose fault it is: whoever wrote it.
+    pub fn blame(&self) -> Blame {
+        Blame::Config
+    }
+}
 
 fn rule_name(rule: &Rule) -> String {
     let name = serde_json::to_value(rule.name).ok();

@@ -26,6 +26,7 @@ pub use directory::Directory;
 
 use anyhow::Context;
 use config::Config;
+use fleet::Blame;
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 use rustix::net::sockopt::socket_peercred;
@@ -91,6 +92,13 @@ pub enum Unavailable {
         /// Why.
         error: io::Error,
     },
+}
+
+impl Unavailable {
+    /// Whose fault it is: two processes were given one address, or the directory is not ours to write in.
+    pub fn blame(&self) -> Blame {
+        Blame::Config
+    }
 }
 
 impl ControlListener {

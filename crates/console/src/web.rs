@@ -5,6 +5,7 @@
 //! may hold a secret in its path (webhooks do), so only `scheme://host:port` of it is ever shown.
 
 use crate::token::Token;
+use fleet::Blame;
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::{Body, Bytes};
 use hyper::client::conn::http1;
@@ -37,6 +38,17 @@ pub enum WebError {
     /// The deadline has passed.
     #[error("{at} did not answer within {} s", .limit.as_secs())]
     Late { at: String, limit: Duration },
+}
+
+impl WebError {
+    /// Whose fault it is. A certificate that is not right is mended by a file: its own, or our authority's.
+    pub fn blame(&self) -> Blame {
+        match self {
+            Self::Unreached { .. } | Self::Late { .. } => Blame::Network,
+            Self::Tls { .. } => Blame::Config,
+            Self::Broken { .. } => Blame::Server,
+        }
+    }
 }
 
 /// An address that is asked, again and again.
@@ -169,6 +181,13 @@ pub enum WebAddressError {
     Login,
     #[error("what follows its host is no port")]
     Port,
+}
+
+impl WebAddressError {
+    /// Whose fault it is: whoever wrote it.
+    pub fn blame(&self) -> Blame {
+        Blame::Config
+    }
 }
 
 /// `http://` or `https://`, host, port, and what is asked for there. Shown without path and query: those may

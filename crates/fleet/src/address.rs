@@ -1,5 +1,6 @@
 //! Where something listens or is reached: `host:port` (name, IPv4, `[IPv6]`) or the path of a unix socket.
 
+use crate::Blame;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::fmt;
 use std::path::PathBuf;
@@ -34,6 +35,13 @@ pub enum AddressError {
     /// An IPv6 address without brackets is ambiguous.
     #[error("'{0}' looks like IPv6; write it in brackets: [{0}]:3306")]
     BareIpv6(String),
+}
+
+impl AddressError {
+    /// Whose fault it is: whoever wrote it.
+    pub fn blame(&self) -> Blame {
+        Blame::Config
+    }
 }
 
 impl Address {

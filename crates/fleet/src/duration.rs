@@ -1,5 +1,6 @@
 //! Durations as people write and read them: `500ms`, `1.5s`, `2m`.
 
+use crate::Blame;
 use std::time::Duration;
 
 /// No duration of this product is longer; a longer one is a slip.
@@ -17,6 +18,13 @@ pub enum DurationError {
     /// Longer than a week.
     #[error("'{0}' is longer than a week; {RIGHT}")]
     TooLong(String),
+}
+
+impl DurationError {
+    /// Whose fault it is: whoever wrote it.
+    pub fn blame(&self) -> Blame {
+        Blame::Config
+    }
 }
 
 const RIGHT: &str = "write a number and a unit: 500ms, 10s, 2m, 1h";

@@ -7,6 +7,8 @@
 mod mariadb;
 mod mysql;
 
+use crate::Blame;
+
 pub use mariadb::{GtidPosition, Transaction};
 pub use mysql::{GtidSet, GtidSource};
 
@@ -20,4 +22,11 @@ pub struct GtidError {
     pub wanted: &'static str,
     /// What is wrong with it.
     pub why: &'static str,
+}
+
+impl GtidError {
+    /// Whose fault it is: the server's, whose answer this is a part of.
+    pub fn blame(&self) -> Blame {
+        Blame::Server
+    }
 }

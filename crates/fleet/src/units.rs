@@ -1,5 +1,6 @@
 //! Quantities with a range, so that a nonsensical value cannot travel.
 
+use crate::Blame;
 use serde::Serialize;
 
 /// A share of a whole, 0 to 1.
@@ -21,6 +22,13 @@ pub enum UnitError {
     /// Not positive and finite.
     #[error("{0} is not a weight; a weight is above 0 and at most 1000")]
     NotAWeight(f64),
+}
+
+impl UnitError {
+    /// Whose fault it is: whoever wrote it.
+    pub fn blame(&self) -> Blame {
+        Blame::Config
+    }
 }
 
 impl Share {

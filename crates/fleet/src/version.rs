@@ -5,6 +5,7 @@
 //! `5.5.5-10.6.12-MariaDB` (the prefix that MariaDB sends to old replicas), `8.0.mysql_aurora.3.04.0`,
 //! `26.10.0`. There is no ceiling on the numbers: MySQL's manual already has a 26.10.
 
+use crate::Blame;
 use serde::{Serialize, Serializer};
 use std::fmt;
 use std::str::FromStr;
@@ -36,6 +37,13 @@ pub struct Version {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("'{0}' is not a server version; a version starts with two numbers, such as 8.4 or 10.11")]
 pub struct VersionError(String);
+
+impl VersionError {
+    /// Whose fault it is: the server's, whose answer this is a part of.
+    pub fn blame(&self) -> Blame {
+        Blame::Server
+    }
+}
 
 impl Version {
     /// A version by its parts.

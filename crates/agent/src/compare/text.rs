@@ -3,6 +3,7 @@
 use super::CompareQuery;
 use console::comparison_view::{ComparisonView, Estimate, RatioView, RowView};
 use diagnose::verdict::{Unit, figure};
+use fleet::Blame;
 use std::str::FromStr;
 use term::{Paint, Table};
 
@@ -101,6 +102,13 @@ pub enum StretchError {
     /// Its end comes first.
     #[error("'{text}' ends before it begins; write the longer ago first, as in 20m..10m")]
     Backwards { text: String },
+}
+
+impl StretchError {
+    /// Whose fault it is: whoever wrote it.
+    pub fn blame(&self) -> Blame {
+        Blame::Config
+    }
 }
 
 impl FromStr for PastStretch {
