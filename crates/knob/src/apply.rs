@@ -104,7 +104,10 @@ pub fn check(
         }
         changes.push(Change { name, value });
     }
-    changes.sort_by_key(|change| resolve::rank(&change.name));
+    changes.sort_by_key(|change| {
+        let rank = resolve::rank(&change.name);
+        (rank.is_none(), rank)
+    });
     Ok(changes)
 }
 

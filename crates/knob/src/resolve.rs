@@ -363,9 +363,9 @@ pub fn names_below(host: &Host, knob: &Knob, target: &str) -> Vec<String> {
     }
 }
 
-/// Where a knob stands in the catalogue: the order in which several are applied.
-pub fn rank(name: &Name) -> usize {
-    CATALOGUE.iter().position(|knob| knob.name == name.knob.name).unwrap_or(usize::MAX)
+/// Where a knob stands in the catalogue: the order in which several are applied. `None`: it does not stand there.
+pub fn rank(name: &Name) -> Option<usize> {
+    CATALOGUE.iter().position(|knob| knob.name == name.knob.name)
 }
 
 /// Whether two canonical values of an item are the same state.

@@ -47,8 +47,8 @@ pub(super) struct Relay {
     freed: Vec<u32>,
     due: BinaryHeap<Reverse<Due>>,
     timer: OwnedFd,
-    /// When the timer goes off; the far future when it is not set.
-    armed: u64,
+    /// When the timer goes off, once it is set.
+    armed: Option<u64>,
     rng: SmallRng,
     scratch: Box<[u8]>,
 }
@@ -60,8 +60,8 @@ type Due = (u64, u32, u32);
 struct Slot {
     /// Counts the sessions that had this place.
     usage: u32,
-    /// Earliest entry in the queue of what is due.
-    due: u64,
+    /// Earliest entry in the queue of what is due, where there is one.
+    due: Option<u64>,
     peer: SocketAddrV4,
     session: Option<Session>,
 }
@@ -92,7 +92,7 @@ impl Relay {
             freed: Vec::new(),
             due: BinaryHeap::new(),
             timer,
-            armed: u64::MAX,
+            armed: None,
             rng: SmallRng::from_os_rng(),
             scratch: vec![0; READ].into_boxed_slice(),
         })
@@ -146,11 +146,11 @@ impl Relay {
             return Ok(Some(Timespec::default()));
         }
         // A timer that has gone off is set anew even to the same time: it does not go off again by itself.
-        if at != self.armed || self.armed <= now {
+        if self.armed.is_none_or(|armed| at != armed || armed <= now) {
             let value = Timespec { tv_sec: (at / SECOND) as i64, tv_nsec: (at % SECOND) as i64 };
             let setting = Itimerspec { it_interval: Timespec::default(), it_value: value };
             timerfd_settime(&self.timer, TimerfdTimerFlags::ABSTIME, &setting)?;
-            self.armed = at;
+            self.armed = Some(at);
         }
         Ok(None)
     }
@@ -159,7 +159,7 @@ impl Relay {
         while self.links[link].listener.accepts() {
             let Some((client, peer)) = self.links[link].listener.accept() else { return };
             let slot = self.free.pop().unwrap_or_else(|| {
-                self.slots.push(Slot { usage: 0, due: u64::MAX, peer, session: None });
+                self.slots.push(Slot { usage: 0, due: None, peer, session: None });
                 (self.slots.len() - 1) as u32
             });
             let around = Around {
@@ -181,7 +181,7 @@ impl Relay {
             self.counters[link].connections.fetch_add(1, Ordering::Relaxed);
             self.counters[link].open.fetch_add(1, Ordering::Relaxed);
             let place = &mut self.slots[slot as usize];
-            *place = Slot { usage: place.usage.wrapping_add(1), due: u64::MAX, peer, session: Some(session) };
+            *place = Slot { usage: place.usage.wrapping_add(1), due: None, peer, session: Some(session) };
             self.advance(slot, now);
         }
     }
@@ -205,8 +205,8 @@ impl Relay {
             self.due.pop();
             let place = &mut self.slots[slot as usize];
             if place.usage == usage && place.session.is_some() {
-                if place.due == at {
-                    place.due = u64::MAX;
+                if place.due == Some(at) {
+                    place.due = None;
                 }
                 self.advance(slot, now);
             }
@@ -229,8 +229,8 @@ impl Relay {
         match session.advance(&mut around, place.peer) {
             Next::Wait(None) => {}
             Next::Wait(Some(at)) => {
-                if at < place.due {
-                    place.due = at;
+                if place.due.is_none_or(|due| at < due) {
+                    place.due = Some(at);
                     self.due.push(Reverse((at, slot, place.usage)));
                 }
             }
