@@ -227,7 +227,7 @@ impl KeptIn {
 }
 
 /// Where it is kept; `None` is nowhere. Root measures for the host: its probe goes where the agent's user finds
-/// it, if the package has made that directory.
+/// it, if that directory is there: systemd makes it when the first service starts.
 fn kept_in(
     args: &ProbeArgs,
     environment: &Environment,
