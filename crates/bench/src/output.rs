@@ -3,6 +3,9 @@
 use anyhow::Context;
 use probe::machine;
 use serde::Serialize;
+use serde_json::Serializer;
+use serde_json::ser::{CompactFormatter, Formatter};
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use term::{exit, terminal};
@@ -10,6 +13,8 @@ use term::{exit, terminal};
 const RUNS: &str = "benchmarks/runs";
 /// Smoke runs and unfinished ones are not kept beside real ones.
 const SMOKE: &str = "target/bench";
+/// Significant digits of a figure in a file: no figure here repeats better than to one in a thousand.
+const DIGITS: i32 = 6;
 
 /// A directory that will be made once there is something to put into it.
 #[derive(Debug)]
@@ -71,7 +76,7 @@ pub(crate) fn finish(
     met: bool,
     json: bool,
 ) -> anyhow::Result<ExitCode> {
-    write(directory, file, &(serde_json::to_string_pretty(report)? + "\n"))?;
+    write(directory, file, &json_to_keep(report)?)?;
     write(directory, "summary.md", text)?;
     if json {
         terminal::print_json(report)?;
@@ -86,6 +91,89 @@ pub(crate) fn finish(
 pub(crate) fn write(directory: &Path, name: &str, text: &str) -> anyhow::Result<()> {
     let path = directory.join(name);
     std::fs::write(&path, text).with_context(|| format!("writing {}", path.display()))
+}
+
+/// A report as it is kept: complete for programs, small, and readable as a difference between two runs.
+///
+/// # Errors
+/// It is no JSON, as with a map whose keys are not texts.
+pub(crate) fn json_to_keep(report: &impl Serialize) -> anyhow::Result<String> {
+    let mut bytes = Vec::new();
+    report.serialize(&mut Serializer::with_formatter(&mut bytes, KeptFormatter { depth: 0 }))?;
+    bytes.push(b'\n');
+    Ok(String::from_utf8(bytes)?)
+}
+
+/// A line for each member of the report, and for each element of a member that is a list; what is deeper stays
+/// on its line. Figures have [`DIGITS`] digits.
+struct KeptFormatter {
+    depth: usize,
+}
+
+impl KeptFormatter {
+    fn begin(&mut self, out: &mut (impl Write + ?Sized), bracket: &[u8]) -> io::Result<()> {
+        self.depth += 1;
+        out.write_all(bracket)
+    }
+
+    fn end(&mut self, out: &mut (impl Write + ?Sized), bracket: &[u8], lines: usize) -> io::Result<()> {
+        self.depth -= 1;
+        if self.depth < lines {
+            out.write_all(b"\n")?;
+        }
+        out.write_all(bracket)
+    }
+
+    fn next(&self, out: &mut (impl Write + ?Sized), first: bool, lines: usize) -> io::Result<()> {
+        if !first {
+            out.write_all(b",")?;
+        }
+        if self.depth <= lines { out.write_all(b"\n") } else { Ok(()) }
+    }
+}
+
+impl Formatter for KeptFormatter {
+    fn write_f64<W: ?Sized + Write>(&mut self, out: &mut W, value: f64) -> io::Result<()> {
+        CompactFormatter.write_f64(out, rounded(value))
+    }
+
+    fn write_f32<W: ?Sized + Write>(&mut self, out: &mut W, value: f32) -> io::Result<()> {
+        CompactFormatter.write_f64(out, rounded(f64::from(value)))
+    }
+
+    fn begin_object<W: ?Sized + Write>(&mut self, out: &mut W) -> io::Result<()> {
+        self.begin(out, b"{")
+    }
+
+    fn end_object<W: ?Sized + Write>(&mut self, out: &mut W) -> io::Result<()> {
+        self.end(out, b"}", 1)
+    }
+
+    fn begin_object_key<W: ?Sized + Write>(&mut self, out: &mut W, first: bool) -> io::Result<()> {
+        self.next(out, first, 1)
+    }
+
+    fn begin_array<W: ?Sized + Write>(&mut self, out: &mut W) -> io::Result<()> {
+        self.begin(out, b"[")
+    }
+
+    fn end_array<W: ?Sized + Write>(&mut self, out: &mut W) -> io::Result<()> {
+        self.end(out, b"]", 2)
+    }
+
+    fn begin_array_value<W: ?Sized + Write>(&mut self, out: &mut W, first: bool) -> io::Result<()> {
+        self.next(out, first, 2)
+    }
+}
+
+/// With [`DIGITS`] significant digits; what stands before the point is never rounded off, as of a time since
+/// 1970.
+fn rounded(value: f64) -> f64 {
+    if value == 0.0 || !value.is_finite() {
+        return value;
+    }
+    let places = (DIGITS - 1 - value.abs().log10().floor() as i32).max(0);
+    format!("{value:.*}", places as usize).parse().unwrap_or(value)
 }
 
 /// Where the lab of a bench lives: one place a user, so that the next run sweeps what a killed one left.
@@ -120,5 +208,46 @@ mod tests {
         std::fs::write(first.join("summary.md"), "x").unwrap();
         assert_eq!(free(dir.path(), "2026-11-20-relay"), dir.path().join("2026-11-20-relay-2"));
         assert!(Directory::new(Some(&first), "relay", false).is_err());
+    }
+
+    #[test]
+    fn a_kept_report_has_a_line_for_each_element_and_reads_back_as_it_was_but_for_digits() {
+        #[derive(Serialize)]
+        struct Cell {
+            at_s: f64,
+            seed: u64,
+            counts: Vec<u32>,
+        }
+        #[derive(Serialize)]
+        struct Report {
+            words: &'static str,
+            cells: Vec<Cell>,
+            none: Vec<u8>,
+        }
+        let cell = |at_s| Cell { at_s, seed: 1_234_567_890_123_456_789, counts: vec![1, 2] };
+        let report = Report { words: "a, {b}", cells: vec![cell(0.123456789), cell(-12.5)], none: vec![] };
+        let text = json_to_keep(&report).unwrap();
+        let expected = "{\n\"words\":\"a, {b}\",\n\"cells\":[\n\
+             {\"at_s\":0.123457,\"seed\":1234567890123456789,\"counts\":[1,2]},\n\
+             {\"at_s\":-12.5,\"seed\":1234567890123456789,\"counts\":[1,2]}\n],\n\"none\":[\n]\n}\n";
+        assert_eq!(text, expected);
+        let mut value = serde_json::to_value(&report).unwrap();
+        value["cells"][0]["at_s"] = 0.123457.into();
+        assert_eq!(serde_json::from_str::<serde_json::Value>(&text).unwrap(), value);
+    }
+
+    #[test]
+    fn rounding_keeps_six_digits_and_all_that_stand_before_the_point() {
+        for (value, kept) in [
+            (1_795_000_123.456, 1_795_000_123.0),
+            (5345.370486067724, 5345.37),
+            (-0.000123456789, -0.000123457),
+            (999_999.96, 1_000_000.0),
+            (0.0, 0.0),
+            (3.0, 3.0),
+        ] {
+            assert_eq!(rounded(value), kept);
+        }
+        assert!(rounded(f64::NAN).is_nan() && rounded(f64::INFINITY).is_infinite());
     }
 }

@@ -291,19 +291,15 @@ async fn blocking<T: Send + 'static>(
 
 fn write(report: &Report, directory: output::Directory) -> anyhow::Result<()> {
     let path = directory.create()?;
-    let mut json = Vec::new();
-    report.write_json(&mut json)?;
-    std::fs::write(path.join("samples.json"), json)?;
-    std::fs::write(path.join("summary.md"), markdown::page(report))?;
+    output::write(&path, "samples.json", &output::json_to_keep(report)?)?;
+    output::write(&path, "summary.md", &markdown::page(report))?;
     terminal::complain(&format!("written: {}", path.display()));
     Ok(())
 }
 
 fn print(report: &Report, json: bool) -> anyhow::Result<()> {
     if json {
-        let mut text = Vec::new();
-        report.write_json(&mut text)?;
-        terminal::print(&String::from_utf8(text)?)
+        terminal::print(&output::json_to_keep(report)?)
     } else {
         terminal::print(&markdown::tables(report))
     }

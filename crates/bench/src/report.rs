@@ -7,7 +7,6 @@ use plan::quantile::median;
 use probe::Machine;
 use serde::Serialize;
 use std::collections::BTreeMap;
-use std::io::Write;
 
 mod goal;
 pub(crate) mod markdown;
@@ -30,7 +29,6 @@ pub(crate) struct Report {
     /// One entry a condition and subject.
     pub(crate) summary: Vec<Row>,
     /// Everything that was measured.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) samples: Vec<Sample>,
 }
 
@@ -66,20 +64,6 @@ impl Report {
     /// The row of a subject under a condition.
     pub(crate) fn row(&self, condition: Condition, subject: Subject) -> Option<&Row> {
         self.summary.iter().find(|row| row.condition == condition && row.subject == subject)
-    }
-
-    /// Writes JSON with one sample a line: complete for programs, and readable as a difference between two
-    /// runs.
-    pub(crate) fn write_json(&self, out: &mut impl Write) -> std::io::Result<()> {
-        let head = Self { samples: Vec::new(), ..self.clone() };
-        let head = serde_json::to_string_pretty(&head)?;
-        let open = head.trim_end().trim_end_matches('}').trim_end();
-        write!(out, "{open},\n  \"samples\": [")?;
-        for (number, sample) in self.samples.iter().enumerate() {
-            let comma = if number == 0 { "" } else { "," };
-            write!(out, "{comma}\n    {}", serde_json::to_string(sample)?)?;
-        }
-        writeln!(out, "\n  ]\n}}")
     }
 }
 
@@ -149,6 +133,7 @@ fn shown(ratio: &Ratio) -> String {
 
 #[cfg(test)]
 pub(crate) mod tests {
+    use super::super::output::json_to_keep;
     use super::super::process::Memory;
     use super::super::sample::{Cost, Found};
     use super::super::sysbench::Outcome;
@@ -242,9 +227,7 @@ pub(crate) mod tests {
     #[test]
     fn the_file_is_json_with_every_sample_on_a_line_of_its_own() {
         let report = report();
-        let mut text = Vec::new();
-        report.write_json(&mut text).unwrap();
-        let text = String::from_utf8(text).unwrap();
+        let text = json_to_keep(&report).unwrap();
         let value: serde_json::Value = serde_json::from_str(&text).unwrap();
         assert_eq!(value["samples"].as_array().unwrap().len(), report.samples.len());
         assert_eq!(value["samples"][0]["condition"]["clients"], 16);

@@ -1,6 +1,6 @@
 //! What a soak found: asked and measured, and everything else as JSON.
 
-use super::super::output::write;
+use super::super::output::{json_to_keep, write};
 use super::super::promise::{Promise, all_met, table};
 use super::blame::{Lapse, Sort};
 use super::client::Kind;
@@ -99,7 +99,7 @@ impl Run {
 
     /// Writes everything but the samples, which are written already.
     pub(super) fn write(&self, directory: &Path) -> anyhow::Result<()> {
-        write(directory, "run.json", &(serde_json::to_string_pretty(self)? + "\n"))?;
+        write(directory, "run.json", &json_to_keep(self)?)?;
         let failures: Vec<String> =
             self.failures.iter().map(serde_json::to_string).collect::<Result<_, _>>()?;
         write(directory, "failures.jsonl", &(failures.join("\n") + "\n"))?;
