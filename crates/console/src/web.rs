@@ -284,6 +284,21 @@ mod tests {
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
     #[test]
+    fn silence_is_the_networks_fault_and_a_certificate_the_files() {
+        let (at, why) = (|| "https://hooks.example".to_owned(), || "refused".to_owned());
+        let late = WebError::Late { at: at(), limit: Duration::from_secs(1) };
+        for (error, blame) in [
+            (WebError::Unreached { at: at(), why: why() }, Blame::Network),
+            (late, Blame::Network),
+            (WebError::Tls { at: at(), why: why() }, Blame::Config),
+            (WebError::Broken { at: at(), why: why() }, Blame::Server),
+        ] {
+            assert_eq!(error.blame(), blame, "{error}");
+        }
+        assert_eq!(WebAddress::parse("ftp://x").unwrap_err().blame(), Blame::Config);
+    }
+
+    #[test]
     fn addresses_are_taken_apart_and_have_the_usual_ports() {
         let address = WebAddress::parse("https://Hooks.example/services/T0/secret?x=1#top").unwrap();
         assert_eq!(
