@@ -45,7 +45,9 @@ pub fn snippet(
     let name = |knob: &str| knob::name::parse(host, knob).ok();
     let mut settings: Vec<(&String, &String, Option<Name>)> =
         settings.iter().map(|(knob, value)| (knob, value, name(knob))).collect();
-    settings.sort_by_key(|(_, _, name)| name.as_ref().map_or(usize::MAX, resolve::rank));
+    let place = |name: &Option<Name>| name.as_ref().and_then(resolve::rank);
+    // What stands in no catalogue comes last.
+    settings.sort_by_key(|(_, _, name)| (place(name).is_none(), place(name)));
     for (knob, value, name) in settings {
         if knob == HOST {
             parts.rest.push_str(&format!("# the host {value}: another machine, no setting\n"));
