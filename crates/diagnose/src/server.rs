@@ -20,7 +20,7 @@ mod setting;
 mod status;
 
 pub use blocker::{Blocker, HeldBy};
-pub use latency::{Digest, Histogram, Quantiles, Range, TopStatement, WithinLimit};
+pub use latency::{Digest, Digests, Histogram, Quantiles, Range, TopStatement, WithinLimit};
 pub use replica::Replica;
 pub use sampler::Sampler;
 pub use session::Sessions;
@@ -33,6 +33,9 @@ use std::time::{Duration, Instant};
 
 /// Below this many statements a second their mean duration is not worked out: our own would weigh.
 const ENOUGH: f64 = 20.0;
+
+/// Statements that a sample shows.
+const SHOWN: usize = 10;
 
 /// What a server said at a moment.
 #[derive(Clone, Debug)]
@@ -58,7 +61,7 @@ pub struct Reading {
     /// Statements by duration since some beginning, where the server counts them.
     pub histogram: Option<Arc<Histogram>>,
     /// The statements that took most of its time, where the server tells them apart.
-    pub digests: Arc<Vec<Digest>>,
+    pub digests: Arc<Digests>,
     /// Settings that matter here.
     pub settings: Arc<Settings>,
     pub round_trip: Duration,
@@ -155,7 +158,7 @@ pub struct Sample {
     pub appliers_searching: f64,
     /// One round trip from here, milliseconds: the shortest of the window.
     pub round_trip_ms: f64,
-    /// The statements that took most of its time.
+    /// Of the statements that ended lately those that took most of its time since its start.
     pub digests: Vec<Digest>,
     /// The one that took most of the window, where the server tells them apart.
     pub top: Option<TopStatement>,
@@ -293,7 +296,7 @@ impl Sample {
             appliers: (mean(|r| r.sessions.appliers_busy as f64), mean(|r| r.sessions.appliers as f64)),
             appliers_searching: mean(|r| r.sessions.appliers_searching as f64),
             round_trip_ms: readings.iter().map(|r| r.round_trip).min()?.as_secs_f64() * 1e3,
-            digests: last.digests.to_vec(),
+            digests: last.digests.lately.iter().take(SHOWN).cloned().collect(),
             top: latency::top(&first.digests, &last.digests),
             settings: (*last.settings).clone(),
             cost: last.cost,

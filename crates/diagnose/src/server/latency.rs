@@ -43,9 +43,22 @@ pub struct Quantiles {
     pub p99_ms: f64,
 }
 
+/// Statements told apart, since the server's start.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Digests {
+    /// Those that ended lately, the one that took most time first.
+    pub lately: Vec<Digest>,
+    /// Time of all statements, milliseconds; of those that are not in the list too.
+    pub all_ms: f64,
+}
+
 /// A kind of statement since the server's start.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Digest {
+    /// What tells it from others: the default schema it ran in, and the server's hash of it; `None` of the
+    /// statements that the server has no room to tell apart.
+    #[serde(default)]
+    pub key: (Option<String>, Option<String>),
     /// Its text with literals left out.
     pub text: String,
     pub calls: u64,
@@ -66,7 +79,7 @@ pub struct Digest {
 pub struct TopStatement {
     /// Its text with literals left out.
     pub text: String,
-    /// Of the time that the statements known by their text took, 0 to 1.
+    /// Of the time that all statements took, 0 to 1.
     pub share: f64,
     pub calls: u64,
     pub mean_ms: f64,
@@ -76,10 +89,13 @@ pub struct TopStatement {
 }
 
 /// What took most time since `before`; `None` where nothing was added.
-pub(super) fn top(before: &[Digest], now: &[Digest]) -> Option<TopStatement> {
+pub(super) fn top(before: &Digests, now: &Digests) -> Option<TopStatement> {
+    // The table was emptied in between, or nothing ended.
+    let total = Some(now.all_ms - before.all_ms).filter(|total| *total > 0.0)?;
+    let (before, now) = (&before.lately, &now.lately);
     let added = |digest: &Digest| {
         let zero = Digest { calls: 0, mean_ms: 0.0, rows_examined: 0.0, rows_sent: 0.0, ..digest.clone() };
-        let then = before.iter().find(|then| then.text == digest.text && then.calls <= digest.calls);
+        let then = before.iter().find(|then| then.key == digest.key && then.calls <= digest.calls);
         let then = then.unwrap_or(&zero);
         let calls = digest.calls - then.calls;
         let sum = |of: fn(&Digest) -> f64| {
@@ -87,15 +103,14 @@ pub(super) fn top(before: &[Digest], now: &[Digest]) -> Option<TopStatement> {
         };
         (calls, sum(|d| d.mean_ms), sum(|d| d.rows_examined), sum(|d| d.rows_sent))
     };
-    // One that was not among the first before may have been called long ago.
-    let known = now.iter().filter(|digest| before.iter().any(|then| then.text == digest.text));
-    let all: Vec<_> = known.map(|digest| (digest, added(digest))).filter(|(_, of)| of.0 > 0).collect();
-    let total: f64 = all.iter().map(|(_, of)| of.1).sum();
-    let (digest, (calls, ms, examined, sent)) = all.into_iter().max_by(|a, b| a.1.1.total_cmp(&b.1.1))?;
+    // One that was not in the list before may have been called long ago.
+    let known = now.iter().filter(|digest| before.iter().any(|then| then.key == digest.key));
+    let all = known.map(|digest| (digest, added(digest))).filter(|(_, of)| of.0 > 0);
+    let (digest, (calls, ms, examined, sent)) = all.max_by(|a, b| a.1.1.total_cmp(&b.1.1))?;
     let each = |sum: f64| sum / calls as f64;
-    (total > 0.0).then(|| TopStatement {
+    Some(TopStatement {
         text: digest.text.clone(),
-        share: ms / total,
+        share: (ms / total).min(1.0),
         calls,
         mean_ms: each(ms),
         rows_examined: each(examined),
@@ -179,12 +194,17 @@ impl Histogram {
     }
 }
 
-/// Reads rows of `text`, `calls`, `ms`, `p95_ms`, `p99_ms`, `examined`.
-pub(super) fn digests(rows: &Rows) -> Vec<Digest> {
-    rows.iter()
+/// Reads rows of `in_schema`, `digest`, `text`, `calls`, `ms`, `p95_ms`, `p99_ms`, `examined`, `sent`, and
+/// `all_ms`, the same in each.
+pub(super) fn digests(rows: &Rows) -> Digests {
+    let all_ms = rows.first().and_then(|row| row.parse(&["all_ms"])).unwrap_or(0.0);
+    let lately = rows
+        .iter()
         .filter_map(|row| {
             let calls = row.parse::<u64>(&["calls"]).filter(|calls| *calls > 0)?;
+            let word = |name: &str| row.text(&[name]).map(str::to_owned);
             Some(Digest {
+                key: (word("in_schema"), word("digest")),
                 text: row.text(&["text"]).unwrap_or("(statements beyond the table of digests)").to_owned(),
                 calls,
                 mean_ms: row.parse::<f64>(&["ms"]).unwrap_or(0.0) / calls as f64,
@@ -194,7 +214,8 @@ pub(super) fn digests(rows: &Rows) -> Vec<Digest> {
                 rows_sent: row.parse::<f64>(&["sent"]).unwrap_or(0.0) / calls as f64,
             })
         })
-        .collect()
+        .collect();
+    Digests { lately, all_ms }
 }
 
 #[cfg(test)]
@@ -222,6 +243,7 @@ mod tests {
     #[test]
     fn the_statement_that_took_most_of_a_window_is_found_by_what_was_added() {
         let digest = |text: &str, calls, mean_ms, rows_examined| Digest {
+            key: (Some("app".to_owned()), Some(format!("hash of {text}"))),
             text: text.to_owned(),
             calls,
             mean_ms,
@@ -231,13 +253,41 @@ mod tests {
             rows_sent: 1.0,
         };
         // The first took most since the start, the second most of the window.
-        let before = [digest("a", 1_000_000, 1.0, 1.0), digest("b", 10, 100.0, 50_000.0)];
-        let now =
+        let of = |all_ms, lately: &[Digest]| Digests { all_ms, lately: lately.to_vec() };
+        let before = of(5e6, &[digest("a", 1_000_000, 1.0, 1.0), digest("b", 10, 100.0, 50_000.0)]);
+        let lately =
             [digest("a", 1_001_000, 1.0, 1.0), digest("b", 100, 100.0, 50_000.0), digest("new", 9, 1e6, 1.0)];
+        let now = of(5e6 + 10_000.0, &lately);
         let found = top(&before, &now).unwrap();
         assert_eq!((found.text.as_str(), found.calls), ("b", 90));
         assert!((found.share - 0.9).abs() < 1e-9 && (found.rows_examined - 50_000.0).abs() < 1e-6);
         assert_eq!(top(&now, &now), None);
+        assert_eq!(top(&now, &before), None, "the table was emptied");
+        // Thousands of other statements, each too small for the list, took as much again.
+        let share = top(&before, &of(5e6 + 20_000.0, &lately)).unwrap().share;
+        assert!((share - 0.45).abs() < 1e-9, "{share}");
+    }
+
+    #[test]
+    fn statements_that_begin_alike_or_run_in_other_schemas_are_told_apart() {
+        let names = ["in_schema", "digest", "text", "calls", "ms", "examined", "sent", "all_ms"];
+        let read = |rows: &[[&str; 8]]| {
+            let row = |row: &[&str; 8]| row.iter().map(|text| Some((*text).to_owned())).collect();
+            digests(&Rows::new(names.map(str::to_owned), rows.iter().map(row).collect()))
+        };
+        let before = read(&[
+            ["a", "1", "SELECT long", "100", "1000", "100", "100", "3000"],
+            ["b", "1", "SELECT long", "100", "1000", "100", "100", "3000"],
+            ["a", "2", "SELECT long", "100", "1000", "100", "100", "3000"],
+        ]);
+        let now = read(&[
+            ["a", "2", "SELECT long", "101", "1900", "90100", "101", "4000"],
+            ["a", "1", "SELECT long", "150", "1050", "150", "150", "4000"],
+            ["b", "1", "SELECT long", "150", "1050", "150", "150", "4000"],
+        ]);
+        let found = top(&before, &now).unwrap();
+        assert_eq!((found.calls, found.rows_examined, found.rows_sent), (1, 90_000.0, 1.0));
+        assert!((found.share - 0.9).abs() < 1e-9, "{found:?}");
     }
 
     #[test]

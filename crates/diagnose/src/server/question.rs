@@ -10,7 +10,7 @@
 //! | the oldest transaction | at most every 3 s, only while purge is far behind | one walk over the transactions |
 //! | how far purge is behind (MySQL) | every 10 s | one counter of `innodb_metrics` |
 //! | durations | every 5 s, where counted | some hundred rows |
-//! | statements that take most time | every 10 s, where told apart | a scan of the digest table (10,000 rows at most by default) |
+//! | statements that take most time | every 10 s, where told apart | two scans of the digest table (10,000 rows at most by default) |
 //! | settings | every 60 s | |
 
 use observe::Dialect;
@@ -159,16 +159,22 @@ pub(super) fn durations(dialect: Dialect) -> &'static str {
     }
 }
 
-/// The statements that took most time, with quantiles where the server keeps them; `None` where it tells none
-/// apart.
-pub(super) fn digests(dialect: Dialect) -> &'static str {
-    if dialect.is_mariadb() {
-        "SELECT LEFT(digest_text, 200) AS text, count_star AS calls, sum_timer_wait / 1e9 AS ms, \
-         NULL AS p95_ms, NULL AS p99_ms, sum_rows_examined AS examined, sum_rows_sent AS sent \
-         FROM performance_schema.events_statements_summary_by_digest ORDER BY sum_timer_wait DESC LIMIT 10"
+/// Of the statements that ended lately those that took most time since the start, with quantiles where the server
+/// keeps them, and the time that all took. One that took most of it long ago crowds out none of today's.
+pub(super) fn digests(dialect: Dialect) -> String {
+    let quantiles = if dialect.is_mariadb() {
+        "NULL AS p95_ms, NULL AS p99_ms"
     } else {
-        "SELECT LEFT(digest_text, 200) AS text, count_star AS calls, sum_timer_wait / 1e9 AS ms, \
-         quantile_95 / 1e9 AS p95_ms, quantile_99 / 1e9 AS p99_ms, sum_rows_examined AS examined, sum_rows_sent AS sent \
-         FROM performance_schema.events_statements_summary_by_digest ORDER BY sum_timer_wait DESC LIMIT 10"
-    }
+        "quantile_95 / 1e9 AS p95_ms, quantile_99 / 1e9 AS p99_ms"
+    };
+    format!(
+        "SELECT schema_name AS in_schema, digest AS digest, LEFT(digest_text, 200) AS text, count_star AS calls, \
+         sum_timer_wait / 1e9 AS ms, {quantiles}, sum_rows_examined AS examined, sum_rows_sent AS sent, \
+         (SELECT SUM(sum_timer_wait) / 1e9 FROM performance_schema.events_statements_summary_by_digest) AS all_ms \
+         FROM performance_schema.events_statements_summary_by_digest \
+         WHERE last_seen >= NOW() - INTERVAL {LATELY_S} SECOND ORDER BY sum_timer_wait DESC LIMIT 50"
+    )
 }
+
+/// A statement that ended within so many seconds is one of now: three times as long as between two questions.
+const LATELY_S: u32 = 30;

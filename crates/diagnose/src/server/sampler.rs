@@ -63,7 +63,7 @@ struct Open {
 #[derive(Default)]
 struct RareAnswers {
     histogram: Option<Arc<Histogram>>,
-    digests: Arc<Vec<super::Digest>>,
+    digests: Arc<super::Digests>,
     settings: Arc<Settings>,
     missing: Arc<Vec<String>>,
     history: Option<u64>,
@@ -359,7 +359,7 @@ impl Asker<'_> {
             seen.histogram = rows.as_ref().and_then(Histogram::read).map(Arc::new);
         }
         if seen.settings.performance_schema && digests.now() {
-            let rows = self.may(question::digests(dialect), "digests", &mut absent).await?;
+            let rows = self.may(&question::digests(dialect), "digests", &mut absent).await?;
             digests.after(if rows.is_some() { DIGESTS_EVERY } else { REFUSED });
             seen.digests = Arc::new(rows.as_ref().map(latency::digests).unwrap_or_default());
         }

@@ -18,6 +18,9 @@ async fn mariadb_tells_what_its_sessions_wait_for_and_how_its_replica_does() {
     let reading = until(&mut replica, "a replica that applies", |r| r.sessions.appliers > 0).await;
     let own = reading.replica.unwrap();
     assert!(own.receives && own.applies && own.unwanted_lag_s().is_some(), "{own:?}");
+    if reading.settings.performance_schema {
+        assert!(!reading.digests.lately.is_empty() && reading.digests.all_ms > 0.0, "{:?}", reading.digests);
+    }
     gap::a_gap_is_a_gap_and_nothing_else_breaks(&scene).await;
     scene.lab.down().await.unwrap();
 }
