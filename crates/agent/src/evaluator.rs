@@ -249,7 +249,7 @@ impl Evaluator {
             window.lag_ms = known.and_then(|s| s.lag.as_ref()).map(|lag| lag.at_least.as_secs_f64() * 1e3);
             let own =
                 snapshot.and_then(|snapshot| snapshot.own_zone.as_ref()).map(|zoned| zoned.zone.as_str());
-            let zone = known.and_then(Server::zone_name).map(|zone| zone.as_str());
+            let zone = known.and_then(Server::zone_name).map(fleet::Zone::as_str);
             window.vantage =
                 own.zip(zone).and_then(|(own, zone)| place(own, zone, timing, router.as_deref(), &window));
             servers.insert(name.clone(), window);
