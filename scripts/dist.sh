@@ -134,7 +134,8 @@ generated() {
     "$program" completions fish >"$to/usr/share/fish/vendor_completions.d/headroom.fish"
 }
 
-# page <file>: a page, with links that hold where it is installed. What is not installed is named in words only.
+# page <file>: a page, with links that hold where it is installed. What is not installed is named in words
+# only.
 page() {
     local place="$to/usr/share/doc/headroom/${1#docs/}" top="" above=""
     case $1 in docs/*/*) top='\.\./\.\./' above=../ ;; esac

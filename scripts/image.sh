@@ -1,6 +1,6 @@
 #!/bin/bash
-# Builds a container image out of the tar.gz that `make dist` has made for this machine's architecture, whatever
-# other architectures it packed after it:
+# Builds a container image out of the tar.gz that `make dist` has made for this machine's architecture,
+# whatever other architectures it packed after it:
 #
 #   scripts/image.sh        target/dist/out/headroom-0.1.0-linux-amd64.oci.tar, by buildah or podman
 #

@@ -345,8 +345,9 @@ fn lag_ms(window: &Window, known: Option<&Server>) -> Option<f64> {
     window.lag_ms.filter(|_| known.is_some_and(|server| server.role == Role::Replica))
 }
 
-/// Where `own` zone is, as seen from a server in `zone`. Statements are known to go there when a router's flow
-/// has reads that do, or when an application in this zone waits for its statements as long as a round trip.
+/// Where `own` zone is, as seen from a server in `zone`. Statements are known to go there when a router's
+/// flow has reads that do, or when an application in this zone waits for its statements as long as a round
+/// trip.
 fn place(
     own: &str,
     zone: &str,

@@ -80,8 +80,8 @@ impl Monitor {
         Self { views, history, changes, stop, task }
     }
 
-    /// Says who is asked from now on, and against which ceilings; what was read stays. A monitor without a fleet begins to watch one,
-    /// none forgets its own.
+    /// Says who is asked from now on, and against which ceilings; what was read stays. A monitor without a
+    /// fleet begins to watch one, none forgets its own.
     pub fn changes(&self) -> mpsc::Sender<Reconfigure> {
         self.changes.clone()
     }

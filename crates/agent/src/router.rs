@@ -114,8 +114,8 @@ pub(crate) fn requests(router: &RouterWatch) -> Vec<EndpointRequests> {
     .collect()
 }
 
-/// Whether reads born in zone `from` go to servers of zone `to`. A router hands out what is left over in small
-/// shares; below a hundredth nobody waits for it.
+/// Whether reads born in zone `from` go to servers of zone `to`. A router hands out what is left over in
+/// small shares; below a hundredth nobody waits for it.
 pub(crate) fn sends_reads(flow: &FlowView, from: &str, to: &str) -> bool {
     let at = |name: &str| flow.zones.iter().position(|zone| zone == name);
     let Some((from, to)) = at(from).zip(at(to)) else { return false };

@@ -104,8 +104,8 @@ pub(crate) fn json_to_keep(report: &impl Serialize) -> anyhow::Result<String> {
     Ok(String::from_utf8(bytes)?)
 }
 
-/// A line for each member of the report, and for each element of a member that is a list; what is deeper stays
-/// on its line. Figures have [`DIGITS`] digits.
+/// A line for each member of the report, and for each element of a member that is a list; what is deeper
+/// stays on its line. Figures have [`DIGITS`] digits.
 struct KeptFormatter {
     depth: usize,
 }

@@ -1,9 +1,9 @@
 //! A router as a running process: the watcher and the data plane together, what it says of itself, and how it
 //! gets on with systemd, signals and whoever records.
 //!
-//! Uses `fleet`, `config`, `zerohop`, `insight`, `observe`, `router` and `console`. Read first: `engine.rs` (started,
-//! changed and stopped together), `router_view.rs` (what people see of it), `systemd.rs` (ready, watched, its
-//! sockets kept over a crash).
+//! Uses `fleet`, `config`, `zerohop`, `insight`, `observe`, `router` and `console`. Read first: `engine.rs`
+//! (started, changed and stopped together), `router_view.rs` (what people see of it), `systemd.rs` (ready,
+//! watched, its sockets kept over a crash).
 
 pub mod core_dump;
 pub mod engine;

@@ -45,8 +45,8 @@ pub struct Reading {
     /// Counters and levels.
     pub status: Status,
     pub sessions: Sessions,
-    /// Whether the sessions of others could be seen. Otherwise `sessions` has only how many are at work, by the
-    /// server's own count.
+    /// Whether the sessions of others could be seen. Otherwise `sessions` has only how many are at work, by
+    /// the server's own count.
     pub sessions_seen: bool,
     /// Whom row locks wait for, when any do.
     pub row_blocker: Option<Blocker>,

@@ -5,8 +5,9 @@
 //! findings are made of them (`host.rs`, `server.rs`, `route.rs`: functions of values, without clock, file or
 //! socket). A [`Finding`] is a line of the report: what was found, what it costs, and the line that mends it.
 //!
-//! Uses `fleet`, `config`, `uring`, `zerohop`, `observe`, `diagnose`, `router` and `term`. Read first: `finding.rs`
-//! (a line of the report), `host.rs` (what the facts of a host mean), `survey.rs` (all servers, asked at once).
+//! Uses `fleet`, `config`, `uring`, `zerohop`, `observe`, `diagnose`, `router` and `term`. Read first:
+//! `finding.rs` (a line of the report), `host.rs` (what the facts of a host mean), `survey.rs` (all servers,
+//! asked at once).
 
 mod error;
 mod finding;

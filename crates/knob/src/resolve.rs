@@ -363,7 +363,8 @@ pub fn names_below(host: &Host, knob: &Knob, target: &str) -> Vec<String> {
     }
 }
 
-/// Where a knob stands in the catalogue: the order in which several are applied. `None`: it does not stand there.
+/// Where a knob stands in the catalogue: the order in which several are applied. `None`: it does not stand
+/// there.
 pub fn rank(name: &Name) -> Option<usize> {
     CATALOGUE.iter().position(|knob| knob.name == name.knob.name)
 }

@@ -9,8 +9,9 @@
 //! Nothing is said outside of the sizes measured: less memory has to be measured, and more as well. One thing
 //! is known beyond the largest: where next to nothing misses already, more buys nothing.
 //!
-//! A size whose miss ratio was still falling when it was measured ([`Measured::steady`]) is an upper bound and
-//! no more: from it down to the next steady size the lower end is that of the next larger steady size, or 0.
+//! A size whose miss ratio was still falling when it was measured ([`Measured::steady`]) is an upper bound
+//! and no more: from it down to the next steady size the lower end is that of the next larger steady size, or
+//! 0.
 //!
 //! Worked example: 40 % at 1 GiB, 20 % at 2 GiB, 10 % at 4 GiB: about 14 % at 2.8 GiB.
 

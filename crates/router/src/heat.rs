@@ -12,9 +12,10 @@
 //! clock allows.
 //!
 //! **Counters that come seldom.** Where many routers ask a server, its counters come every half a minute or
-//! more, and a miss rate takes two of them after its return. Until then only `slow` counts, for no longer than
-//! `2 * spacing + warm_up`: `fast` would give a cold server all of its share before anybody could know, and
-//! take it back later. A server that has been up for long, as its first counters tell, was only unreachable.
+//! more, and a miss rate takes two of them after its return. Until then only `slow` counts, for no longer
+//! than `2 * spacing + warm_up`: `fast` would give a cold server all of its share before anybody could know,
+//! and take it back later. A server that has been up for long, as its first counters tell, was only
+//! unreachable.
 //!
 //! **When a server warms up.** It came back; or it was restarted less than `warm_up_limit` ago, though nobody
 //! saw it go. One that has been up for longer and misses more than others has too small a buffer pool, not a

@@ -376,9 +376,9 @@ fn errant(s: &Situation<'_>) -> Outcome {
     wrote_itself(s)
 }
 
-/// On MariaDB a position holds the last transaction of a domain only: one that a replica wrote itself is hidden
-/// by the next one that it replicates under a higher number (`gtid_strict_mode = OFF`). The state of its binary
-/// log names the last one of each server.
+/// On MariaDB a position holds the last transaction of a domain only: one that a replica wrote itself is
+/// hidden by the next one that it replicates under a higher number (`gtid_strict_mode = OFF`). The state of
+/// its binary log names the last one of each server.
 fn wrote_itself(s: &Situation<'_>) -> Outcome {
     const STATE: &[&str] = &["gtid_binlog_state"];
     let nothing = "no replica has anything that the primary does not have";

@@ -94,8 +94,8 @@ impl std::fmt::Debug for Connection {
     }
 }
 
-/// What our statements need whatever the server's defaults are: commits at once, backslashes that escape, quotes
-/// that are quotes, and no limit but our own deadlines.
+/// What our statements need whatever the server's defaults are: commits at once, backslashes that escape,
+/// quotes that are quotes, and no limit but our own deadlines.
 fn session(wait_timeout: u64) -> String {
     format!(
         "SET SESSION wait_timeout = {wait_timeout}, net_read_timeout = 30, autocommit = 1, \

@@ -569,7 +569,7 @@ fn now_ms() -> i64 {
 pub(crate) mod tests {
     use super::*;
 
-    /// A server of which nothing but its name and version is known.
+    /// A server with a known name and version, and nothing else.
     pub(crate) fn facts(server: &str, version: &str) -> Facts {
         Facts {
             server: ServerName::new(server),

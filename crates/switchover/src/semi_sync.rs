@@ -1,7 +1,7 @@
 //! The semi-sync switches of a server, by the names that it has.
 //!
-//! MySQL renamed them in 8.0.26, and a server has those of the plugins that are installed: the older ones, the
-//! newer ones, one role only, or none. MariaDB has the older names, built in.
+//! MySQL renamed them in 8.0.26, and a server has those of the plugins that are installed: the older ones,
+//! the newer ones, one role only, or none. MariaDB has the older names, built in.
 
 use crate::facts::Facts;
 use fleet::Version;

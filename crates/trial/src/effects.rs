@@ -320,7 +320,7 @@ mod tests {
         }
     }
 
-    /// A full design of a factor that takes a restart and three others, in so many blocks. Nothing does
+    /// A full design of a factor that takes a restart and three others, in a number of blocks. Nothing does
     /// anything but the second factor; each restart shifts all runs until the next by what `shift` says.
     fn with_restarts(blocks: u32, shift: impl Fn(u32, usize) -> f64) -> Effects {
         let mut text = "name = \"t\"\nmetric = \"throughput\"\n[load]\nworkload = \"w\"\nthreads = [4]\n\

@@ -3,7 +3,8 @@
 //!
 //! Loads are experiments of their own, one after the other; in each the stages, in each stage its blocks. The
 //! order of a block follows from the seed, the load, the stage and the block. A cell that was refused or
-//! given up is not tried again. A void trial is tried once more; one that was too slow is void the first time.
+//! given up is not tried again. A void trial is tried once more; one that was too slow is void the first
+//! time.
 
 use crate::design::Design;
 use crate::halving::{self, Stage};

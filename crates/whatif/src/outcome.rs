@@ -63,8 +63,8 @@ pub struct Check {
     pub open: usize,
 }
 
-/// Judges predictions by what later entries saw of the same subject, workload, figure and cores; of a disk, on
-/// whichever server stands on that host.
+/// Judges predictions by what later entries saw of the same subject, workload, figure and cores; of a disk,
+/// on whichever server stands on that host.
 pub fn check(entries: &[Entry]) -> Check {
     let mut check = Check::default();
     let mut levels: BTreeMap<String, f64> = BTreeMap::new();

@@ -75,8 +75,8 @@ pub fn document(title: &str, body: &str) -> String {
 }
 
 impl Report {
-    /// From the ledger and the user's prices, about one server: the one that is named, else that of the newest
-    /// answer about more load, else of the newest answer about any.
+    /// From the ledger and the user's prices, about one server: the one that is named, else that of the
+    /// newest answer about more load, else of the newest answer about any.
     pub fn new(entries: Vec<Entry>, prices: &Prices, subject: Option<&str>) -> Self {
         let of_server = |entry: &&Entry| !matches!(entry.kind, Kind::Placement | Kind::Replicas);
         let servers = || entries.iter().rev().filter(of_server);

@@ -155,7 +155,8 @@ pub fn answer(
         .extend(meets("the planned readers, with a zone lost", question.headroom(&plan) * question.reads()));
     let price = to_buy.zip(prices.reader).map(|(count, reader)| count as f64 * reader);
     let primary_forecast = context.writes.filter(|(now, most)| most > now).and_then(|(now, most)| {
-        // Writes are taken to grow as the reads do: they meet their ceiling when the reads have grown as much.
+        // Writes are taken to grow as the reads do: they meet their ceiling when the reads have grown as
+        // much.
         let reads = growth.as_ref()?.now() * most / now;
         Some(Forecast { ceiling: most, ..meets("one primary", reads)? })
     });

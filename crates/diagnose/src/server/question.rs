@@ -43,7 +43,7 @@ pub(super) const AURORA_SELF: &str = "SELECT CPU AS cpu, REPLICA_LAG_IN_MILLISEC
     SESSION_ID = 'MASTER_SESSION_ID' AS is_writer FROM information_schema.replica_host_status \
     WHERE SERVER_ID = @@aurora_server_id";
 
-/// Up to so many sessions MariaDB is asked for a list of them. `information_schema.PROCESSLIST` could group
+/// Up to this many sessions MariaDB is asked for a list of them. `information_schema.PROCESSLIST` could group
 /// them there, but MariaDB keeps it in a temporary table on the disk: where that hangs, so does the question,
 /// just when the answer matters.
 pub(super) const FEW_SESSIONS: u64 = 1_000;
@@ -159,8 +159,9 @@ pub(super) fn durations(dialect: Dialect) -> &'static str {
     }
 }
 
-/// Of the statements that ended lately those that took most time since the start, with quantiles where the server
-/// keeps them, and the time that all took. One that took most of it long ago crowds out none of today's.
+/// Of the statements that ended lately those that took most time since the start, with quantiles where the
+/// server keeps them, and the time that all took. One that took most of it long ago crowds out none of
+/// today's.
 pub(super) fn digests(dialect: Dialect) -> String {
     let quantiles = if dialect.is_mariadb() {
         "NULL AS p95_ms, NULL AS p99_ms"
@@ -176,5 +177,6 @@ pub(super) fn digests(dialect: Dialect) -> String {
     )
 }
 
-/// A statement that ended within so many seconds is one of now: three times as long as between two questions.
+/// A statement that ended within this many seconds is one of now: three times as long as between two
+/// questions.
 const LATELY_S: u32 = 30;

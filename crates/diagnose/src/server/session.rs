@@ -66,8 +66,8 @@ const COMMIT: [&str; 7] = [
 ];
 
 /// States of an applier that has nothing to do, or waits for another one, in lower case: versions differ in
-/// theirs ("Waiting for dependent transaction to commit" became "Waiting for preceding transaction to commit",
-/// "Waiting for Slave Workers to process their queues" has capitals or none).
+/// theirs ("Waiting for dependent transaction to commit" became "Waiting for preceding transaction to
+/// commit", "Waiting for Slave Workers to process their queues" has capitals or none).
 const IDLE: [&str; 10] = [
     "has read all relay log",
     "waiting for an event from coordinator",

@@ -81,7 +81,8 @@ pub(crate) async fn run(args: AgentArgs, environment: &Environment) -> anyhow::R
     served.map(|()| exit::DONE)
 }
 
-/// Reads the configuration and the ceilings again on HUP and takes it over, or says why not and changes nothing.
+/// Reads the configuration and the ceilings again on HUP and takes it over, or says why not and changes
+/// nothing.
 async fn again(
     mut hang_up: Signal,
     args: AgentArgs,

@@ -61,8 +61,8 @@ pub(crate) struct ProbeArgs {
     /// Do not ask, also when the host is in service.
     #[arg(long)]
     yes: bool,
-    /// The history [default: root's is /var/lib/headroom/history.sqlite, where the package's agent finds it, if
-    /// that directory is there; else headroom/history.sqlite in the user's data directory].
+    /// The history [default: root's is /var/lib/headroom/history.sqlite, where the package's agent finds it,
+    /// if that directory is there; else headroom/history.sqlite in the user's data directory].
     #[arg(long, value_name = "FILE")]
     store: Option<PathBuf>,
     /// Do not keep it.
@@ -226,8 +226,8 @@ impl KeptIn {
     }
 }
 
-/// Where it is kept; `None` is nowhere. Root measures for the host: its probe goes where the agent's user finds
-/// it, if that directory is there: systemd makes it when the first service starts.
+/// Where it is kept; `None` is nowhere. Root measures for the host: its probe goes where the agent's user
+/// finds it, if that directory is there: systemd makes it when the first service starts.
 fn kept_in(
     args: &ProbeArgs,
     environment: &Environment,

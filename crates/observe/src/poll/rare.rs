@@ -91,8 +91,8 @@ impl RareQuestions {
         self.load_due = Due::default();
     }
 
-    /// Asks what is due, nothing again before the least spacing has passed. Only a lost connection is an error: what
-    /// cannot be asked is remembered as missing.
+    /// Asks what is due, nothing again before the least spacing has passed. Only a lost connection is an
+    /// error: what cannot be asked is remembered as missing.
     pub(crate) async fn ask_what_is_due(
         &mut self,
         connection: &mut ControlConnection,

@@ -9,12 +9,12 @@
 //! **What is not known stays**: sessions in TLS or compressed, those that began before this process came, and
 //! those that the kernel lost a piece of. They end by themselves, and the status says how many there are.
 //!
-//! **Whatever it does, a session is cut at the deadline of a drain only**, which somebody has asked for. That a
-//! server may not be read from any more is no such reason, however long it lasts: a session may be in a
+//! **Whatever it does, a session is cut at the deadline of a drain only**, which somebody has asked for. That
+//! a server may not be read from any more is no such reason, however long it lasts: a session may be in a
 //! transaction. Nor is that a primary was demoted: it refuses the writes of those that stay.
 //!
-//! **A server that does not answer** ends no session here either that is in use: only those that are idle, and
-//! those that it has never greeted.
+//! **A server that does not answer** ends no session here either that is in use: only those that are idle,
+//! and those that it has never greeted.
 
 use super::count::KernelCounts;
 use super::mirror_handle::{ObservedState, States};
@@ -303,7 +303,8 @@ fn close_held(bypass: &Bypass, live: &LiveSession) -> bool {
     }
 }
 
-/// Ends it whatever it does: the deadline of a drain has passed. `false` when it had ended by itself, or cannot be ended.
+/// Ends it whatever it does: the deadline of a drain has passed. `false` when it had ended by itself, or
+/// cannot be ended.
 fn cut(bypass: &Bypass, live: &LiveSession) -> bool {
     if !bypass.will_end(&live.session) {
         return false;

@@ -434,10 +434,11 @@ async fn follow(
     followed
 }
 
-/// For so long replicas are waited for before the former primary is told: it answers, and acknowledges too.
+/// How long replicas are waited for before the former primary is told: it answers, and acknowledges too.
 const FIRST_FOLLOWER: Duration = Duration::from_secs(1);
 
-/// With semi-sync, before the first write: as many follow as must acknowledge it. The others are on their way.
+/// With semi-sync, before the first write: as many follow as must acknowledge it. The others are on their
+/// way.
 pub(super) async fn move_acknowledging(plan: &Plan, servers: &mut Servers<'_>) {
     // MariaDB has no such variable: one is enough there.
     const NEEDED: &str = "SHOW GLOBAL VARIABLES LIKE 'rpl\\_semi\\_sync\\_%\\_wait\\_for\\_%\\_count'";
