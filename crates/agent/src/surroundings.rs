@@ -12,8 +12,8 @@ use std::time::{Duration, Instant};
 /// How often the process is looked for, and the room on its disk.
 const SELDOM: Duration = Duration::from_secs(5);
 /// Over how long the room's change is followed, and after how long it tells something.
-const FOLLOWED: Duration = Duration::from_secs(600);
-const TELLS: Duration = Duration::from_secs(60);
+const FOLLOWED: Duration = Duration::from_secs(1200);
+const TELLS: Duration = Duration::from_secs(600);
 
 /// Why the process of a server on this host is not known.
 #[derive(Debug, thiserror::Error)]
@@ -120,12 +120,15 @@ impl Surroundings {
     }
 }
 
-/// Seconds until nothing is left, if it goes on as between the first and the last.
+/// Seconds until nothing is left, if it goes on as between the first and the last. What fell in one half alone
+/// was a file that somebody copied, a temporary table, a redo log of another size.
 fn full_in_s(room: &VecDeque<(Instant, u64)>) -> Option<f64> {
     let ((began, first), (ended, last)) = (room.front()?, room.back()?);
     let seconds = ended.saturating_duration_since(*began);
+    let half = room.iter().find(|(at, _)| at.saturating_duration_since(*began) >= seconds / 2)?.1;
+    let fell = *first > half && half > *last;
     let taken = first.checked_sub(*last).filter(|taken| *taken > 0)?;
-    (seconds >= TELLS).then(|| *last as f64 / (taken as f64 / seconds.as_secs_f64()))
+    (fell && seconds >= TELLS).then(|| *last as f64 / (taken as f64 / seconds.as_secs_f64()))
 }
 
 /// The process of the server: by its pid file, if that can be read and names a server here, else by what is
@@ -151,9 +154,14 @@ mod tests {
     fn a_disk_that_fills_is_full_when_its_room_is_used_up_and_not_told_too_early() {
         let start = Instant::now();
         let at = |s: u64, available| (start + Duration::from_secs(s), available);
-        assert_eq!(full_in_s(&VecDeque::from([at(0, 1000), at(100, 900)])), Some(900.0));
-        assert_eq!(full_in_s(&VecDeque::from([at(0, 1000), at(10, 900)])), None, "too early");
-        assert_eq!(full_in_s(&VecDeque::from([at(0, 900), at(100, 1000)])), None, "it empties");
+        let room = |a: (u64, u64), b: (u64, u64), c: (u64, u64)| {
+            full_in_s(&VecDeque::from([at(a.0, a.1), at(b.0, b.1), at(c.0, c.1)]))
+        };
+        assert_eq!(room((0, 1000), (300, 950), (600, 900)), Some(5400.0));
+        assert_eq!(room((0, 1000), (30, 950), (60, 900)), None, "too early");
+        assert_eq!(room((0, 900), (300, 950), (600, 1000)), None, "it empties");
+        assert_eq!(room((0, 1000), (300, 900), (600, 900)), None, "something was copied, and that was it");
+        assert_eq!(room((0, 1000), (300, 1000), (600, 900)), None, "it has only begun");
         assert_eq!(full_in_s(&VecDeque::new()), None);
     }
 

@@ -8,11 +8,15 @@ use console::watch_view::RouterWatch;
 use console::watch_view::{NamedView, ServerWatch, VerdictView, WatchView};
 use diagnose::verdict::{RULES, Rule, Unit, figure};
 use fleet::Blame;
+use std::time::Duration;
 use term::{Paint, Table};
+use time::OffsetDateTime;
 
 const FIRST_WINDOW: &str = "the first window is being read";
 /// Endpoints whose requests are shown; the page has them all.
 const REQUESTS: usize = 5;
+/// Seconds ahead for which a disk's end is told.
+const FORETOLD_S: f64 = 30.0 * 86_400.0;
 
 /// The whole page.
 pub fn text(view: &WatchView, paint: Paint) -> String {
@@ -201,7 +205,7 @@ fn server(server: &ServerWatch, paint: Paint) -> String {
         sample.log.checkpoint_age.map_or("?".to_owned(), |age| figure(age, Unit::Share)),
         figure(sample.log.fsyncs_per_s, Unit::PerSecond),
     ));
-    text.push_str(&surroundings(server));
+    text.push_str(&surroundings(server, OffsetDateTime::now_utc()));
     for missing in &sample.missing {
         text.push_str(&format!("  {} {missing}\n", paint.yellow("!")));
     }
@@ -271,7 +275,7 @@ fn rule_name(rule: &Rule) -> String {
 }
 
 /// The limits that a server lives under, and the room for its data; nothing where none is known.
-fn surroundings(server: &ServerWatch) -> String {
+fn surroundings(server: &ServerWatch, now: OffsetDateTime) -> String {
     let mut known = Vec::new();
     if let Some(cpu) = server.limits.as_ref().and_then(|limits| limits.cpu.as_ref()) {
         known.push(format!(
@@ -289,9 +293,24 @@ fn surroundings(server: &ServerWatch) -> String {
         ));
     }
     if let Some(space) = &server.space {
-        known.push(format!("{} left for its data", figure(space.available as f64, Unit::Bytes)));
+        let left = figure(space.available as f64, Unit::Bytes);
+        let full = space.full_in_s.and_then(|seconds| full_about(now, seconds));
+        known.push(match full {
+            Some(at) => format!("{left} left for its data, full about {at} if it goes on so"),
+            None => format!("{left} left for its data"),
+        });
     }
     if known.is_empty() { String::new() } else { format!("  {}\n", known.join("; ")) }
+}
+
+/// The day and time `seconds` from now, to the minute; `None` beyond a month, which is too far to be foretold.
+fn full_about(now: OffsetDateTime, seconds: f64) -> Option<String> {
+    let at = now.checked_add(Duration::try_from_secs_f64(seconds).ok()?.try_into().ok()?)?;
+    let (year, month, day) = at.to_calendar_date();
+    (seconds <= FORETOLD_S).then(|| {
+        let month = u8::from(month);
+        format!("{year}-{month:02}-{day:02} {:02}:{:02} UTC", at.hour(), at.minute())
+    })
 }
 
 /// What requests spend where, those of the endpoints that take most time.
@@ -356,6 +375,7 @@ fn near(next: &NamedView) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use console::sample_view::SpaceView;
     use diagnose::verdict::Confidence;
 
     fn named(name: diagnose::verdict::Name, called: &str) -> VerdictView {
@@ -419,6 +439,18 @@ mod tests {
         let alone = with(vec![server("db1", cpu())]);
         assert_eq!(alone.matches("the CPU: probably").count(), 1, "{alone}");
         assert!(!alone.contains("concerns"), "{alone}");
+    }
+
+    #[test]
+    fn a_disk_that_fills_is_told_with_the_day_and_time() {
+        let space = SpaceView { available: 4 << 30, full_in_s: Some(7260.0), ..SpaceView::default() };
+        let mut server = ServerWatch { space: Some(space), ..ServerWatch::default() };
+        let line = surroundings(&server, OffsetDateTime::UNIX_EPOCH);
+        assert_eq!(line, "  4.00 GiB left for its data, full about 1970-01-01 02:01 UTC if it goes on so\n");
+        for full_in_s in [None, Some(1e9), Some(f64::INFINITY)] {
+            server.space.as_mut().unwrap().full_in_s = full_in_s;
+            assert_eq!(surroundings(&server, OffsetDateTime::UNIX_EPOCH), "  4.00 GiB left for its data\n");
+        }
     }
 
     #[test]

@@ -82,7 +82,7 @@ pub struct Space {
     pub total: u64,
     /// Bytes that a server may still write.
     pub available: u64,
-    /// When it is full if it goes on as in the last minutes, seconds from now; `None` where it does not fill.
+    /// When it is full if it goes on as in the last ten minutes and more, seconds from now; `None` where it does not fill.
     pub full_in_s: Option<f64>,
 }
 
@@ -296,8 +296,9 @@ pub(crate) fn verdict(findings: Vec<Finding>) -> Verdict {
 
 /// Called ones first, causes before their effects, then by weight; the others by how near they are.
 fn rank(mut findings: Vec<Finding>) -> Vec<Finding> {
-    let called: Vec<Name> = findings.iter().filter(|f| f.load >= 1.0).map(|f| f.name).collect();
-    let is_effect = |name: Name| called.iter().any(|cause| rule::of(*cause).explains.contains(&name));
+    let called = findings.iter().filter(|f| f.load >= 1.0);
+    let effects: Vec<Name> = called.flat_map(Finding::explains).copied().collect();
+    let is_effect = |name: Name| effects.contains(&name);
     let key = |f: &Finding| {
         let called = f.load >= 1.0;
         (called, called && !is_effect(f.name), if called { f.weight } else { f.load })
@@ -310,7 +311,7 @@ fn rank(mut findings: Vec<Finding>) -> Vec<Finding> {
 }
 
 fn sure(first: &Finding, second: Option<&Finding>) -> Confidence {
-    let explained = second.is_some_and(|second| rule::of(first.name).explains.contains(&second.name));
+    let explained = second.is_some_and(|second| first.explains().contains(&second.name));
     let rival = second.filter(|second| second.load >= 1.0 && !explained).map_or(0.0, |second| second.weight);
     match (first.weight > rival * 1.3, first.load >= 1.5) {
         (false, _) => Confidence::Possible,
@@ -334,6 +335,12 @@ impl Finding {
         let finite = |value: f64| if value.is_finite() { value.max(0.0) } else { 0.0 };
         let (load, weight) = (finite(load), finite(weight).min(1.0));
         Self { name, load, weight, ceiling: None, evidence: Vec::new(), who: None }
+    }
+
+    /// Bottlenecks that are its effects. A disk that fills up holds nobody back yet, one that is full does.
+    pub(crate) fn explains(&self) -> &'static [Name] {
+        let still_fills = self.name == Name::DiskSpace && self.ceiling.is_none_or(|used| used < limit::FULL);
+        if still_fills { &[] } else { rule::of(self.name).explains }
     }
 
     pub(crate) fn ceiling(mut self, used: f64) -> Self {

@@ -15,6 +15,8 @@ const LIMIT_MET: (f64, f64) = (100.0, 20.0);
 const IO_USED: f64 = 0.90;
 /// Of the file system.
 const SPACE_USED: f64 = 0.95;
+/// From here on writes wait or fail: it explains why commits hang.
+pub(super) const FULL: f64 = 0.98;
 /// It will be full before somebody who is called can have made room.
 const FULL_IN_S: f64 = 4.0 * 3600.0;
 

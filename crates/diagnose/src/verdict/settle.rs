@@ -56,7 +56,7 @@ impl Settler {
         }
         match (kept, first) {
             (Some(kept), Some(first)) if first.name != kept.name => {
-                let cause = first.name.rule().explains.contains(&kept.name);
+                let cause = first.explains().contains(&kept.name);
                 if held(first.name) && (low || cause || first.weight > kept.weight * CLEARLY) {
                     self.named = Some(first.name);
                 }

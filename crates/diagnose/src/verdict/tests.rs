@@ -523,8 +523,8 @@ proptest! {
         prop_assert!(verdict.bottleneck.as_ref().is_none_or(|f| f.load >= 1.0 && !f.evidence.is_empty()));
         if let (Some(first), Some(second)) = (&verdict.bottleneck, &verdict.runner_up) {
             prop_assert!(first.name != second.name);
-            prop_assert!(!second.name.rule().explains.contains(&first.name) || second.load < 1.0
-                || first.name.rule().explains.contains(&second.name));
+            prop_assert!(!second.explains().contains(&first.name) || second.load < 1.0
+                || first.explains().contains(&second.name));
         }
         prop_assert_eq!(findings.len() + verdict.not_judged.len(), RULES.len());
     }

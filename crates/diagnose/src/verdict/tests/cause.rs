@@ -86,6 +86,27 @@ fn statements_too_short_to_be_seen_still_show_that_the_way_to_them_is_long() {
 }
 
 #[test]
+fn a_disk_that_is_full_in_hours_does_not_displace_what_holds_commits_back_now() {
+    let window = |available, full_in_s| {
+        let space = Space { path: "/var/lib/mysql".to_owned(), total: 1000, available, full_in_s };
+        let flushes = with(|host, server| {
+            (server.active, server.in_commit) = (16.0, 14.0);
+            host.disks[0].flushed.as_mut().unwrap().under_way = 0.95;
+        });
+        Window { space: Some(space), ..flushes }
+    };
+    assert_eq!(named(&window(400, Some(3600.0))), Some(Name::FlushBound), "it fills");
+    assert_eq!(named(&window(40, None)), Some(Name::FlushBound), "nearly full, and still written to");
+    assert_eq!(named(&window(10, None)), Some(Name::DiskSpace), "full: writes wait for space");
+    let mut settler = Settler::default();
+    for full_in_s in [None, None, None, Some(3600.0), Some(3600.0), Some(3600.0), Some(3600.0)] {
+        settler.next(&window(400, full_in_s));
+    }
+    let verdict = settler.next(&window(400, Some(3600.0)));
+    assert_eq!(verdict.bottleneck.map(|f| f.name), Some(Name::FlushBound));
+}
+
+#[test]
 fn sessions_that_cannot_be_seen_are_not_taken_for_sessions_that_wait_for_nothing() {
     let verdict = judge(&with(|_, server| {
         (server.active, server.in_row_lock, server.sessions_unseen) = (20.0, 18.0, true);
