@@ -120,8 +120,8 @@ impl Surroundings {
     }
 }
 
-/// Seconds until nothing is left, if it goes on as between the first and the last. What fell in one half alone
-/// was a file that somebody copied, a temporary table, a redo log of another size.
+/// Seconds until nothing is left, if it goes on as between the first and the last. What fell in one half
+/// alone was a file that somebody copied, a temporary table, a redo log of another size.
 fn full_in_s(room: &VecDeque<(Instant, u64)>) -> Option<f64> {
     let ((began, first), (ended, last)) = (room.front()?, room.back()?);
     let seconds = ended.saturating_duration_since(*began);

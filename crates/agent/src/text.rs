@@ -303,7 +303,8 @@ fn surroundings(server: &ServerWatch, now: OffsetDateTime) -> String {
     if known.is_empty() { String::new() } else { format!("  {}\n", known.join("; ")) }
 }
 
-/// The day and time `seconds` from now, to the minute; `None` beyond a month, which is too far to be foretold.
+/// The day and time `seconds` from now, to the minute; `None` beyond a month, which is too far to be
+/// foretold.
 fn full_about(now: OffsetDateTime, seconds: f64) -> Option<String> {
     let at = now.checked_add(Duration::try_from_secs_f64(seconds).ok()?.try_into().ok()?)?;
     let (year, month, day) = at.to_calendar_date();

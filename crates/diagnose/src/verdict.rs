@@ -82,7 +82,8 @@ pub struct Space {
     pub total: u64,
     /// Bytes that a server may still write.
     pub available: u64,
-    /// When it is full if it goes on as in the last ten minutes and more, seconds from now; `None` where it does not fill.
+    /// When it is full if it goes on as in the last ten minutes and more, seconds from now; `None` where it
+    /// does not fill.
     pub full_in_s: Option<f64>,
 }
 
