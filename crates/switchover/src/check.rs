@@ -250,6 +250,10 @@ fn follows(s: &Situation<'_>) -> Outcome {
     };
     let from = format!("{}:{}", channel.host, channel.port);
     match is_source(s.primary, channel) {
+        true if channel.withholds().is_some() => stop(
+            format!("{}: {}", s.candidate.server, channel.withholds().unwrap_or_default()),
+            "choose a replica without filters and delay: another lacks data, or has them late",
+        ),
         true => pass(format!("{} replicates from {from}", s.candidate.server)),
         false => stop(
             format!("{} replicates from {from}, which is not {}", s.candidate.server, s.primary.server),

@@ -82,6 +82,22 @@ pub struct Channel {
     /// How it protects its connection: options of `CHANGE MASTER` without their prefix, and values.
     #[serde(skip)]
     pub protection: Vec<(String, String)>,
+    /// What it leaves out, as `name = value`: filters of replication. Positions go on over what is left out, so
+    /// nothing else tells that data are missing.
+    pub filters: Vec<String>,
+    /// Seconds that it waits on purpose before it applies (`SQL_Delay`).
+    pub delay_s: u64,
+}
+
+impl Channel {
+    /// Why what was received by it is not, or not soon, the whole of its source.
+    pub(crate) fn withholds(&self) -> Option<String> {
+        match self.filters.as_slice() {
+            [] if self.delay_s == 0 => None,
+            [] => Some(format!("it applies everything {} s late on purpose", self.delay_s)),
+            filters => Some(format!("it leaves out what its filters say: {}", filters.join(", "))),
+        }
+    }
 }
 
 /// Room of a file system in which a server writes.
@@ -516,7 +532,23 @@ fn channel(row: &Named) -> Channel {
         receiver_tries: text(["replica_io_running", "slave_io_running"]).eq_ignore_ascii_case("connecting"),
         received: text(["gtid_io_pos", "retrieved_gtid_set"]).replace(['\n', ' '], ""),
         protection: protection(row),
+        filters: filters(row),
+        delay_s: text(["sql_delay", "sql_delay"]).parse().unwrap_or(0),
     }
+}
+
+/// Every column that begins so and says something: `Replicate_Do_DB`, `Replicate_Wild_Ignore_Table`,
+/// `Replicate_Do_Domain_Ids` and whatever else versions have.
+fn filters(row: &Named) -> Vec<String> {
+    let names = |column: &str| {
+        let rest = column.strip_prefix("replicate_")?;
+        ["do_", "ignore_", "wild_", "rewrite_"].iter().any(|kind| rest.starts_with(kind)).then_some(())
+    };
+    let filter = |(column, value): (&String, &String)| {
+        names(column)?;
+        (!value.trim().is_empty()).then(|| format!("{column} = {value}"))
+    };
+    row.iter().filter_map(filter).collect()
 }
 
 /// What whoever follows next in this channel's place must be told too, or it connects unprotected, or not at
@@ -604,6 +636,21 @@ pub(crate) mod tests {
             ("auto_position", "1".to_owned()),
         ];
         super::channel(&row.map(|(name, value)| (name.to_owned(), value)).into())
+    }
+
+    #[test]
+    fn filters_and_delays_of_a_replica_are_read() {
+        let row = |extra: &[(&str, &str)]| {
+            let all = [("master_host", "db1"), ("replicate_do_db", ""), ("sql_delay", "0")];
+            let all = all.iter().chain(extra).map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+            super::channel(&all.collect())
+        };
+        assert_eq!(row(&[]).withholds(), None);
+        assert_eq!(row(&[("replicate_ignore_server_ids", "")]).withholds(), None);
+        let filtered = row(&[("replicate_wild_ignore_table", "app.log%"), ("sql_delay", "60")]);
+        assert!(filtered.withholds().unwrap().contains("replicate_wild_ignore_table = app.log%"));
+        let late = row(&[("sql_delay", "3600")]);
+        assert_eq!(late.withholds().unwrap(), "it applies everything 3600 s late on purpose");
     }
 
     #[test]

@@ -125,33 +125,14 @@ pub(crate) async fn run(args: FailoverArgs, environment: &Environment) -> anyhow
     let scene = Scene::read(&snapshot, primary.as_ref(), &admin, deadline).await?;
     let dead = scene.primary.name.clone();
     let rule = Rule { over: args.confirm, ..Rule::default() };
-    let confirmed = if args.gray {
-        terminal::complain(&format!("looking at the commits of {dead}"));
-        scene
-            .confirm_gray(&admin, &rule, deadline)
-            .await
-            .map(|evidence| format!("{dead} is gray: {evidence}"))
-    } else {
-        terminal::complain(&format!("looking at {dead} and at what its replicas see of it"));
-        scene.confirm(&admin, &rule, args.within).await.map(|confirmed| {
-            format!(
-                "{dead} is dead: {} looks failed over {:.1} s, and no replica is connected to it",
-                confirmed.looks,
-                confirmed.took.as_secs_f64()
-            )
-        })
-    };
-    match confirmed {
-        Ok(evidence) => terminal::complain(&evidence),
-        Err(error) => {
-            terminal::complain(&format!("not done: {error}"));
-            return Ok(exit::no());
-        }
+    if !args.is_confirmed(&scene, &admin, &rule, deadline).await {
+        return Ok(exit::no());
     }
     // Again, now that it is dead: what was received is final only from here on.
-    let scene = Scene::read(&snapshot, Some(&dead), &admin, deadline).await?;
+    let mut scene = Scene::read(&snapshot, Some(&dead), &admin, deadline).await?;
     let chosen = scene.choose(args.candidate.as_deref().map(ServerName::new).as_ref());
     let loss = scene.rule_out_loss();
+    let ruled_out = loss.is_ok();
     if args.check {
         return args.show(&scene, &chosen, &loss, asked_router, environment);
     }
@@ -171,9 +152,22 @@ pub(crate) async fn run(args: FailoverArgs, environment: &Environment) -> anyhow
             return Ok(exit::no());
         }
     };
-    if !args.yes && !asked(&format!("Promote {candidate} in the place of {dead}?"))? {
-        terminal::complain("not done");
-        return Ok(exit::no());
+    if !args.yes {
+        if !asked(&format!("Promote {candidate} in the place of {dead}?"))? {
+            terminal::complain("not done");
+            return Ok(exit::no());
+        }
+        // The answer may have taken minutes, in which somebody started the primary again.
+        if !args.is_confirmed(&scene, &admin, &rule, deadline).await {
+            return Ok(exit::no());
+        }
+        scene = Scene::read(&snapshot, Some(&dead), &admin, deadline).await?;
+        let could_be_lost = scene.rule_out_loss().is_err();
+        let as_before = scene.choose(Some(&candidate)).is_ok() && could_be_lost != ruled_out;
+        if !as_before {
+            terminal::complain("not done: the replicas are not as they were before the question; try again");
+            return Ok(exit::no());
+        }
     }
     let deadlines = Deadlines { await_ms: args.apply.as_millis() as u64, ..Deadlines::default() };
     let plan = scene.plan(&candidate, fence, deadlines, &host())?;
@@ -183,6 +177,41 @@ pub(crate) async fn run(args: FailoverArgs, environment: &Environment) -> anyhow
 }
 
 impl FailoverArgs {
+    /// Whether the primary of `scene` is dead, or gray where that is asked for; says what was seen.
+    async fn is_confirmed(
+        &self,
+        scene: &Scene,
+        admin: &config::Credentials,
+        rule: &Rule,
+        deadline: Duration,
+    ) -> bool {
+        let dead = &scene.primary.name;
+        let confirmed = if self.gray {
+            terminal::complain(&format!("looking at the commits of {dead}"));
+            let gray = scene.confirm_gray(admin, rule, deadline).await;
+            gray.map(|evidence| format!("{dead} is gray: {evidence}"))
+        } else {
+            terminal::complain(&format!("looking at {dead} and at what its replicas see of it"));
+            scene.confirm(admin, rule, self.within).await.map(|confirmed| {
+                format!(
+                    "{dead} is dead: {} looks failed over {:.1} s, and no replica is connected to it",
+                    confirmed.looks,
+                    confirmed.took.as_secs_f64()
+                )
+            })
+        };
+        match confirmed {
+            Ok(evidence) => {
+                terminal::complain(&evidence);
+                true
+            }
+            Err(error) => {
+                terminal::complain(&format!("not done: {error}"));
+                false
+            }
+        }
+    }
+
     fn show(
         &self,
         scene: &Scene,

@@ -391,6 +391,7 @@ fn standing(facts: &Facts) -> Result<Standing, Error> {
         }
         _ if facts.channels.len() > 1 => Some("it replicates from several sources".to_owned()),
         Some(channel) if !channel.by_gtid => Some("it follows by file and offset".to_owned()),
+        Some(channel) if channel.withholds().is_some() => channel.withholds(),
         Some(channel) if !channel.applier_runs => {
             Some(format!("its applying thread does not run {}", channel.last_error).trim_end().to_owned())
         }
