@@ -82,8 +82,8 @@ pub struct Channel {
     /// How it protects its connection: options of `CHANGE MASTER` without their prefix, and values.
     #[serde(skip)]
     pub protection: Vec<(String, String)>,
-    /// What it leaves out, as `name = value`: filters of replication. Positions go on over what is left out, so
-    /// nothing else tells that data are missing.
+    /// What it leaves out, as `name = value`: filters of replication. Positions go on over what is left out,
+    /// so nothing else tells that data are missing.
     pub filters: Vec<String>,
     /// Seconds that it waits on purpose before it applies (`SQL_Delay`).
     pub delay_s: u64,
