@@ -76,13 +76,11 @@ fn servers(status: &StatusView, paint: Paint) -> String {
 fn reads(server: &ServerView, paint: Paint) -> String {
     let Some(routing) = &server.routing else { return server.because.clone() };
     if routing.reads.eligible {
-        return if let Some(slow) = &routing.slow {
-            paint.yellow(slow)
-        } else if let Some(warming) = &routing.warming {
-            paint.yellow(warming)
-        } else {
-            paint.green("eligible")
+        let words = match routing.slow.as_ref().or(routing.warming.as_ref()) {
+            Some(why) => paint.yellow(why),
+            None => paint.green("eligible"),
         };
+        return routing.work.as_ref().map_or_else(|| words.clone(), |work| format!("{words}; {work}"));
     }
     routing.reads.reason.clone().unwrap_or_else(|| server.because.clone())
 }
@@ -158,6 +156,20 @@ fn listeners(status: &StatusView) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_sessions_count_for_by_their_work_is_shown_also_where_it_is_not_known() {
+        let mut status = crate::sample_status::status();
+        let replica =
+            status.fleet.servers.iter_mut().find(|s| s.routing.as_ref().is_some_and(|r| r.reads.eligible));
+        let replica = replica.unwrap();
+        let name = replica.name.clone();
+        let line = |server: &ServerView| reads(server, Paint::off());
+        assert_eq!(line(replica), "eligible", "{name}");
+        let work = "what its sessions do is unknown: each counts as the mean";
+        replica.routing.as_mut().unwrap().work = Some(work.to_owned());
+        assert_eq!(line(replica), format!("eligible; {work}"), "{name}");
+    }
 
     #[test]
     fn sessions_that_bypass_the_router_are_in_the_totals() {

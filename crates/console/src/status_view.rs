@@ -323,6 +323,8 @@ pub struct RoutingView {
     /// For how many average sessions one of its reader sessions counts, by what they do; `null` while that is
     /// not known, which counts as one.
     pub work_per_session: Option<f64>,
+    /// The same in words, also where it is not known; `null` unless sessions count by their work.
+    pub work: Option<String>,
     /// Share of our own reads that should go there.
     pub share: f64,
     /// Whether it is being emptied by command.

@@ -125,6 +125,7 @@ fn routing(server: &ServerStatus) -> RoutingView {
         warmth: Some(server.capacity.warmth),
         warming: server.warming.clone(),
         work_per_session: server.per_session,
+        work: server.work.clone(),
         share: server.share,
         draining: server.draining_ms.is_some(),
         draining_ms: server.draining_ms,

@@ -97,6 +97,8 @@ pub struct ServerStatus {
     /// For how many average sessions one of its reader sessions counts, by what they do; `None` while that is
     /// not known, which counts as one.
     pub per_session: Option<f64>,
+    /// The same in words; `None` unless sessions count by their work and it has some.
+    pub work: Option<String>,
     /// The share of our own reads that should go there, 0 to 1.
     pub share: f64,
     /// Milliseconds until what is left of its sessions is cut, while it is drained by command.
@@ -275,6 +277,14 @@ fn listener_status(listener: &Listener, zero_hop: &crate::zero_hop::ZeroHopOverv
     }
 }
 
+/// What a server's reader sessions count for by what they do, in words.
+fn work(per_session: Option<f64>) -> String {
+    match per_session {
+        Some(count) => format!("a session counts as {count:.2} average ones, by what it does"),
+        None => "what its sessions do is unknown: each counts as the mean".to_owned(),
+    }
+}
+
 fn server(
     routing: &RoutingState,
     at: usize,
@@ -319,6 +329,7 @@ fn server(
         slow: candidate.speed.reason(Instant::now()),
         warming: candidate.heat.reason(candidate.capacity.warmth, Instant::now()),
         per_session: routing.per_session[at],
+        work: (routing.view.config.capacity.work && readers > 0).then(|| work(routing.per_session[at])),
         share,
         draining_ms: draining.map(|d| d.as_millis() as u64),
         readers,

@@ -89,6 +89,7 @@ function serverCard(status, server) {
     h("div", { class: "line" }, dot(mood, { role: "img", "aria-label": moods[mood] }), h("span", { class: "title" }, server.name), h("span", { class: role }, server.role),
       server.weight !== 1 ? h("span", { class: "tag" }, "weight " + server.weight) : null, spark(server)),
     h("dl", { class: "facts" }, facts.map(([name, value, title]) => h("div", { title }, h("dt", {}, name), h("dd", { class: value === "not measured" ? "none" : undefined }, value)))),
+    routing && routing.work ? h("p", { class: "why" }, routing.work) : null,
     server.because.startsWith(why) ? null : h("p", { class: "why " + (mood === "good" ? "" : mood) }, why),
     server.state === "answering" && server.because ? h("p", { class: "why" }, server.because) : null);
 }
