@@ -207,11 +207,27 @@ impl WatchView {
         Some(self.servers.iter().map(why).collect::<Vec<_>>().join("; "))
     }
 
-    /// Whether any verdict names a bottleneck.
+    /// The servers and agents of which nothing is known, each with the reason; `None` when there are none.
+    pub fn unread(&self) -> Option<String> {
+        let why = |name: &str, why: &Option<String>| {
+            format!("{name}: {}", why.as_deref().unwrap_or("no answer within the window"))
+        };
+        let hosts = self.hosts.iter().filter(|host| host.host.is_none());
+        let servers = self.servers.iter().filter(|server| server.sample.is_none());
+        let hosts = hosts.map(|host| why(&host.agent, &host.unanswered));
+        let all: Vec<String> =
+            hosts.chain(servers.map(|server| why(&server.name, &server.unanswered))).collect();
+        (!all.is_empty()).then(|| all.join("; "))
+    }
+
+    /// Whether a verdict names a bottleneck of what is watched. That of this host counts where no servers are
+    /// watched, or one of them runs here: of servers elsewhere it says nothing.
     pub fn has_bottleneck(&self) -> bool {
+        let here = self.servers.is_empty() || self.servers.iter().any(|server| server.on_this_host);
+        let own = here.then_some(&self.verdict);
         let hosts = self.hosts.iter().map(|host| &host.verdict);
         let servers = self.servers.iter().map(|server| &server.verdict);
-        std::iter::once(&self.verdict).chain(hosts).chain(servers).any(|v| v.bottleneck.is_some())
+        own.into_iter().chain(hosts).chain(servers).any(|v| v.bottleneck.is_some())
     }
 }
 
@@ -270,6 +286,46 @@ fn sentence(verdict: &Verdict) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_server_or_an_agent_that_is_not_read_is_told_beside_others_that_are() {
+        let server = |name: &str, unanswered: Option<&str>| ServerWatch {
+            name: name.to_owned(),
+            unanswered: unanswered.map(str::to_owned),
+            sample: unanswered.is_none().then(ServerSampleView::default),
+            ..ServerWatch::default()
+        };
+        let host = |agent: &str, unanswered: Option<&str>| HostWatch {
+            agent: agent.to_owned(),
+            unanswered: unanswered.map(str::to_owned),
+            host: unanswered.is_none().then(HostSampleView::default),
+            ..HostWatch::default()
+        };
+        let view = |hosts, servers| WatchView { hosts, servers, ..WatchView::default() };
+        let part = view(
+            vec![host("https://one", None), host("https://two", Some("refused"))],
+            vec![server("db1", None), server("db2", Some("Access denied"))],
+        );
+        assert_eq!(part.unread().as_deref(), Some("https://two: refused; db2: Access denied"));
+        assert_eq!(view(Vec::new(), vec![server("db1", None)]).unread(), None);
+    }
+
+    #[test]
+    fn the_bottleneck_of_this_host_counts_only_where_a_server_runs_here_or_none_is_watched() {
+        let finding = Finding {
+            name: Name::Cpu,
+            load: 1.2,
+            weight: 0.9,
+            ceiling: None,
+            evidence: Vec::new(),
+            who: None,
+        };
+        let busy = verdict(&Verdict { bottleneck: Some(finding), ..Verdict::default() });
+        let view = |servers| WatchView { verdict: busy.clone(), servers, ..WatchView::default() };
+        let on_this_host = |on_this_host| vec![ServerWatch { on_this_host, ..ServerWatch::default() }];
+        assert!(view(Vec::new()).has_bottleneck() && view(on_this_host(true)).has_bottleneck());
+        assert!(!view(on_this_host(false)).has_bottleneck());
+    }
 
     #[test]
     fn servers_of_which_none_answered_are_told_from_a_host_alone() {

@@ -142,7 +142,15 @@ fn show_once(view: &WatchView, json: bool, paint: Paint) -> anyhow::Result<ExitC
     if nothing.is_some() {
         return Ok(exit::error());
     }
-    Ok(if view.has_bottleneck() { exit::no() } else { exit::DONE })
+    if view.has_bottleneck() {
+        return Ok(exit::no());
+    }
+    // Of what was not read nothing is known, least of all that it has no bottleneck.
+    if let Some(unread) = view.unread() {
+        terminal::complain(&format!("no bottleneck is named, but not everything could be read: {unread}"));
+        return Ok(exit::error());
+    }
+    Ok(exit::DONE)
 }
 
 async fn show(mut views: Views, note: Option<String>, json: bool, paint: Paint) -> anyhow::Result<ExitCode> {
