@@ -27,6 +27,9 @@
 //! together, where a few of them weigh most. Worked example: 12 times on each server can only tell a factor
 //! of 3.4 from noise, 100 one of 1.5, 400 one of 1.24.
 //!
+//! Nor is a burst: something else that runs for a second or two makes all times of that while long, and a
+//! server counts as slow only once it has been found so for all of [`SUSTAINED`].
+//!
 //! **From times to a factor.** The fastest quarter of the servers is the measure. A server whose statements
 //! take `k` times as long aims at `1/k`, at least [`LEAST`]. A server that is given less is also less busy
 //! and becomes faster, which would give it more: a loop with a delay. So the factor follows slowly, down with
@@ -53,6 +56,8 @@ const UNKNOWN_AFTER: Duration = Duration::from_secs(60);
 /// Time constants with which the factor follows.
 const DOWN: Duration = Duration::from_secs(6);
 const UP: Duration = Duration::from_secs(15);
+/// A server that counted for all of its weight is slow once it has been found so for this long.
+const SUSTAINED: Duration = WINDOW;
 /// And up while nothing says that the server is fast again.
 const HELD: Duration = Duration::from_secs(180);
 /// The lowest factor.
@@ -170,6 +175,8 @@ impl Times {
 struct TrackedSpeed {
     /// The logarithm of the factor, followed without steps.
     log: f64,
+    /// How long it has been found slow without a break.
+    slow_for: Duration,
     speed: Speed,
 }
 
@@ -264,10 +271,11 @@ impl Speeds {
         self.unknown_since = unknown.then(|| self.unknown_since.unwrap_or(now));
         let mut changes = Vec::new();
         for peer in peers {
-            let known = self
-                .known
-                .entry(peer.name.clone())
-                .or_insert(TrackedSpeed { log: 0.0, speed: Speed::default() });
+            let known = self.known.entry(peer.name.clone()).or_insert(TrackedSpeed {
+                log: 0.0,
+                slow_for: Duration::ZERO,
+                speed: Speed::default(),
+            });
             let before = known.speed.factor;
             known.follow(compared.get(&peer.name).copied(), elapsed, now);
             if known.speed.factor != before {
@@ -443,13 +451,15 @@ struct Point {
 impl TrackedSpeed {
     /// One step towards what was measured; without it, slowly towards 1.
     fn follow(&mut self, measured: Option<Beside>, elapsed: Duration, now: Instant) {
-        let Self { log, speed } = self;
+        let Self { log, slow_for, speed } = self;
         let by_questions = measured.is_some_and(|beside| beside.by_questions);
         // What was found slow by statements is found fast by statements only.
         let unknown = measured.is_none() || (by_questions && speed.factor < 1.0 && !speed.by_questions);
         let step = if by_questions { STEP_ALONE } else { STEP }.ln();
         let noise = if speed.factor < 1.0 { NOISE_SLOW } else { NOISE };
         let slow = measured.filter(|beside| beside.longer >= step.max(noise * beside.error));
+        *slow_for = if slow.is_some() { *slow_for + elapsed } else { Duration::ZERO };
+        let slow = slow.filter(|_| speed.factor < 1.0 || *slow_for >= SUSTAINED);
         let aim = slow.map_or(0.0, |beside| -beside.longer.min(-LEAST.ln()));
         let constant = match aim < *log {
             true => DOWN,
