@@ -35,6 +35,7 @@ mod zone;
 pub use ask::{AskError, ControlConnection, Recognized, connect};
 pub use dialect::Dialect;
 pub use login::{LoginError, LoginProbe};
+pub use pace::Rhythm;
 pub use rows::{Row, Rows};
 pub use watch::{Suspicion, Watcher, survey};
 

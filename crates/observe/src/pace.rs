@@ -91,6 +91,25 @@ pub(crate) struct Pace {
     routers: Option<f64>,
 }
 
+/// How often each router asks a server, once all that ask it have found their pace.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Rhythm {
+    /// The time between two visits.
+    pub visits: Duration,
+    /// The time between two samples of its counters: clients, statements, buffer pool.
+    pub counters: Duration,
+}
+
+impl Rhythm {
+    /// That of this many routers. Exact while all have seats; of more, within a fifth.
+    pub fn of(config: &FleetConfig, routers: u32) -> Self {
+        let budget = Budget::of(config);
+        let pace = Pace { interval: budget.usual, routers: Some(f64::from(routers)) };
+        let visits = Duration::from_secs_f64(f64::from(routers) / budget.visits()).max(budget.usual);
+        Self { visits, counters: pace.seldom(&budget).max(Duration::from_secs(1)) + visits }
+    }
+}
+
 impl Budget {
     pub(crate) fn of(config: &FleetConfig) -> Self {
         Self {
@@ -244,6 +263,15 @@ mod tests {
         let asking = pace.asking(&budget(), None);
         assert_eq!(asking.routers, Some(50));
         assert!(asking.because.unwrap().contains("50 routers"));
+    }
+
+    #[test]
+    fn counters_come_every_minute_where_a_hundred_routers_ask() {
+        let rhythm = |routers| Rhythm::of(&FleetConfig::default(), routers);
+        let seconds = |routers| rhythm(routers).counters.as_secs_f64();
+        assert_eq!(rhythm(1).visits, Duration::from_millis(500));
+        assert!((1.4..1.6).contains(&seconds(1)) && (12.0..14.0).contains(&seconds(20)), "{}", seconds(20));
+        assert!((60.0..70.0).contains(&seconds(100)), "{}", seconds(100));
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use super::PER_SECOND;
 use config::RouterConfig;
-use fleet::{KnownZone, ListenerRole, Snapshot, Zone, ZoneSource};
+use fleet::{KnownZone, ListenerRole, ServerName, Snapshot, Zone, ZoneSource};
 use rand::Rng;
 use rand::rngs::StdRng;
 use router::heat::{Heats, Reader};
@@ -55,6 +55,8 @@ pub(super) struct Router {
     pub(super) heats: Heats,
     works: Works,
     config: Arc<RouterConfig>,
+    /// When each server came back, and when this router saw it.
+    back: BTreeMap<ServerName, (Instant, Instant)>,
     tokens: f64,
     recent: VecDeque<(u64, u32)>,
     /// Since when sessions should leave each server.
@@ -75,6 +77,7 @@ impl Router {
             heats: Heats::default(),
             works: Works::default(),
             config: Arc::default(),
+            back: BTreeMap::new(),
             tokens: 0.0,
             recent: VecDeque::new(),
             since: BTreeMap::new(),
@@ -83,7 +86,26 @@ impl Router {
 
     pub(super) fn hear(&mut self, snapshot: &Snapshot, now: Instant) {
         let own = KnownZone { zone: self.zone.clone(), by: ZoneSource::Rule };
-        let snapshot = Arc::new(Snapshot { own_zone: Some(own), ..snapshot.clone() });
+        let mut snapshot = Snapshot { own_zone: Some(own), ..snapshot.clone() };
+        for server in &mut snapshot.servers {
+            let Some(at) = server.back_since else { continue };
+            let (known, seen) = self.back.entry(server.name.clone()).or_insert((at, now));
+            if *known != at {
+                (*known, *seen) = (at, now);
+            }
+            server.back_since = Some(*seen);
+        }
+        self.renew(Arc::new(snapshot), now);
+    }
+
+    /// Its view anew, with what it has found out itself since it last heard of the servers.
+    pub(super) fn look_again(&mut self, now: Instant) {
+        if let Some(view) = &self.view {
+            self.renew(view.snapshot.clone(), now);
+        }
+    }
+
+    fn renew(&mut self, snapshot: Arc<Snapshot>, now: Instant) {
         let speeds = snapshot.servers.iter().map(|s| (s.name.clone(), self.speeds.of(&s.name))).collect();
         let heats = snapshot.servers.iter().map(|s| (s.name.clone(), self.heats.of(&s.name))).collect();
         let own = OwnState { speeds, heats, ..OwnState::default() };

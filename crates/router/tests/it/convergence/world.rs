@@ -3,10 +3,13 @@
 use super::PER_SECOND;
 use super::buffer_pool::BufferPool;
 use super::member::{Client, Router, Session};
+use config::FleetConfig;
+use fleet::heat::PoolCounters;
 use fleet::{
-    Address, Demand, DemandSource, KnownZone, Lag, LagSource, Replication, Role, Server, ServerName,
+    Address, Asking, Demand, DemandSource, KnownZone, Lag, LagSource, Replication, Role, Server, ServerName,
     Snapshot, State, WriterStatus, Zone, ZoneShare, ZoneSource,
 };
+use observe::Rhythm;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use std::collections::{BTreeMap, VecDeque};
@@ -17,6 +20,17 @@ const INTERVAL: u64 = 5;
 const DELAY: u64 = 5;
 /// Time constant of the smoothing of demand.
 const SMOOTHING_SECONDS: f64 = 5.0;
+
+/// What is known of a server's counters where many routers ask: a sample now and then.
+struct Sampled {
+    /// The tick of its last sample.
+    at: u64,
+    /// Reads of each zone since then, in ticks of a rate.
+    since: BTreeMap<Zone, f64>,
+    /// Reads a second of each zone, between the last two samples.
+    rates: BTreeMap<Zone, f64>,
+    pool: Option<PoolCounters>,
+}
 
 pub(super) struct World {
     now: u64,
@@ -29,6 +43,10 @@ pub(super) struct World {
     /// Snapshots of the last ticks.
     past: VecDeque<Snapshot>,
     smoothed: BTreeMap<Zone, f64>,
+    /// Ticks between two snapshots that a router hears.
+    interval: u64,
+    /// Ticks between two samples of a server's counters, and what they said; none: they are always fresh.
+    sampled: Option<(Rhythm, Vec<Sampled>)>,
     pub(super) churn: bool,
     /// How fast each server is now, 1 being usual.
     pub(super) speeds: Vec<f64>,
@@ -63,6 +81,8 @@ impl World {
             appetite: zones.iter().map(|z| (Zone::new(z.0), 1.0)).collect(),
             past: VecDeque::new(),
             smoothed: BTreeMap::new(),
+            interval: INTERVAL,
+            sampled: None,
             churn: true,
             speeds: vec![1.0; servers.len()],
             full: None,
@@ -86,9 +106,46 @@ impl World {
         world
     }
 
+    /// Servers are asked as seldom as `routers` leave for each of them.
+    pub(super) fn ask_seldom(&mut self, routers: u32) {
+        let rhythm = Rhythm::of(&FleetConfig::default(), routers);
+        self.interval = ticks(rhythm.visits).max(INTERVAL);
+        for (at, router) in self.routers.iter_mut().enumerate() {
+            router.offset = at as u64 % self.interval;
+        }
+        let sampled = |_: &_| Sampled { at: 0, since: BTreeMap::new(), rates: BTreeMap::new(), pool: None };
+        self.sampled = Some((rhythm, self.servers.iter().map(sampled).collect()));
+    }
+
+    /// Counts the reads of this tick, and takes the samples that are due: each server has its turn.
+    fn sample(&mut self) {
+        let Some((rhythm, sampled)) = &mut self.sampled else { return };
+        for router in &self.routers {
+            let appetite = self.appetite[&router.zone];
+            for session in &router.sessions {
+                let since = &mut sampled[session.server].since;
+                *since.entry(router.zone.clone()).or_default() += session.client.rate * appetite;
+            }
+        }
+        let (spacing, servers) = (ticks(rhythm.counters), sampled.len() as u64);
+        for (at, sampled) in sampled.iter_mut().enumerate().filter(|(at, _)| self.servers[*at].1) {
+            // The first of all at once, as a router that starts does it.
+            let first = sampled.rates.is_empty() && !sampled.since.is_empty();
+            if first || (self.now + spacing * at as u64 / servers).is_multiple_of(spacing) {
+                let passed = (self.now - sampled.at).max(1) as f64;
+                let rates = std::mem::take(&mut sampled.since).into_iter();
+                sampled.rates = rates.map(|(zone, sum)| (zone, sum / passed)).collect();
+                sampled.at = self.now;
+                let now = self.start + Duration::from_millis(self.now * 1000 / PER_SECOND);
+                sampled.pool = self.pools.get(at).map(|pool| pool.counters(now));
+            }
+        }
+    }
+
     pub(super) fn run(&mut self, seconds: u64) {
         for _ in 0..seconds * PER_SECOND {
             self.now += 1;
+            self.sample();
             let snapshot = self.measure();
             self.past.push_back(snapshot);
             if self.past.len() as u64 > DELAY + 1 {
@@ -96,7 +153,7 @@ impl World {
             }
             let at = self.start + Duration::from_millis(self.now * 1000 / PER_SECOND);
             for router in &mut self.routers {
-                if router.view.is_none() || (self.now + router.offset).is_multiple_of(INTERVAL) {
+                if router.view.is_none() || (self.now + router.offset).is_multiple_of(self.interval) {
                     router.hear(&self.past[0], at);
                 }
                 self.moves += router.act(self.now, self.churn, &mut self.rng);
@@ -110,6 +167,7 @@ impl World {
                 let times = self.times_ms();
                 for router in &mut self.routers {
                     router.compare(self.appetite[&router.zone], &times, at, &mut self.rng);
+                    router.look_again(at);
                 }
             }
             self.note();
@@ -155,9 +213,18 @@ impl World {
             let rate: f64 = router.sessions.iter().map(|s| s.client.rate).sum();
             *by_zone.entry(router.zone.clone()).or_default() += rate * self.appetite[&router.zone];
         }
+        if let Some((_, sampled)) = &self.sampled
+            && sampled.iter().any(|sampled| !sampled.rates.is_empty())
+        {
+            by_zone.clear();
+            for (zone, rate) in sampled.iter().flat_map(|sampled| &sampled.rates) {
+                *by_zone.entry(zone.clone()).or_default() += rate;
+            }
+        }
         let weight = 1.0 - (-1.0 / (PER_SECOND as f64 * SMOOTHING_SECONDS)).exp();
         for (zone, rate) in &mut by_zone {
             let smoothed = self.smoothed.entry(zone.clone()).or_insert(*rate);
+            let weight = if self.sampled.is_some() { 1.0 } else { weight };
             *smoothed += weight * (*rate - *smoothed);
             *rate = *smoothed * self.rng.random_range(0.99..1.01);
         }
@@ -180,7 +247,16 @@ impl World {
             let zero = Duration::ZERO;
             server.lag = Some(Lag { at_least: zero, uncertainty: zero, source: LagSource::GtidSamples });
             server.load.running = (loads[i] / 500.0) as u32;
-            server.pool = self.pools.get(i).map(|pool| pool.counters(back(self.now)));
+            server.pool = match &self.sampled {
+                Some((_, sampled)) => sampled[i].pool,
+                None => self.pools.get(i).map(|pool| pool.counters(back(self.now))),
+            };
+            server.asking = self.sampled.as_ref().map(|(rhythm, _)| Asking {
+                interval: rhythm.visits,
+                counters: Some(rhythm.counters),
+                routers: None,
+                because: None,
+            });
             server.back_since = since.map(back);
             server.state = match alive {
                 true => State::Answering,
@@ -280,6 +356,10 @@ impl World {
         let moves_per_minute = moves as f64 * 60.0 / seconds as f64;
         Figures { busiest: worst, crossing, least: self.least_crossing(), moves_per_minute, swing }
     }
+}
+
+fn ticks(time: Duration) -> u64 {
+    (time.as_secs_f64() * PER_SECOND as f64).round() as u64
 }
 
 /// The time in ms within which all but a hundredth of these are answered, where the times behind each average
