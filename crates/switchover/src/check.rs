@@ -250,9 +250,9 @@ fn follows(s: &Situation<'_>) -> Outcome {
     };
     let from = format!("{}:{}", channel.host, channel.port);
     match is_source(s.primary, channel) {
-        true if channel.withholds().is_some() => stop(
-            format!("{}: {}", s.candidate.server, channel.withholds().unwrap_or_default()),
-            "choose a replica without filters and delay: another lacks data, or has them late",
+        true if channel.leaves_out().is_some() => stop(
+            format!("{}: {}", s.candidate.server, channel.leaves_out().unwrap_or_default()),
+            "choose a replica without filters: this one lacks data",
         ),
         true => pass(format!("{} replicates from {from}", s.candidate.server)),
         false => stop(

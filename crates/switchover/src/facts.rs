@@ -89,14 +89,21 @@ pub struct Channel {
     pub delay_s: u64,
 }
 
+/// A failover waits for what a replica has received. It does not wait longer than this for one that is late
+/// on purpose.
+const LONG_DELAY_S: u64 = 60;
+
 impl Channel {
-    /// Why what was received by it is not, or not soon, the whole of its source.
+    /// Why what it applies is not the whole of its source; `None` when it is.
+    pub(crate) fn leaves_out(&self) -> Option<String> {
+        (!self.filters.is_empty())
+            .then(|| format!("it leaves out what its filters say: {}", self.filters.join(", ")))
+    }
+
+    /// The same, or that it would be applied too late for a failover.
     pub(crate) fn withholds(&self) -> Option<String> {
-        match self.filters.as_slice() {
-            [] if self.delay_s == 0 => None,
-            [] => Some(format!("it applies everything {} s late on purpose", self.delay_s)),
-            filters => Some(format!("it leaves out what its filters say: {}", filters.join(", "))),
-        }
+        let late = || format!("it applies everything {} s late on purpose", self.delay_s);
+        self.leaves_out().or_else(|| (self.delay_s > LONG_DELAY_S).then(late))
     }
 }
 
@@ -651,6 +658,7 @@ pub(crate) mod tests {
         assert!(filtered.withholds().unwrap().contains("replicate_wild_ignore_table = app.log%"));
         let late = row(&[("sql_delay", "3600")]);
         assert_eq!(late.withholds().unwrap(), "it applies everything 3600 s late on purpose");
+        assert_eq!((late.leaves_out(), row(&[("sql_delay", "60")]).withholds()), (None, None));
     }
 
     #[test]
