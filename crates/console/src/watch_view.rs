@@ -207,7 +207,7 @@ impl WatchView {
         Some(self.servers.iter().map(why).collect::<Vec<_>>().join("; "))
     }
 
-    /// The servers and agents of which nothing is known, each with the reason; `None` when there are none.
+    /// The servers and agents that were not read, each with the reason; `None` when there are none.
     pub fn unread(&self) -> Option<String> {
         let why = |name: &str, why: &Option<String>| {
             format!("{name}: {}", why.as_deref().unwrap_or("no answer within the window"))

@@ -385,7 +385,8 @@ async fn connect_past(lab: &Lab, route: &Route) -> Conn {
             "no session bypasses the router to a2: {told:?}\n{}",
             route.words()
         );
-        session.disconnect().await.unwrap();
+        // The router may have just ended it: it rests, and others may be short of sessions.
+        let _ = session.disconnect().await;
     }
 }
 
