@@ -137,14 +137,14 @@ pub struct Change {
 pub struct Speeds {
     book: HashMap<(u32, ServerName), Sum>,
     known: HashMap<ServerName, TrackedSpeed>,
-    asked: HashMap<ServerName, Asked>,
+    asked: HashMap<ServerName, QuestionRhythm>,
     /// Since when there has been something to compare, and nothing that compares it.
     unknown_since: Option<Instant>,
 }
 
 /// Our own questions to a server.
 #[derive(Clone, Copy, Debug)]
-struct Asked {
+struct QuestionRhythm {
     answered: Instant,
     /// Time constant in which their times are forgotten.
     window: Duration,
@@ -310,7 +310,7 @@ impl Speeds {
                 let between = last.map(|last| answered.saturating_duration_since(last.answered));
                 let window = between.map_or(WINDOW, |between| between * QUESTIONS_KEPT);
                 let window = window.clamp(WINDOW, LONGEST_WINDOW);
-                self.asked.insert(peer.name.clone(), Asked { answered, window });
+                self.asked.insert(peer.name.clone(), QuestionRhythm { answered, window });
                 add(QUESTIONS, &peer.name, 1.0, (took.as_nanos() as f64).max(1.0).ln());
             }
         }

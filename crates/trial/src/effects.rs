@@ -289,11 +289,7 @@ mod tests {
         let experiment = Experiment::new(Spec::parse(&text, "t.toml").unwrap(), &[]).unwrap();
         let mut trials = Vec::new();
         for position in 0..experiment.design.cells.len() + 3 {
-            let run = match position {
-                0 | 1 => Run::Baseline,
-                2 => Run::Same,
-                _ => Run::Cell(position - 3),
-            };
+            let run = run_at(position);
             let cell = experiment.levels(run);
             let noise = 1.0 + (position * 7 % 11) as f64 / 2_000.0;
             let ratio = if cell[0] == 1 { 1.3 } else { 1.0 } * if cell[1] + cell[2] == 2 { 1.2 } else { 1.0 };
@@ -311,6 +307,15 @@ mod tests {
         assert!(near(first.ratio.estimate, 1.2), "{first:?}");
         // On average over c it is half of what it is with it.
         assert!(near(found.main[1].estimate, 1.2_f64.sqrt()), "{found:?}");
+    }
+
+    /// What stands at a position of a block: two baselines, an equal one, then the cells.
+    fn run_at(position: usize) -> Run {
+        match position {
+            0 | 1 => Run::Baseline,
+            2 => Run::Same,
+            _ => Run::Cell(position - 3),
+        }
     }
 
     fn verdict(one: &FactorEffect) -> Option<Verdict> {
@@ -334,11 +339,7 @@ mod tests {
         let mut trials = Vec::new();
         for block in 0..blocks {
             for position in 0..experiment.design.cells.len() + 3 {
-                let run = match position {
-                    0 | 1 => Run::Baseline,
-                    2 => Run::Same,
-                    _ => Run::Cell(position - 3),
-                };
+                let run = run_at(position);
                 let cell = experiment.levels(run);
                 let noise = 1.0 + ((position * 7 + block as usize * 5) % 11) as f64 / 2_000.0;
                 let plot = if run == Run::Baseline { 1.0 } else { shift(block, cell[0]) };

@@ -26,7 +26,7 @@ const MOST: usize = 2_000_000;
 
 /// What was seen while it was traced.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Seen {
+pub struct TracedReads {
     /// Reads of pages that somebody waits for.
     pub reads: Vec<Request>,
     /// Events of all kinds, and those that the kernel dropped because its buffer was full.
@@ -34,7 +34,7 @@ pub struct Seen {
     pub lost: u64,
 }
 
-impl Seen {
+impl TracedReads {
     fn take(&mut self, line: &str) {
         match lost(line) {
             Some(lost) => self.lost += lost,
@@ -109,9 +109,9 @@ impl BlockReads {
     ///
     /// # Errors
     /// The kernel's buffer cannot be read.
-    pub fn collect(mut self, time: Duration, stop: &AtomicBool) -> Result<Seen, TraceError> {
+    pub fn collect(mut self, time: Duration, stop: &AtomicBool) -> Result<TracedReads, TraceError> {
         let until = Instant::now() + time;
-        let (mut all, mut rest, mut bytes) = (Seen::default(), String::new(), vec![0; 1 << 16]);
+        let (mut all, mut rest, mut bytes) = (TracedReads::default(), String::new(), vec![0; 1 << 16]);
         while Instant::now() < until && !stop.load(Ordering::Relaxed) {
             match self.pipe.read(&mut bytes) {
                 Ok(0) => std::thread::sleep(PAUSE),
@@ -200,7 +200,7 @@ mod tests {
         for other in ["W", "RA", "RM", "FWS"] {
             assert_eq!(pages(&line(other)), [], "{other}");
         }
-        let mut seen = Seen::default();
+        let mut seen = TracedReads::default();
         let lines = [line("R"), line("W"), line("RA"), "CPU:0 [LOST 2 EVENTS]".to_owned()];
         lines.iter().for_each(|line| seen.take(line));
         assert_eq!((seen.reads.len(), seen.events, seen.lost), (2, 3, 2));

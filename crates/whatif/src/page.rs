@@ -552,22 +552,21 @@ impl Gain {
 
 /// The rate at which the cores are full, as a headline and its explanation.
 fn full(baseline: &Baseline, saturation: &Interval) -> (String, String) {
+    let range = |of: &Interval| format!("{} to {}", figure(of.low), figure(of.high));
     match baseline.times(saturation) {
         Some(times) => (
             format!("{} times", figure(times.estimate)),
             format!(
-                "{} to {} times today's {} transactions a second",
-                figure(times.low),
-                figure(times.high),
+                "{} times today's {} transactions a second",
+                range(&times),
                 figure(baseline.per_s.estimate)
             ),
         ),
         None => (
             format!("{} transactions a second", figure(saturation.estimate)),
             format!(
-                "{} to {}; the highest rate sent was {}, and today's load is not known (--current names it)",
-                figure(saturation.low),
-                figure(saturation.high),
+                "{}; the highest rate sent was {}, and today's load is not known (--current names it)",
+                range(saturation),
                 figure(baseline.per_s.estimate)
             ),
         ),

@@ -254,13 +254,13 @@ mod tests {
     use clap::Parser;
 
     #[derive(Parser)]
-    struct Line {
+    struct Parsed {
         #[command(flatten)]
         probe: ProbeArgs,
     }
 
     fn args(words: &[&str]) -> ProbeArgs {
-        Line::parse_from(["probe"].iter().chain(words)).probe
+        Parsed::parse_from(["probe"].iter().chain(words)).probe
     }
 
     #[test]

@@ -1,0 +1,231 @@
+//! Whether the candidate can take the primary's place: version, settings, accounts, events, its cache, its
+//! disk and its clock.
+
+use super::{Outcome, Situation, everybody, or_none, pass, stop, warn};
+use crate::facts::Facts;
+
+pub(super) fn version(s: &Situation<'_>) -> Outcome {
+    let newer = s.others.iter().chain([s.primary]).find(|facts| {
+        let (a, b) = (facts.version.numbers(), s.candidate.version.numbers());
+        (a.0, a.1) < (b.0, b.1)
+    });
+    if s.primary.version.flavour != s.candidate.version.flavour {
+        return stop(
+            "the primary and the candidate are of two flavours",
+            "choose a candidate of the same flavour",
+        );
+    }
+    match newer {
+        Some(facts) => stop(
+            format!("{} is older than {}: it cannot follow it", facts.server, s.candidate.server),
+            "upgrade replicas before the primary, or choose a candidate with the oldest version",
+        ),
+        None => pass(format!("no server is older than {}", s.candidate.server)),
+    }
+}
+
+pub(super) fn formats(s: &Situation<'_>) -> Outcome {
+    for name in ["binlog_format", "binlog_row_image"] {
+        let (ours, theirs) = (s.primary.variable(&[name]), s.candidate.variable(&[name]));
+        if ours != theirs {
+            let text =
+                format!("{name} is {} on the primary, {} on the candidate", or_none(ours), or_none(theirs));
+            let mend = format!("on {}: SET GLOBAL {name} = {}", s.candidate.server, or_none(ours));
+            return warn(text, mend);
+        }
+    }
+    pass("binlog_format and binlog_row_image agree")
+}
+
+pub(super) fn events(s: &Situation<'_>) -> Outcome {
+    let Some(events) = &s.primary.events else {
+        return warn(
+            format!("events of {} cannot be read, and would not be moved", s.primary.server),
+            "GRANT EVENT ON *.* to the account",
+        );
+    };
+    if events.is_empty() {
+        return pass("none enabled");
+    }
+    let moved = format!(
+        "{} enabled on {}: {} enables them, {} stops running them",
+        events.len(),
+        s.primary.server,
+        s.candidate.server,
+        s.primary.server
+    );
+    let grant = || match (s.candidate.dialect().is_mariadb(), s.candidate.version.mysql_from((8, 2, 0))) {
+        (true, _) => "GRANT SET USER ON *.* to the account",
+        (false, true) => "GRANT SET_ANY_DEFINER ON *.* to the account",
+        (false, false) => "GRANT SET_USER_ID ON *.* to the account",
+    };
+    match &s.candidate.may_set_definer {
+        None => warn(format!("{moved}; whether it may keep their definers is not known"), grant()),
+        // Enabled as another account, it would run with other privileges, or fail.
+        Some((account, false)) if events.iter().any(|event| event.definer != *account) => {
+            let other = events.iter().find(|event| event.definer != *account);
+            let definer = other.map_or("", |event| event.definer.as_str());
+            stop(format!("{moved}; {account} may not enable those of {definer}"), grant())
+        }
+        Some(_) => warn(moved, "nothing, if they may run there; else ALTER EVENT ... DISABLE first"),
+    }
+}
+
+pub(super) fn accounts(s: &Situation<'_>) -> Outcome {
+    let (Some(ours), Some(theirs)) = (&s.primary.accounts, &s.candidate.accounts) else {
+        return warn(
+            "accounts cannot be compared",
+            "GRANT SELECT ON mysql.user, or mysql.global_priv, to the account",
+        );
+    };
+    let candidate = &s.candidate.server;
+    let missing: Vec<&str> =
+        ours.keys().filter(|name| !theirs.contains_key(*name)).map(String::as_str).take(5).collect();
+    if !missing.is_empty() {
+        return stop(
+            format!("missing on {candidate}: {}", missing.join(", ")),
+            "create them there, or replicate the mysql schema",
+        );
+    }
+    let differs =
+        |(name, digest): &(&String, &Option<u64>)| theirs.get(*name).is_some_and(|other| other != *digest);
+    let differing: Vec<&str> = ours.iter().filter(differs).map(|(name, _)| name.as_str()).take(5).collect();
+    if !differing.is_empty() {
+        return warn(
+            format!("privileges or passwords differ on {candidate}: {}", differing.join(", ")),
+            format!(
+                "SHOW GRANTS and SHOW CREATE USER on both; then on {candidate}: SET sql_log_bin = 0, GRANT, ALTER USER"
+            ),
+        );
+    }
+    let unread = ours.values().filter(|digest| digest.is_none()).count();
+    if unread > 0 {
+        return warn(
+            format!(
+                "all {} of the primary are on {candidate}; what {unread} of them may do cannot be compared",
+                ours.len()
+            ),
+            "GRANT SELECT ON mysql.* to the account",
+        );
+    }
+    pass(format!("all {} of the primary are on {candidate}, with the same privileges", ours.len()))
+}
+
+/// What changes behaviour or durability when the primary has another value.
+const COMPARED: [&str; 14] = [
+    "sql_mode",
+    "max_connections",
+    "max_allowed_packet",
+    "innodb_flush_log_at_trx_commit",
+    "sync_binlog",
+    "innodb_buffer_pool_size",
+    "character_set_server",
+    "collation_server",
+    "lower_case_table_names",
+    "time_zone",
+    "transaction_isolation",
+    "tx_isolation",
+    "innodb_doublewrite",
+    "event_scheduler",
+];
+
+pub(super) fn variables(s: &Situation<'_>) -> Outcome {
+    let differs = |name: &&str| {
+        let (ours, theirs) = (s.primary.variable(&[name]), s.candidate.variable(&[name]));
+        (ours != theirs).then(|| format!("{name} {} -> {}", or_none(ours), or_none(theirs)))
+    };
+    let differing: Vec<String> = COMPARED.iter().filter_map(differs).collect();
+    if differing.is_empty() {
+        return pass(format!("{} that matter agree", COMPARED.len()));
+    }
+    warn(differing.join(", "), format!("set them on {} before", s.candidate.server))
+}
+
+/// Share of logical reads that went to disk since the server started: the only figure that both flavours
+/// always have.
+fn miss_rate(facts: &Facts) -> Option<f64> {
+    let requests = facts.counter("innodb_buffer_pool_read_requests")?;
+    let reads = facts.counter("innodb_buffer_pool_reads")?;
+    (requests > 0).then(|| reads as f64 / requests as f64)
+}
+
+pub(super) fn warmth(s: &Situation<'_>) -> Outcome {
+    let pages = |facts: &Facts| facts.counter("innodb_buffer_pool_pages_data");
+    let (Some(ours), Some(theirs)) = (pages(s.primary), pages(s.candidate)) else {
+        return warn("buffer pools cannot be compared", "GRANT PROCESS");
+    };
+    let rate = |facts: &Facts| {
+        miss_rate(facts).map_or("unknown".to_owned(), |rate| format!("{:.2} %", rate * 100.0))
+    };
+    let text = format!(
+        "pages cached: {ours} on the primary, {theirs} on the candidate; reads from disk since start: {}, {}",
+        rate(s.primary),
+        rate(s.candidate)
+    );
+    if theirs * 2 < ours {
+        return warn(
+            text,
+            "send it reads first; --wait-warm waits until it misses about as few as the primary",
+        );
+    }
+    pass(text)
+}
+
+/// Below this the candidate would hang within minutes of its first writes.
+const ROOM_STOPS: u64 = 256 << 20;
+
+/// Below this share somebody should look.
+const ROOM_WARNS: f64 = 0.05;
+
+pub(super) fn free_disk(s: &Situation<'_>) -> Outcome {
+    let candidate = &s.candidate.server;
+    let Some(disks) = &s.candidate.disks else {
+        let look = format!("df -h {} on its host", or_none(s.candidate.variable(&["datadir"])));
+        return warn(
+            format!("{candidate} does not say how much room its disk has"),
+            match s.candidate.dialect().is_mariadb() {
+                true => format!(
+                    "{look}; or on {candidate}: INSTALL SONAME 'disks', and GRANT FILE to the account"
+                ),
+                false => format!("{look}: no statement of MySQL tells it"),
+            },
+        );
+    };
+    let Some(least) = disks.iter().min_by_key(|room| room.available) else {
+        return warn(
+            format!("the disk of {candidate} is not among those that it lists"),
+            "df -h on its host",
+        );
+    };
+    // Its next binary log must fit, with what is written meanwhile.
+    let log =
+        s.candidate.variable(&["max_binlog_size"]).and_then(|bytes| bytes.parse().ok()).unwrap_or(1 << 30);
+    let share = least.available as f64 / least.total.max(1) as f64;
+    let text = format!(
+        "{} MiB left ({:.0} %) for the {} of {candidate}",
+        least.available >> 20,
+        share * 100.0,
+        least.holds.join(", ")
+    );
+    let mend =
+        format!("make room in {} on the host of {candidate}, or choose another candidate", least.directory);
+    if least.available < ROOM_STOPS {
+        return stop(text, mend);
+    }
+    if share < ROOM_WARNS || least.available < log * 2 {
+        return warn(text, mend);
+    }
+    pass(text)
+}
+
+pub(super) fn clocks(s: &Situation<'_>) -> Outcome {
+    let far = everybody(s).max_by_key(|facts| facts.clock_ahead_ms.abs());
+    match far {
+        Some(facts) if facts.clock_ahead_ms.abs() > 500 => warn(
+            format!("{} is {} ms away from this host's clock", facts.server, facts.clock_ahead_ms),
+            "run chrony or ntpd there",
+        ),
+        Some(facts) => pass(format!("within {} ms of this host's", facts.clock_ahead_ms.abs())),
+        None => pass("one server"),
+    }
+}

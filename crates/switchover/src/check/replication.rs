@@ -1,0 +1,224 @@
+//! Whether the primary alone takes writes and the others follow it: channels, threads, lag, and the account
+//! by which the former primary will replicate.
+
+use super::{Outcome, Situation, names, nobody, pass, replicas, stop, warn};
+use crate::facts::{Channel, Facts};
+use crate::login::{self, LedTo};
+
+pub(super) fn one_writer(s: &Situation<'_>) -> Outcome {
+    if s.primary.refuses_writes() {
+        let mend = format!("on {}: SET GLOBAL read_only = OFF", s.primary.server);
+        return stop(format!("{} refuses writes", s.primary.server), mend);
+    }
+    let alone = format!("{} alone takes writes", s.primary.server);
+    nobody(
+        replicas(s),
+        |facts| !facts.refuses_writes(),
+        &alone,
+        |writable| {
+            stop(format!("{writable} take writes too"), format!("on {writable}: SET GLOBAL read_only = ON"))
+        },
+    )
+}
+
+/// Statements address the default channel: of a server with others the wrong one would be moved.
+pub(super) fn channels(s: &Situation<'_>) -> Outcome {
+    if let Some(channel) = s.primary.channels.first() {
+        return stop(
+            format!(
+                "the primary {} itself replicates from {}:{}",
+                s.primary.server, channel.host, channel.port
+            ),
+            format!(
+                "where that is left from before, on {}: {}; else move a primary that follows nobody",
+                s.primary.server,
+                s.primary.dialect().forget_source()
+            ),
+        );
+    }
+    let moved = |facts: &&Facts| {
+        facts.server == s.candidate.server || facts.channels.iter().any(|c| is_source(s.primary, c))
+    };
+    for facts in replicas(s).filter(moved) {
+        if facts.channels.len() > 1 {
+            return stop(
+                format!("{} has {} channels", facts.server, facts.channels.len()),
+                "a server that replicates from several sources is not moved by this tool",
+            );
+        }
+        if let Some(channel) = facts.channels.iter().find(|channel| !channel.name.is_empty()) {
+            return stop(
+                format!("{} replicates by a channel named '{}'", facts.server, channel.name),
+                format!(
+                    "on {}: {}, and follow the primary by the default channel",
+                    facts.server,
+                    facts.dialect().forget_channel(&channel.name)
+                ),
+            );
+        }
+    }
+    pass("the primary follows nobody, and its replicas have one channel each, without a name")
+}
+
+pub(super) fn follows(s: &Situation<'_>) -> Outcome {
+    let Some(channel) = s.candidate.channels.first() else {
+        let facts = format!("{} replicates from nobody", s.candidate.server);
+        return stop(facts, "choose a replica of the primary");
+    };
+    let from = format!("{}:{}", channel.host, channel.port);
+    match is_source(s.primary, channel) {
+        true if channel.leaves_out().is_some() => stop(
+            format!("{}: {}", s.candidate.server, channel.leaves_out().unwrap_or_default()),
+            "choose a replica without filters: this one lacks data",
+        ),
+        true => pass(format!("{} replicates from {from}", s.candidate.server)),
+        false => stop(
+            format!("{} replicates from {from}, which is not {}", s.candidate.server, s.primary.server),
+            "choose a direct replica of the primary, or move that replica first",
+        ),
+    }
+}
+
+/// Whether a channel reads from this server. Its number says so, whatever address leads there (NAT, tunnels);
+/// before the first contact only the address is known.
+pub(crate) fn is_source(server: &Facts, channel: &Channel) -> bool {
+    if channel.source_id != 0 {
+        return channel.source_id == server.server_id;
+    }
+    let port = server.variable(&["report_port"]).filter(|port| *port != "0").or(server.variable(&["port"]));
+    let same_port = port.is_some_and(|ours| ours.parse() == Ok(channel.port));
+    let reported = server.variable(&["report_host"]).filter(|host| !host.is_empty());
+    let hosts = reported.into_iter().chain(server.variable(&["hostname"])).chain(server.reach.host());
+    same_port && hosts.into_iter().any(|host| host == channel.host)
+}
+
+pub(super) fn threads_run(s: &Situation<'_>) -> Outcome {
+    for facts in replicas(s) {
+        for channel in &facts.channels {
+            if channel.receiver_runs && channel.applier_runs {
+                continue;
+            }
+            let which = if channel.receiver_runs { "applying" } else { "receiving" };
+            let error = if channel.last_error.is_empty() {
+                String::new()
+            } else {
+                format!(": {}", channel.last_error)
+            };
+            let text = format!("the {which} thread of {} does not run{error}", facts.server);
+            let mend = format!("on {}: {}", facts.server, facts.dialect().start_replication());
+            return if facts.server == s.candidate.server { stop(text, mend) } else { warn(text, mend) };
+        }
+    }
+    pass(format!("on {}", names(replicas(s))))
+}
+
+pub(super) fn lag(s: &Situation<'_>) -> Outcome {
+    let behind = s.candidate.channels.first().and_then(|channel| channel.seconds_behind);
+    match behind {
+        None => {
+            stop(format!("{} does not say how far behind it is", s.candidate.server), "see 'threads run'")
+        }
+        Some(seconds) if seconds > s.limits.lag.as_secs() => stop(
+            format!("{} is {seconds} s behind, allowed are {} s", s.candidate.server, s.limits.lag.as_secs()),
+            "wait until it has caught up, or allow more with --max-lag",
+        ),
+        Some(seconds) => pass(format!("{} is {seconds} s behind by its own figure", s.candidate.server)),
+    }
+}
+
+pub(super) fn net_timeout(s: &Situation<'_>) -> Outcome {
+    let slow = |facts: &Facts| {
+        let timeout =
+            facts.variable(&["replica_net_timeout", "slave_net_timeout"]).and_then(|t| t.parse::<u64>().ok());
+        timeout.is_none_or(|seconds| seconds > 10)
+    };
+    nobody(replicas(s), slow, "replica_net_timeout is at most 10 s everywhere", |slow| {
+        warn(
+            format!("replica_net_timeout is above 10 s on {slow}"),
+            "SET GLOBAL replica_net_timeout (slave_net_timeout) = 8, and restart the threads",
+        )
+    })
+}
+
+pub(super) fn commit_order(s: &Situation<'_>) -> Outcome {
+    let loose = |facts: &Facts| {
+        let parallel = facts.variable(&["replica_parallel_workers", "slave_parallel_workers"]);
+        !facts.dialect().is_mariadb()
+            && parallel.is_some_and(|workers| workers != "0" && workers != "1")
+            && facts.is_on(&["replica_preserve_commit_order", "slave_preserve_commit_order"]) == Some(false)
+    };
+    nobody(replicas(s), loose, "replicas commit in the primary's order", |loose| {
+        warn(
+            format!("replica_preserve_commit_order is off on {loose}"),
+            "SET GLOBAL replica_preserve_commit_order = ON, with the applier stopped",
+        )
+    })
+}
+
+pub(super) fn replication_login(s: &Situation<'_>) -> Outcome {
+    let (primary, candidate) = (&s.primary.server, &s.candidate.server);
+    if !s.has_replication_login {
+        return stop(
+            format!("{primary} has to follow {candidate} afterwards, with which account?"),
+            "--replication-option-file FILE with user and password of an account with REPLICATION SLAVE",
+        );
+    }
+    let Some(login) = s.login else {
+        return warn("given, and not tried", "headroom switchover --check tries it");
+    };
+    let at = format!("{} at {}:{}", login.user, login.host, login.port);
+    let address = format!(
+        "{primary} will be told this address of {candidate}: correct its report_host and report_port"
+    );
+    let reported = s.candidate.variable(&["report_host"]).is_some_and(|host| !host.is_empty());
+    match &login.led_to {
+        LedTo::Server { server_id, .. } if *server_id != s.candidate.server_id => stop(
+            format!("{at} leads to server_id {server_id}; {candidate} is {}", s.candidate.server_id),
+            address,
+        ),
+        LedTo::Server { may_replicate: false, .. } => stop(
+            format!("{at} may not replicate"),
+            format!("GRANT REPLICATION SLAVE ON *.* to {}", login.user),
+        ),
+        LedTo::Server { .. } if login::is_loopback(&login.host) && is_elsewhere(s.primary) => {
+            warn(format!("{at}: from {primary} this address leads to {primary} itself"), address)
+        }
+        LedTo::Server { .. } => pass(format!("{at} leads to {candidate}")),
+        // Access denied, host not allowed: it may be this host alone that is not in the account's name.
+        LedTo::Refused { code: 1045 | 1130, why } if of_other_hosts(s.candidate, &login.user) => warn(
+            format!(
+                "{at} is refused to this host ({why}); the account is of other hosts, perhaps of {primary}"
+            ),
+            format!(
+                "on {primary}, log in with it once: mariadb -h {} -P {} -u {}",
+                login.host, login.port, login.user
+            ),
+        ),
+        LedTo::Refused { code, why } => stop(
+            format!("{at} is refused: error {code}: {why}"),
+            "correct user and password in the file of --replication-option-file, or the account there",
+        ),
+        // Somebody wrote down this address on purpose: perhaps of a network that only servers are in.
+        LedTo::Nowhere { why } if reported && !login::is_loopback(&login.host) => warn(
+            format!("{at} cannot be reached from this host: {why}"),
+            format!(
+                "on {primary}, log in with it once: mariadb -h {} -P {} -u {}",
+                login.host, login.port, login.user
+            ),
+        ),
+        LedTo::Nowhere { why } => stop(format!("{at} leads nowhere: {why}"), address),
+    }
+}
+
+/// Whether a server is on another host than this one.
+fn is_elsewhere(facts: &Facts) -> bool {
+    facts.reach.host().is_some_and(|host| !login::is_loopback(host))
+}
+
+/// Whether all accounts of this user are of certain hosts. No where they cannot be read.
+fn of_other_hosts(facts: &Facts, user: &str) -> bool {
+    let accounts = facts.accounts.iter().flat_map(|accounts| accounts.keys());
+    let mut hosts =
+        accounts.filter_map(|name| name.rsplit_once('@')).filter(|(name, _)| *name == user).peekable();
+    hosts.peek().is_some() && hosts.all(|(_, host)| host != "%")
+}

@@ -1,0 +1,140 @@
+use super::*;
+use crate::facts::ScheduledEvent;
+use crate::facts::tests::{channel, facts};
+use crate::login::LedTo;
+
+/// What a check says of a fleet of a primary `a1`, its replica `a2`, and others.
+fn found(check: &str, primary: &Facts, candidate: &Facts, others: &[Facts]) -> Finding {
+    found_with(check, primary, candidate, others, None)
+}
+
+fn found_with(
+    check: &str,
+    primary: &Facts,
+    candidate: &Facts,
+    others: &[Facts],
+    login: Option<&LoginAttempt>,
+) -> Finding {
+    let limits = Limits::default();
+    let situation =
+        Situation { primary, candidate, others, limits, has_replication_login: true, login, exposure: None };
+    all(&situation).into_iter().find(|finding| finding.check == check).unwrap()
+}
+
+fn set(facts: &mut Facts, variables: &[(&str, &str)]) {
+    facts.variables.extend(variables.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())));
+}
+
+/// A primary and its replica.
+fn pair(version: &str) -> (Facts, Facts) {
+    let primary = facts("a1", version);
+    let mut candidate = facts("a2", version);
+    (candidate.server_id, candidate.channels) = (2, vec![channel("a1", 3306, 1)]);
+    (primary, candidate)
+}
+
+#[test]
+fn events_of_others_need_the_privilege_to_keep_their_definers() {
+    let (mut primary, mut candidate) = pair("10.11.6-MariaDB");
+    let (schema, name) = ("app".to_owned(), "nightly".to_owned());
+    primary.events = Some(vec![ScheduledEvent { schema, name, definer: "batch@%".to_owned() }]);
+    let level = |candidate: &Facts| found("events", &primary, candidate, &[]).level;
+    assert_eq!(level(&candidate), Level::Warn, "not known");
+    candidate.may_set_definer = Some(("admin@%".to_owned(), false));
+    let stops = found("events", &primary, &candidate, &[]);
+    assert!(stops.level == Level::Stop && stops.facts.contains("batch@%"), "{stops:?}");
+    assert_eq!(stops.mend.as_deref(), Some("GRANT SET USER ON *.* to the account"));
+    candidate.may_set_definer = Some(("batch@%".to_owned(), false));
+    assert_eq!(level(&candidate), Level::Warn, "its own");
+    candidate.may_set_definer = Some(("admin@%".to_owned(), true));
+    assert_eq!(level(&candidate), Level::Warn);
+}
+
+#[test]
+fn a_channel_with_a_name_or_a_second_one_is_not_moved() {
+    let (mut primary, mut candidate) = pair("10.11.6-MariaDB");
+    let mut other = facts("b1", "10.11.6-MariaDB");
+    other.channels = vec![channel("a1", 3306, 1)];
+    let check = "channels";
+    let others = [other.clone()];
+    assert_eq!(found(check, &primary, &candidate, &others).level, Level::Pass);
+    other.channels.push(channel("elsewhere", 3306, 9));
+    let second = found(check, &primary, &candidate, &[other.clone()]);
+    assert!(second.level == Level::Stop && second.facts == "b1 has 2 channels", "{second:?}");
+    other.channels.remove(0);
+    let elsewhere = found(check, &primary, &candidate, &[other]);
+    assert_eq!(elsewhere.level, Level::Pass, "it does not follow the primary and keeps its source");
+    candidate.channels[0].name = "from_a1".to_owned();
+    let named = found(check, &primary, &candidate, &[]);
+    assert!(named.level == Level::Stop && named.facts.contains("'from_a1'"), "{named:?}");
+    assert!(named.mend.unwrap().contains("RESET SLAVE 'from_a1' ALL"));
+    candidate.channels[0].name = String::new();
+    primary.channels = vec![channel("elsewhere", 3306, 9)];
+    assert_eq!(found(check, &primary, &candidate, &[]).level, Level::Stop);
+}
+
+#[test]
+fn the_account_of_replication_is_tried_and_what_only_this_host_cannot_know_is_a_warning() {
+    let (primary, mut candidate) = pair("10.11.6-MariaDB");
+    let level = |candidate: &Facts, host: &str, led_to: LedTo| {
+        let login = LoginAttempt { user: "repl".to_owned(), host: host.to_owned(), port: 3306, led_to };
+        found_with("replication account", &primary, candidate, &[], Some(&login)).level
+    };
+    let reached = |server_id| LedTo::Server { server_id, may_replicate: true };
+    let refused = || LedTo::Refused { code: 1045, why: "Access denied".to_owned() };
+    let nowhere = || LedTo::Nowhere { why: "Connection refused".to_owned() };
+    assert_eq!(level(&candidate, "a2", reached(2)), Level::Pass);
+    assert_eq!(level(&candidate, "a2", reached(1)), Level::Stop, "another server answers there");
+    let powerless = LedTo::Server { server_id: 2, may_replicate: false };
+    assert_eq!(level(&candidate, "a2", powerless), Level::Stop);
+    assert_eq!(level(&candidate, "127.0.0.1", reached(2)), Level::Warn, "a1 would follow itself");
+    assert_eq!(level(&candidate, "a2", refused()), Level::Stop);
+    let accounts = |host: &str| Some([(format!("repl@{host}"), None)].into());
+    candidate.accounts = accounts("%");
+    assert_eq!(level(&candidate, "a2", refused()), Level::Stop, "any host may, so the password is wrong");
+    candidate.accounts = accounts("10.0.0.%");
+    assert_eq!(level(&candidate, "a2", refused()), Level::Warn, "this host may be the wrong one");
+    assert_eq!(level(&candidate, "a2", nowhere()), Level::Stop);
+    set(&mut candidate, &[("report_host", "a2.servers")]);
+    assert_eq!(level(&candidate, "a2.servers", nowhere()), Level::Warn, "a network of servers");
+}
+
+#[test]
+fn what_a_replica_wrote_itself_is_seen_behind_what_it_replicated_later() {
+    let (mut primary, mut candidate) = pair("10.11.6-MariaDB");
+    (primary.position, candidate.position) = ("0-1-105".to_owned(), "0-1-105".to_owned());
+    set(&mut candidate, &[("gtid_binlog_state", "0-2-101,0-1-105")]);
+    set(&mut primary, &[("gtid_binlog_state", "0-2-100,0-1-105")]);
+    let check = "errant transactions";
+    let errant = found(check, &primary, &candidate, &[]);
+    assert!(errant.level == Level::Stop && errant.facts.contains("0-2-101"), "{errant:?}");
+    set(&mut primary, &[("gtid_binlog_state", "0-2-101,0-1-105")]);
+    assert_eq!(found(check, &primary, &candidate, &[]).level, Level::Pass);
+    set(&mut primary, &[("gtid_binlog_state", "0-1-105")]);
+    assert_eq!(found(check, &primary, &candidate, &[]).level, Level::Warn, "it may have been rebuilt");
+    set(&mut candidate, &[("gtid_binlog_state", "0-1-106")]);
+    assert_eq!(found(check, &primary, &candidate, &[]).level, Level::Pass, "not of its own");
+}
+
+#[test]
+fn semi_sync_is_moved_only_to_a_server_that_can_go_on_with_it() {
+    let (mut primary, mut candidate) = pair("8.0.36");
+    let check = "semi-sync plugins";
+    assert_eq!(found(check, &primary, &candidate, &[]).level, Level::Pass, "it is off");
+    set(&mut primary, &[("rpl_semi_sync_source_enabled", "ON")]);
+    let missing = found(check, &primary, &candidate, &[]);
+    assert_eq!(missing.level, Level::Stop);
+    assert!(missing.mend.unwrap().contains("semisync_source.so"));
+    set(&mut candidate, &[("rpl_semi_sync_master_enabled", "OFF")]);
+    let missing = found(check, &primary, &candidate, &[]);
+    assert!(missing.level == Level::Stop && missing.facts.starts_with("a1 cannot be a semi-sync replica"));
+    let mut other = facts("b1", "8.0.36");
+    other.channels = vec![channel("a1", 3306, 1)];
+    set(&mut other, &[("rpl_semi_sync_replica_enabled", "ON")]);
+    assert_eq!(found(check, &primary, &candidate, &[other]).level, Level::Warn, "b1 acknowledges");
+    set(&mut primary, &[("rpl_semi_sync_slave_enabled", "OFF")]);
+    assert_eq!(found(check, &primary, &candidate, &[]).level, Level::Pass, "older names count too");
+    let (mut primary, candidate) = pair("8.0.25");
+    set(&mut primary, &[("rpl_semi_sync_master_enabled", "ON")]);
+    assert!(found(check, &primary, &candidate, &[]).mend.unwrap().contains("semisync_master.so"));
+}

@@ -1,0 +1,190 @@
+//! Whether positions may be compared and the freeze finds nothing in its way: GTIDs, logs, errant
+//! transactions, open and prepared ones, locks.
+
+use super::{Outcome, Situation, everybody, nobody, pass, replicas, stop, warn};
+use crate::facts::Facts;
+use crate::failover::rejoin;
+
+pub(super) fn gtid(s: &Situation<'_>) -> Outcome {
+    for facts in everybody(s) {
+        if !facts.dialect().is_mariadb() && facts.is_on(&["gtid_mode"]) != Some(true) {
+            let mend = format!("on {}: gtid_mode = ON, enforce_gtid_consistency = ON", facts.server);
+            return stop(format!("gtid_mode is off on {}", facts.server), mend);
+        }
+        if let Some(channel) = facts.channels.iter().find(|channel| !channel.by_gtid) {
+            let text = format!("{} follows {} by file and offset", facts.server, channel.host);
+            return stop(text, format!("on {}: {}", facts.server, facts.dialect().go_by_gtid()));
+        }
+    }
+    let loose = |facts: &Facts| facts.is_on(&["gtid_strict_mode"]) == Some(false);
+    nobody(everybody(s), loose, "all servers go by GTID", |loose| {
+        warn(
+            format!("gtid_strict_mode is off on {loose}"),
+            "SET GLOBAL gtid_strict_mode = ON: out-of-order transactions are refused instead of mixed in",
+        )
+    })
+}
+
+pub(super) fn binary_log(s: &Situation<'_>) -> Outcome {
+    let on = |names: &[&str]| s.candidate.is_on(names) == Some(true);
+    if !on(&["log_bin"]) {
+        return stop(
+            format!("{} writes no binary log", s.candidate.server),
+            "log_bin in its option file, and a restart",
+        );
+    }
+    if !on(&["log_replica_updates", "log_slave_updates"]) {
+        let text = format!("{} does not log what it replicates", s.candidate.server);
+        return stop(text, "log_slave_updates (log_replica_updates) = ON in its option file, and a restart");
+    }
+    pass(format!("{} logs, replicated changes included", s.candidate.server))
+}
+
+pub(super) fn errant(s: &Situation<'_>) -> Outcome {
+    for facts in replicas(s) {
+        if let Some(errant) = facts.lacking_in(s.primary) {
+            let mend = format!(
+                "find what it is ({errant}); then rebuild {}, or bring it into the primary with an empty transaction of that GTID",
+                facts.server
+            );
+            return stop(format!("{} has {errant}, which the primary does not have", facts.server), mend);
+        }
+    }
+    wrote_itself(s)
+}
+
+/// On MariaDB a position holds the last transaction of a domain only: one that a replica wrote itself is
+/// hidden by the next one that it replicates under a higher number (`gtid_strict_mode = OFF`). The state of
+/// its binary log names the last one of each server.
+fn wrote_itself(s: &Situation<'_>) -> Outcome {
+    const STATE: &[&str] = &["gtid_binlog_state"];
+    let nothing = "no replica has anything that the primary does not have";
+    let Some(primary) = s.primary.variable(STATE) else { return pass(nothing) };
+    let mut unknown = Vec::new();
+    for facts in replicas(s) {
+        let own = rejoin::written_by(facts.server_id, facts.variable(STATE).unwrap_or_default(), primary);
+        let own = match own {
+            Ok(own) => own,
+            Err(error) => {
+                return warn(
+                    format!(
+                        "the binary log state of {} or of the primary cannot be read: {error}",
+                        facts.server
+                    ),
+                    "SELECT @@GLOBAL.gtid_binlog_state on both",
+                );
+            }
+        };
+        let mend = format!("look at it: mariadb-binlog over its binary logs; then rebuild {}", facts.server);
+        if let Some(lacking) = own.lacking {
+            return stop(
+                format!("{} wrote {lacking} itself, which the primary does not have", facts.server),
+                mend,
+            );
+        }
+        // A primary that was rebuilt from a backup has no record of what everybody has.
+        unknown.extend(own.unknown.map(|unknown| (format!("{} wrote {unknown} itself", facts.server), mend)));
+    }
+    match unknown.into_iter().next() {
+        Some((text, mend)) => warn(
+            format!(
+                "{text}; the log of the primary has no record of that server, so nobody can tell whether the \
+                 primary has it"
+            ),
+            mend,
+        ),
+        None => pass(nothing),
+    }
+}
+
+pub(super) fn purged(s: &Situation<'_>) -> Outcome {
+    let candidate = s.candidate;
+    let Some(purged) = &candidate.purged else {
+        return warn(
+            format!("what {} has purged cannot be read", candidate.server),
+            "GRANT BINLOG MONITOR (MariaDB)",
+        );
+    };
+    for other in s.others {
+        let lacks = |position: &str| crate::facts::beyond(candidate.version.flavour, purged, position);
+        // A replica that does not log what it applies has it in its other position.
+        let applied = other.variable(&["gtid_slave_pos"]);
+        let missing =
+            lacks(&other.position).filter(|_| applied.is_none_or(|applied| lacks(applied).is_some()));
+        let Some(missing) = missing else { continue };
+        return stop(
+            format!("{} lacks {missing}, which {} has purged", other.server, candidate.server),
+            format!("wait until {} has caught up, or rebuild it from a backup", other.server),
+        );
+    }
+    pass(format!("{} has all that the others lack", candidate.server))
+}
+
+pub(super) fn transactions(s: &Situation<'_>) -> Outcome {
+    let limit = s.limits.transaction.as_secs();
+    let Some(blockers) = &s.primary.blockers else {
+        return warn(
+            format!("open transactions of {} cannot be read", s.primary.server),
+            format!("on {}: GRANT PROCESS", s.primary.server),
+        );
+    };
+    let old: Vec<_> = blockers.iter().filter(|blocker| blocker.seconds >= limit.max(1)).collect();
+    match old.first() {
+        None => pass(format!("none older than {limit} s on {}", s.primary.server)),
+        Some(first) => stop(
+            format!(
+                "{} older than {limit} s; session {} of {}: {} for {} s",
+                old.len(),
+                first.session,
+                first.who,
+                first.what,
+                first.seconds
+            ),
+            format!("end it, or on {}: KILL {}", s.primary.server, first.session),
+        ),
+    }
+}
+
+pub(super) fn prepared(s: &Situation<'_>) -> Outcome {
+    match s.primary.prepared.as_ref().map(Vec::len) {
+        None => warn(
+            format!("prepared transactions of {} cannot be read", s.primary.server),
+            "GRANT XA_RECOVER_ADMIN (MySQL) to the account",
+        ),
+        Some(0) => pass("none prepared"),
+        Some(n) => stop(
+            format!("{n} prepared XA transactions on {}", s.primary.server),
+            "XA RECOVER shows them; XA COMMIT or XA ROLLBACK each",
+        ),
+    }
+}
+
+pub(super) fn locks(s: &Situation<'_>) -> Outcome {
+    const WORDS: [&str; 4] = ["read lock", "backup", "metadata lock", "flush"];
+    let waits = |what: &str| WORDS.iter().any(|word| what.to_ascii_lowercase().contains(word));
+    let waiting = s.primary.blockers.iter().flatten().find(|blocker| waits(&blocker.what));
+    match s.primary.lock_holders.iter().flatten().next().or(waiting) {
+        Some(blocker) => stop(
+            format!(
+                "session {} of {}: {} for {} s",
+                blocker.session, blocker.who, blocker.what, blocker.seconds
+            ),
+            format!(
+                "wait until the backup or the DDL is over, or on {}: KILL {}",
+                s.primary.server, blocker.session
+            ),
+        ),
+        None if s.primary.lock_holders.is_none() => warn(
+            format!(
+                "nobody waits for a global or metadata lock; whether an idle session of {} holds one is not known, and \
+                 the freeze would find out and be undone",
+                s.primary.server
+            ),
+            match s.primary.dialect().is_mariadb() {
+                true => format!("on {}: INSTALL SONAME 'metadata_lock_info'", s.primary.server),
+                false => "GRANT SELECT ON performance_schema.* to the account".to_owned(),
+            },
+        ),
+        None => pass("nobody holds or waits for a global or metadata lock"),
+    }
+}
