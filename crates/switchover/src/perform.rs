@@ -57,6 +57,9 @@ pub enum Kind {
     Failover {
         /// What keeps it from taking writes that count.
         fence: FenceBy,
+        /// It answers, and its commits hang: replicas stay connected to it until they are stopped.
+        #[serde(default)]
+        gray: bool,
     },
 }
 
@@ -360,6 +363,17 @@ pub async fn left_behind(
         (Some((_, state, plan)), _) if state == "begun" => Ok(serde_json::from_str(&plan).ok()),
         (None, Some(error)) => Err(error),
         _ => Ok(None),
+    }
+}
+
+impl Plan {
+    /// The same failover for a primary that answers while its commits hang.
+    #[must_use]
+    pub fn of_gray_primary(mut self) -> Self {
+        if let Kind::Failover { gray, .. } = &mut self.kind {
+            *gray = true;
+        }
+        self
     }
 }
 

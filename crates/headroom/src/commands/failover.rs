@@ -36,6 +36,9 @@ Exit codes: 0 done; 1 not done: not dead, not fenced, or something could be lost
 person has to decide; 64 the command line was not understood.
 Guide: docs/guide/failover.md.";
 
+/// Beyond `--confirm`, how long it may take to see again that it is dead.
+const CONFIRMED_AGAIN: Duration = Duration::from_secs(8);
+
 /// Let a replica take over from a dead primary.
 ///
 /// Only when the primary does not answer for some time and none of its replicas is connected to it. The
@@ -125,14 +128,13 @@ pub(crate) async fn run(args: FailoverArgs, environment: &Environment) -> anyhow
     let scene = Scene::read(&snapshot, primary.as_ref(), &admin, deadline).await?;
     let dead = scene.primary.name.clone();
     let rule = Rule { over: args.confirm, ..Rule::default() };
-    if !args.is_confirmed(&scene, &admin, &rule, deadline).await {
+    if !args.is_confirmed(&scene, &admin, &rule, args.within, deadline).await {
         return Ok(exit::no());
     }
     // Again, now that it is dead: what was received is final only from here on.
     let mut scene = Scene::read(&snapshot, Some(&dead), &admin, deadline).await?;
     let chosen = scene.choose(args.candidate.as_deref().map(ServerName::new).as_ref());
     let loss = scene.rule_out_loss();
-    let ruled_out = loss.is_ok();
     if args.check {
         return args.show(&scene, &chosen, &loss, asked_router, environment);
     }
@@ -140,59 +142,48 @@ pub(crate) async fn run(args: FailoverArgs, environment: &Environment) -> anyhow
     if !args.gray {
         terminal::complain(&text::others_unknown(&scene, asked_router));
     }
-    let fence = match risk::decide(args.fence.is_some(), loss, args.accept_loss) {
-        Ok(Guard::Hook) => FenceBy::Command { command: args.fence.clone().unwrap_or_default() },
-        Ok(Guard::SemiSync(facts)) => {
-            terminal::complain(&facts);
-            FenceBy::SemiSync { facts }
-        }
-        Ok(Guard::Accepted) => FenceBy::Nothing,
-        Err(why) => {
-            terminal::complain(&format!("not done: {why}"));
-            return Ok(exit::no());
-        }
-    };
+    let Some(mut fence) = args.fence_by(loss) else { return Ok(exit::no()) };
     if !args.yes {
         if !asked(&format!("Promote {candidate} in the place of {dead}?"))? {
             terminal::complain("not done");
             return Ok(exit::no());
         }
-        // The answer may have taken minutes, in which somebody started the primary again.
-        if !args.is_confirmed(&scene, &admin, &rule, deadline).await {
+        // The answer may have taken minutes: it is looked again, and decided on what is seen now.
+        let briefly = rule.over + CONFIRMED_AGAIN;
+        if !args.is_confirmed(&scene, &admin, &rule, briefly, deadline).await {
             return Ok(exit::no());
         }
         scene = Scene::read(&snapshot, Some(&dead), &admin, deadline).await?;
-        let could_be_lost = scene.rule_out_loss().is_err();
-        let as_before = scene.choose(Some(&candidate)).is_ok() && could_be_lost != ruled_out;
-        if !as_before {
-            terminal::complain("not done: the replicas are not as they were before the question; try again");
-            return Ok(exit::no());
-        }
+        scene.choose(Some(&candidate))?;
+        let Some(again) = args.fence_by(scene.rule_out_loss()) else { return Ok(exit::no()) };
+        fence = again;
     }
     let deadlines = Deadlines { await_ms: args.apply.as_millis() as u64, ..Deadlines::default() };
     let plan = scene.plan(&candidate, fence, deadlines, &host())?;
+    let plan = if args.gray { plan.of_gray_primary() } else { plan };
     let mut journal = Journal::create(&args.operator.journals(environment)?, &plan)?;
     let logins = Logins { admin, replication: Default::default() };
     perform(&plan, &logins, &mut journal, State::START, args.json, environment).await
 }
 
 impl FailoverArgs {
-    /// Whether the primary of `scene` is dead, or gray where that is asked for; says what was seen.
+    /// Looks until it is sure, and says what was seen.
     async fn is_confirmed(
         &self,
         scene: &Scene,
         admin: &config::Credentials,
         rule: &Rule,
+        within: Duration,
         deadline: Duration,
     ) -> bool {
         let dead = &scene.primary.name;
         let confirmed = if self.gray {
             terminal::complain(&format!("looking at the commits of {dead}"));
-            let gray = scene.confirm_gray(admin, rule, deadline).await;
-            gray.map(|evidence| format!("{dead} is gray: {evidence}"))
+            let confirmed = scene.confirm_gray(admin, rule, deadline).await;
+            confirmed.map(|evidence| format!("{dead} is gray: {evidence}"))
         } else {
             terminal::complain(&format!("looking at {dead} and at what its replicas see of it"));
-            scene.confirm(admin, rule, self.within).await.map(|confirmed| {
+            scene.confirm(admin, rule, within).await.map(|confirmed| {
                 format!(
                     "{dead} is dead: {} looks failed over {:.1} s, and no replica is connected to it",
                     confirmed.looks,
@@ -200,14 +191,25 @@ impl FailoverArgs {
                 )
             })
         };
-        match confirmed {
-            Ok(evidence) => {
-                terminal::complain(&evidence);
-                true
+        match &confirmed {
+            Ok(evidence) => terminal::complain(evidence),
+            Err(error) => terminal::complain(&format!("not done: {error}")),
+        }
+        confirmed.is_ok()
+    }
+
+    /// What keeps the old primary from acknowledging more; `None` where it must not go on, which is said.
+    fn fence_by(&self, loss: Result<String, LossRisk>) -> Option<FenceBy> {
+        match risk::decide(self.fence.is_some(), loss, self.accept_loss) {
+            Ok(Guard::Hook) => Some(FenceBy::Command { command: self.fence.clone().unwrap_or_default() }),
+            Ok(Guard::SemiSync(facts)) => {
+                terminal::complain(&facts);
+                Some(FenceBy::SemiSync { facts })
             }
-            Err(error) => {
-                terminal::complain(&format!("not done: {error}"));
-                false
+            Ok(Guard::Accepted) => Some(FenceBy::Nothing),
+            Err(why) => {
+                terminal::complain(&format!("not done: {why}"));
+                None
             }
         }
     }

@@ -192,7 +192,7 @@ impl Scene {
         let others = others.chain(self.others.iter().map(|facts| member(facts, false))).collect();
         let candidate = member(chosen, true);
         Ok(Plan {
-            kind: Kind::Failover { fence },
+            kind: Kind::Failover { fence, gray: false },
             epoch: self.epoch + 1,
             primary: Member {
                 name: self.primary.name.to_string(),

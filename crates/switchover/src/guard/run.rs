@@ -278,6 +278,7 @@ impl Guard {
             return Ok(Attempt::Dry(text));
         }
         let plan = scene.plan(&candidate, fence, options.deadlines, &options.by)?;
+        let plan = if gray { plan.of_gray_primary() } else { plan };
         let mut journal = Journal::create(&options.journals, &plan)?;
         tracing::warn!(%candidate, epoch = plan.epoch, journal = %journal.path().display(), "fenced by: {words}");
         committed.store(true, Relaxed);

@@ -30,10 +30,10 @@ pub(super) async fn forward(
     }
     let fence = match &plan.kind {
         Kind::Switchover => None,
-        Kind::Failover { fence } => Some(fence),
+        Kind::Failover { fence, gray } => Some((fence, *gray)),
     };
     let done = match step {
-        Step::Freeze if let Some(fence) = fence => takeover::fence(plan, fence, servers).await,
+        Step::Freeze if let Some((fence, gray)) = fence => takeover::fence(plan, fence, gray, servers).await,
         Step::Await if fence.is_some() => takeover::apply(plan, servers).await,
         Step::Mark if fence.is_some() => takeover::mark(plan, servers).await,
         Step::Lock => lock(plan, servers).await,

@@ -34,12 +34,33 @@ pub(super) async fn is_still_needed(plan: &Plan, servers: &mut Servers<'_>) -> R
 
 /// No replica receives any more: then the primary's semi-sync acknowledges nothing, and what each received is
 /// final. After that the command fences.
-pub(super) async fn fence(plan: &Plan, fence: &FenceBy, servers: &mut Servers<'_>) -> Result<(), Error> {
+pub(super) async fn fence(
+    plan: &Plan,
+    fence: &FenceBy,
+    gray: bool,
+    servers: &mut Servers<'_>,
+) -> Result<(), Error> {
+    if !gray {
+        nobody_is_connected(plan, servers).await?;
+    }
     stop_receiving(plan, servers).await?;
     match fence {
         FenceBy::Command { command } => run_command(plan, command).await,
         FenceBy::SemiSync { .. } | FenceBy::Nothing => Ok(()),
     }
+}
+
+/// Since its death was confirmed it may have come back, and then nothing is stopped.
+async fn nobody_is_connected(plan: &Plan, servers: &mut Servers<'_>) -> Result<(), Error> {
+    for member in direct(plan) {
+        let (deadline, dialect) = (servers.deadline(), member.dialect());
+        let channels = facts::channels(servers.of(member).await?, dialect, deadline).await?;
+        if channels.iter().any(|channel| channel.receiver_runs) {
+            let why = format!("is back: {} is connected to it again; nothing was stopped", member.name);
+            return Err(Error::Refused { server: plan.primary.server(), why });
+        }
+    }
+    Ok(())
 }
 
 /// A receiver that is just trying to reach a host that vanished stops once that attempt has ended: after

@@ -161,6 +161,19 @@ async fn nothing_is_promoted_when_the_command_that_fences_fails() {
     assert!(fleet.read_only("a2").await && fleet.read_only("b1").await);
     let seen = fleet.journals.path().join("fenced");
     let command = format!("echo \"$1 $HEADROOM_ADDRESS\" > '{}'", seen.display());
+    // Back since it was decided on: nothing is stopped, and nobody is promoted.
+    fleet.lab.heal("a1").await.unwrap();
+    let until = std::time::Instant::now() + DEADLINE;
+    let connected = |facts: &facts::Facts| facts.channels[0].receiver_runs;
+    while !scene(&fleet).await.unwrap().replicas.iter().all(connected) {
+        assert!(std::time::Instant::now() < until, "replicas connect to a1 again");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    let outcome = take_over(&fleet, &dead, FenceBy::Command { command: "true".to_owned() }).await;
+    let State::Undone { why } = &outcome.state else { panic!("{outcome:#?}") };
+    assert!(why.contains("is connected to it again"), "{why}");
+    assert!(fleet.read_only("a2").await && fleet.read_only("b1").await);
+    fleet.lab.fault("a1", Fault::Kill).await.unwrap();
     // Receivers try again: it can be confirmed and decided anew.
     dead.confirm(&fleet.logins().admin, &RULE, DEADLINE).await.unwrap();
     let outcome = take_over(&fleet, &dead, FenceBy::Command { command }).await;

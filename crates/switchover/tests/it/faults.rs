@@ -328,7 +328,7 @@ async fn fail_over_gray(fleet: &Fleet) {
     let scene = gray::scene(fleet).await;
     fleet.lab.fault("a1", Fault::Kill).await.unwrap();
     let fence = FenceBy::Command { command: "true".to_owned() };
-    let plan = scene.plan(&scene.choose(None).unwrap(), fence, quick(), "test").unwrap();
+    let plan = scene.plan(&scene.choose(None).unwrap(), fence, quick(), "test").unwrap().of_gray_primary();
     let mut journal = Journal::create(fleet.journals.path(), &plan).unwrap();
     assert_eq!(run(fleet, &plan, &mut journal, State::START).await, State::Done);
 }

@@ -178,7 +178,7 @@ async fn is_replaced(disk: Disk) {
     let scene = scene(&fleet).await;
     let fence = FenceBy::SemiSync { facts: scene.rule_out_loss().unwrap() };
     let candidate = scene.choose(None).unwrap();
-    let plan = scene.plan(&candidate, fence, quick(), "test").unwrap();
+    let plan = scene.plan(&candidate, fence, quick(), "test").unwrap().of_gray_primary();
     let mut journal = Journal::create(fleet.journals.path(), &plan).unwrap();
     let mut steps = Vec::new();
     let mut progress = |progress: Progress<'_>| match progress {
