@@ -461,7 +461,7 @@ async fn replicas(conn: &mut Connection, dialect: Dialect, deadline: Duration) -
     rows.iter().filter_map(replica).collect()
 }
 
-fn pairs(rows: Vec<Named>) -> BTreeMap<String, String> {
+pub(crate) fn pairs(rows: Vec<Named>) -> BTreeMap<String, String> {
     let pair = |mut row: Named| {
         let name = row.remove("variable_name")?;
         Some((name.to_ascii_lowercase(), row.remove("value").unwrap_or_default()))

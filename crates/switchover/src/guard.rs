@@ -19,6 +19,7 @@ pub mod decide;
 pub mod lock;
 pub mod record;
 mod run;
+mod source;
 pub mod status;
 
 pub use run::{Guard, GuardOptions};

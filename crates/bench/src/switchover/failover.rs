@@ -17,6 +17,7 @@ use ::switchover::failover::confirm::Rule;
 use ::switchover::failover::exposure::{self, Exposure};
 use ::switchover::failover::rejoin::{RejoinOutcome, rejoin};
 use ::switchover::failover::scene::Scene;
+use ::switchover::failover::source;
 use ::switchover::journal::Journal;
 use ::switchover::perform::{self, Deadlines, FenceBy, Progress};
 use ::switchover::step::{State, Step};
@@ -264,14 +265,16 @@ async fn death(
     let old = fixture.primary.clone();
     let name = ServerName::new(&old);
     let scene = Scene::read(&snapshot, Some(&name), &logins.admin, STATEMENT).await?;
-    let predicted = scene.rule_out_loss().err().map(|loss| loss.to_string());
+    // Remembered while it lives, as a guard does.
+    let evidence = source::ask(&scene.primary, &logins.admin, STATEMENT).await;
+    let predicted = scene.rule_out_loss(&evidence).err().map(|loss| loss.to_string());
     let exposure = if args.asynchronous { Some(exposure(fixture, &old).await?) } else { None };
     let began = Instant::now();
     fixture.lab.fault(&old, args.fault.fault()).await?;
     scene.confirm(&logins.admin, &Rule::default(), WITHIN).await?;
     let confirmed = Instant::now();
     let scene = Scene::read(&snapshot, Some(&name), &logins.admin, STATEMENT).await?;
-    let fence = match scene.rule_out_loss() {
+    let fence = match scene.rule_out_loss(&evidence) {
         Ok(facts) => FenceBy::SemiSync { facts },
         Err(_) if args.asynchronous => FenceBy::Nothing,
         Err(loss) => bail!("death {number}: {loss}"),

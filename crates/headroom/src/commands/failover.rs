@@ -15,8 +15,9 @@ use std::time::Duration;
 use switchover::facts;
 use switchover::failover::confirm::Rule;
 use switchover::failover::rejoin::{self, RejoinOutcome};
-use switchover::failover::risk::{self, Guard, LossRisk};
+use switchover::failover::risk::{self, Guard, LossRisk, SourceEvidence};
 use switchover::failover::scene::Scene;
+use switchover::failover::source as failover_source;
 use switchover::failover::text;
 use switchover::journal::Journal;
 use switchover::perform::{Deadlines, FenceBy, Logins};
@@ -74,6 +75,10 @@ pub(crate) struct FailoverArgs {
     /// Go on although acknowledged writes could be lost, or nothing fences the old primary.
     #[arg(long)]
     accept_loss: bool,
+    /// You know that the primary waited for acknowledgements until it died (`Rpl_semi_sync_master_status` was
+    /// ON): nobody can ask it any more, and its replicas do not tell.
+    #[arg(long, conflicts_with_all = ["resume", "rejoin"])]
+    semi_sync_was_on: bool,
     /// A running router, by its admin address: it is asked for servers that only the dead primary could name
     /// [default: $HEADROOM_ADMIN, else as the file says, else 127.0.0.1:9306].
     #[arg(long, value_name = "ADDR", conflicts_with_all = ["resume", "rejoin"])]
@@ -134,7 +139,8 @@ pub(crate) async fn run(args: FailoverArgs, environment: &Environment) -> anyhow
     // Again, now that it is dead: what was received is final only from here on.
     let mut scene = Scene::read(&snapshot, Some(&dead), &admin, deadline).await?;
     let chosen = scene.choose(args.candidate.as_deref().map(ServerName::new).as_ref());
-    let loss = scene.rule_out_loss();
+    let evidence = args.source_evidence(&scene, &admin, deadline).await;
+    let loss = scene.rule_out_loss(&evidence);
     if args.check {
         return args.show(&scene, &chosen, &loss, asked_router, environment);
     }
@@ -155,7 +161,8 @@ pub(crate) async fn run(args: FailoverArgs, environment: &Environment) -> anyhow
         }
         scene = Scene::read(&snapshot, Some(&dead), &admin, deadline).await?;
         scene.choose(Some(&candidate))?;
-        let Some(again) = args.fence_by(scene.rule_out_loss()) else { return Ok(exit::no()) };
+        let evidence = args.source_evidence(&scene, &admin, deadline).await;
+        let Some(again) = args.fence_by(scene.rule_out_loss(&evidence)) else { return Ok(exit::no()) };
         fence = again;
     }
     let deadlines = Deadlines { await_ms: args.apply.as_millis() as u64, ..Deadlines::default() };
@@ -196,6 +203,20 @@ impl FailoverArgs {
             Err(error) => terminal::complain(&format!("not done: {error}")),
         }
         confirmed.is_ok()
+    }
+
+    /// Whether the primary waited for acknowledgements: a gray one can still be asked.
+    async fn source_evidence(
+        &self,
+        scene: &Scene,
+        admin: &config::Credentials,
+        deadline: Duration,
+    ) -> SourceEvidence {
+        match (self.semi_sync_was_on, self.gray) {
+            (true, _) => SourceEvidence::Stated,
+            (false, true) => failover_source::ask(&scene.primary, admin, deadline).await,
+            (false, false) => SourceEvidence::Unknown,
+        }
     }
 
     /// What keeps the old primary from acknowledging more; `None` where it must not go on, which is said.

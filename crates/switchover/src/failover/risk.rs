@@ -2,14 +2,20 @@
 //!
 //! With semi-sync a commit is acknowledged only after a replica has received it. Once the receivers of *all*
 //! replicas are stopped, a primary that never falls back cannot acknowledge anything, wherever it is; and
-//! what it acknowledged before is on the replica that received most. The settings of a primary that does not
-//! answer cannot be read. What is looked at: a replica was connected as a semi-sync replica and acknowledged,
-//! and the replicas' own settings as a source, since a fleet that fails over runs its servers alike. A
-//! replica that does not answer may be the one that acknowledged.
+//! what it acknowledged before is on the replica that received most. Whether it waited can only be known from
+//! when it answered ([`SourceEvidence`]): one that was restarted in place without the switch acknowledges at
+//! once, and its replicas show the same as before. What is looked at: a replica was connected as a semi-sync
+//! replica and acknowledged; the primary waited when it was last seen, by its own settings; and where a person
+//! says so instead, the replicas' settings as a source, since a fleet that fails over runs its servers alike.
+//! A replica that does not answer may be the one that acknowledged.
 
 use fleet::ServerName;
 use serde::Serialize;
 use std::time::Duration;
+
+/// An answer of the primary that is older than this, when it falls silent, says nothing: it may have been
+/// restarted or reset since. Guards look every interval (a second by default).
+pub const SEEN_WITHIN: Duration = Duration::from_secs(10);
 
 /// A primary that falls back sooner may have done so, or may do so before anybody fences it.
 const NEVER: Duration = Duration::from_secs(3600);
@@ -28,6 +34,32 @@ pub struct SemiSync {
     pub waits_without_replicas: Option<bool>,
 }
 
+/// What a primary said of its own semi-sync.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct SourceSemiSync {
+    /// It waited for acknowledgements: switched on, and not fallen back.
+    pub on: bool,
+    /// When it falls back.
+    pub timeout: Option<Duration>,
+    /// Whether it waits even when no replica is connected.
+    pub waits_without_replicas: Option<bool>,
+}
+
+/// How it is known that the primary waited for acknowledgements until it died.
+#[derive(Clone, Debug, PartialEq)]
+pub enum SourceEvidence {
+    /// It said so itself.
+    Seen {
+        said: SourceSemiSync,
+        /// How long before its last sign of life.
+        before: Duration,
+    },
+    /// A person says that it did.
+    Stated,
+    /// Nobody looked.
+    Unknown,
+}
+
 /// What could be lost, and why.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LossRisk {
@@ -38,6 +70,19 @@ pub enum LossRisk {
     Silent(Vec<ServerName>),
     #[error("no replica acknowledged as a semi-sync replica: {LOST}")]
     NotAcknowledged,
+    #[error(
+        "nobody saw whether the primary waited for acknowledgements until it died, and its replicas do not tell: if it was \
+         restarted without semi-sync, {LOST}. If you know that it waited: --semi-sync-was-on"
+    )]
+    SourceNotSeen,
+    #[error(
+        "whether the primary waited for acknowledgements was last seen {:.0} s before it fell silent: if it was restarted \
+         without semi-sync since, {LOST}. If you know that it waited: --semi-sync-was-on",
+        before.as_secs_f64()
+    )]
+    SourceSeenLongBefore { before: Duration },
+    #[error("the primary did not wait for acknowledgements when it last answered: {LOST}")]
+    SourceOff,
     #[error(
         "semi-sync falls back to asynchronous after {:.1} s (by the settings of {server}): if it did, {LOST}",
         timeout.as_secs_f64()
@@ -56,7 +101,12 @@ const LOST: &str = "what the old primary acknowledged and no replica received is
 ///
 /// # Errors
 /// What could be lost.
-pub fn rule_out_loss(replicas: &[SemiSync], silent: &[ServerName]) -> Result<String, LossRisk> {
+pub fn rule_out_loss(
+    replicas: &[SemiSync],
+    silent: &[ServerName],
+    primary: &ServerName,
+    evidence: &SourceEvidence,
+) -> Result<String, LossRisk> {
     if !silent.is_empty() {
         return Err(LossRisk::Silent(silent.to_vec()));
     }
@@ -67,23 +117,47 @@ pub fn rule_out_loss(replicas: &[SemiSync], silent: &[ServerName]) -> Result<Str
     if names.is_empty() {
         return Err(LossRisk::NotAcknowledged);
     }
-    for replica in replicas {
-        let server = replica.server.clone();
-        match replica.timeout {
-            Some(timeout) if timeout >= NEVER => {}
-            Some(timeout) => return Err(LossRisk::FallsBack { server, timeout }),
-            None => return Err(LossRisk::UnknownTimeout { server }),
+    let waited = match evidence {
+        SourceEvidence::Unknown => return Err(LossRisk::SourceNotSeen),
+        SourceEvidence::Seen { before, .. } if *before > SEEN_WITHIN => {
+            return Err(LossRisk::SourceSeenLongBefore { before: *before });
         }
-        if replica.waits_without_replicas == Some(false) {
-            return Err(LossRisk::DoesNotWait { server });
+        SourceEvidence::Seen { said, .. } if !said.on => return Err(LossRisk::SourceOff),
+        SourceEvidence::Seen { said, before } => {
+            never_falls_back(primary, said.timeout, said.waits_without_replicas)?;
+            format!("{primary} said {:.1} s before it fell silent that it waits", before.as_secs_f64())
         }
-    }
+        SourceEvidence::Stated => {
+            for replica in replicas {
+                never_falls_back(&replica.server, replica.timeout, replica.waits_without_replicas)?;
+            }
+            format!("{primary} waited as somebody says, and by the replicas' settings")
+        }
+    };
     Ok(format!(
-        "all replicas answer, {} acknowledged as semi-sync replicas, and by the replicas' settings a primary waits for at \
-         least {} h: once their receivers are stopped nothing more is acknowledged",
+        "all replicas answer, {} acknowledged as semi-sync replicas, and {waited} for at least {} h: once their receivers \
+         are stopped nothing more is acknowledged",
         names.join(", "),
         NEVER.as_secs() / 3600
     ))
+}
+
+/// By the settings of `server`, a primary does not go on without acknowledgements.
+fn never_falls_back(
+    server: &ServerName,
+    timeout: Option<Duration>,
+    waits_without_replicas: Option<bool>,
+) -> Result<(), LossRisk> {
+    let server = server.clone();
+    match timeout {
+        Some(timeout) if timeout >= NEVER => {}
+        Some(timeout) => return Err(LossRisk::FallsBack { server, timeout }),
+        None => return Err(LossRisk::UnknownTimeout { server }),
+    }
+    if waits_without_replicas == Some(false) {
+        return Err(LossRisk::DoesNotWait { server });
+    }
+    Ok(())
 }
 
 /// Why the old primary writes nothing that anybody is told is safe.
@@ -130,6 +204,14 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
+    fn said() -> SourceSemiSync {
+        SourceSemiSync {
+            on: true,
+            timeout: Some(Duration::from_secs(86_400)),
+            waits_without_replicas: Some(true),
+        }
+    }
+
     fn replica() -> SemiSync {
         SemiSync {
             server: ServerName::new("a2"),
@@ -141,7 +223,34 @@ mod tests {
     }
 
     #[test]
+    fn only_a_primary_that_was_seen_to_wait_shortly_before_its_death_lost_nothing() {
+        let (a1, said) = (ServerName::new("a1"), said());
+        let judged = |said: &SourceSemiSync, before_s: u64| {
+            let evidence = SourceEvidence::Seen { said: said.clone(), before: Duration::from_secs(before_s) };
+            rule_out_loss(&[replica()], &[], &a1, &evidence)
+        };
+        // Its own settings count then, whatever the replicas have.
+        let odd = SemiSync { timeout: None, ..replica() };
+        let seen = SourceEvidence::Seen { said: said.clone(), before: Duration::ZERO };
+        assert!(rule_out_loss(&[odd], &[], &a1, &seen).is_ok());
+        assert!(judged(&said, 10).is_ok());
+        // It may have been restarted in place since, without the switch.
+        assert!(matches!(judged(&said, 11), Err(LossRisk::SourceSeenLongBefore { .. })));
+        let off = SourceSemiSync { on: false, ..said.clone() };
+        assert_eq!(judged(&off, 0), Err(LossRisk::SourceOff));
+        let short = SourceSemiSync { timeout: Some(Duration::from_secs(10)), ..said.clone() };
+        assert!(matches!(judged(&short, 0), Err(LossRisk::FallsBack { server, .. }) if server == a1));
+        let alone = SourceSemiSync { waits_without_replicas: Some(false), ..said };
+        assert!(matches!(judged(&alone, 0), Err(LossRisk::DoesNotWait { server }) if server == a1));
+        let unknown = rule_out_loss(&[replica()], &[], &a1, &SourceEvidence::Unknown).unwrap_err();
+        assert!(unknown.to_string().contains("--semi-sync-was-on"), "{unknown}");
+    }
+
+    #[test]
     fn each_doubt_is_a_loss_in_words() {
+        let rule_out_loss = |replicas: &[SemiSync], silent: &[ServerName]| {
+            super::rule_out_loss(replicas, silent, &ServerName::new("a1"), &SourceEvidence::Stated)
+        };
         assert!(rule_out_loss(&[replica(), replica()], &[]).is_ok());
         let doubts = [
             SemiSync { replica: false, ..replica() },

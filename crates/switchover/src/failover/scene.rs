@@ -3,7 +3,7 @@
 use super::choose::{NoChoice, Received, Standing, choose};
 use super::confirm::{Look, Rule, Verdict, View, confirm};
 use super::gray;
-use super::risk::{self, LossRisk, SemiSync};
+use super::risk::{self, LossRisk, SemiSync, SourceEvidence};
 use crate::Error;
 use crate::connection::{BRIEFLY, Connection};
 use crate::dialect::Dialect;
@@ -147,12 +147,12 @@ impl Scene {
         self.replicas.iter().map(semi_sync).collect()
     }
 
-    /// What could be lost, or the facts by which nothing can.
+    /// What could be lost, or the facts by which nothing can, by what is known of the primary's own semi-sync.
     ///
     /// # Errors
     /// What could be lost.
-    pub fn rule_out_loss(&self) -> Result<String, LossRisk> {
-        risk::rule_out_loss(&self.semi_sync(), &self.silent)
+    pub fn rule_out_loss(&self, evidence: &SourceEvidence) -> Result<String, LossRisk> {
+        risk::rule_out_loss(&self.semi_sync(), &self.silent, &self.primary.name, evidence)
     }
 
     /// Who takes over.

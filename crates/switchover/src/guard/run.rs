@@ -3,11 +3,12 @@
 use super::decide::{Caution, Decision, Health, LockCount, Observation, decide};
 use super::lock::{Locks, Round};
 use super::record;
+use super::source::{Alive, SourceWatch};
 use super::status::GuardStatus;
 use crate::Error;
 use crate::error::JournalError;
 use crate::failover::confirm::Rule;
-use crate::failover::risk::{self, Guard as Fence};
+use crate::failover::risk::{self, Guard as Fence, SourceEvidence};
 use crate::failover::scene::Scene;
 use crate::journal::{self, Journal};
 use crate::perform::{self, Deadlines, FenceBy, Logins, Progress};
@@ -57,6 +58,9 @@ pub struct Guard {
     snapshots: watch::Receiver<Arc<Snapshot>>,
     /// Evidence that the primary is gray, by its name, from whoever looks for that.
     gray: Option<watch::Receiver<Option<(ServerName, String)>>>,
+    /// When the primary was seen alive, and whether it is silent since.
+    alive: Option<Alive>,
+    silent: bool,
     status: GuardStatus,
     decisions: DecisionLog,
 }
@@ -94,15 +98,21 @@ impl Guard {
             not_done: 0,
             rounds: 0,
         };
-        Ok(Self { options, admin, snapshots, gray, status, decisions })
+        Ok(Self { options, admin, snapshots, gray, alive: None, silent: false, status, decisions })
     }
 
     /// Guards until `stop`; a failover under way is finished first. `tell` gets the status after each look.
     pub async fn run(mut self, stop: impl Future<Output = ()>, tell: impl Fn(&GuardStatus)) {
         let mut locks = Locks::new(self.admin.clone(), self.options.deadline);
+        let source = SourceWatch::start(
+            self.snapshots.clone(),
+            self.admin.clone(),
+            self.options.interval,
+            self.options.deadline,
+        );
         tokio::pin!(stop);
         loop {
-            let pause = self.round(&mut locks, &tell).await;
+            let pause = self.round(&mut locks, &source, &tell).await;
             tokio::select! {
                 () = &mut stop => break,
                 () = tokio::time::sleep(pause) => {}
@@ -112,13 +122,22 @@ impl Guard {
     }
 
     /// One look, and what follows from it; how long to wait for the next.
-    async fn round(&mut self, locks: &mut Locks, tell: &impl Fn(&GuardStatus)) -> Duration {
+    async fn round(
+        &mut self,
+        locks: &mut Locks,
+        source: &SourceWatch,
+        tell: &impl Fn(&GuardStatus),
+    ) -> Duration {
         let snapshot = self.snapshots.borrow().clone();
         if let WriterStatus::Known { server } = &snapshot.writer {
+            if self.status.primary.as_ref() != Some(server) {
+                self.alive = None;
+            }
             self.status.primary = Some(server.clone());
         }
         let found = locks.round(&servers(&snapshot), self.status.primary.as_ref()).await;
         let seen = self.see(&snapshot, &found);
+        self.note_life(&snapshot, &seen);
         let decision = decide(&seen, self.options.caution);
         self.status.lock = seen.lock;
         self.status.active = seen.lock.is_active();
@@ -131,7 +150,8 @@ impl Guard {
         let (Decision::Act { gray, .. }, Some(primary)) = (&decision, seen.primary) else {
             return self.options.interval;
         };
-        let attempt = self.act(&snapshot, &primary, *gray, locks).await;
+        let evidence = source.evidence(&primary, self.alive);
+        let attempt = self.act(&snapshot, &primary, *gray, &evidence, locks).await;
         let changed = |text: &String| self.status.last_attempt.as_ref() != Some(text);
         let (text, pause) = match attempt {
             Attempt::Done(text) => {
@@ -160,6 +180,15 @@ impl Guard {
         self.status.last_attempt = Some(text);
         tell(&self.status);
         pause
+    }
+
+    /// Notes until when the primary answered without a gap.
+    fn note_life(&mut self, snapshot: &Snapshot, seen: &Observation) {
+        let was_silent = std::mem::replace(&mut self.silent, matches!(seen.health, Health::Silent { .. }));
+        let server = seen.primary.as_ref().and_then(|primary| snapshot.server(primary));
+        let Some(last) = server.and_then(|server| server.answered_at) else { return };
+        let before = self.alive.filter(|_| !was_silent || self.silent);
+        self.alive = Some(Alive { since: before.map_or(last, |before| before.since), last });
     }
 
     fn see(&self, snapshot: &Snapshot, found: &Round) -> Observation {
@@ -211,7 +240,14 @@ impl Guard {
 
     /// Confirms and fails over, and keeps the lock meanwhile. One that loses it, or is paused, before the
     /// first step stops.
-    async fn act(&self, snapshot: &Snapshot, primary: &ServerName, gray: bool, locks: &mut Locks) -> Attempt {
+    async fn act(
+        &self,
+        snapshot: &Snapshot,
+        primary: &ServerName,
+        gray: bool,
+        evidence: &SourceEvidence,
+        locks: &mut Locks,
+    ) -> Attempt {
         let committed = AtomicBool::new(false);
         let keep = async {
             loop {
@@ -231,7 +267,7 @@ impl Guard {
             }
         };
         tokio::select! {
-            attempt = self.attempt(snapshot, primary, gray, &committed) => {
+            attempt = self.attempt(snapshot, primary, gray, evidence, &committed) => {
                 attempt.unwrap_or_else(|error| Attempt::NotDone(error.to_string()))
             }
             why = keep => Attempt::NotDone(why),
@@ -243,6 +279,7 @@ impl Guard {
         snapshot: &Snapshot,
         primary: &ServerName,
         gray: bool,
+        evidence: &SourceEvidence,
         committed: &AtomicBool,
     ) -> Result<Attempt, Error> {
         let (options, limit) = (&self.options, self.options.deadline.max(Duration::from_secs(2)));
@@ -263,7 +300,7 @@ impl Guard {
         }
         // Again, now that it is certain: what was received is final only from here on.
         let scene = Scene::read(snapshot, Some(primary), &self.admin, limit).await?;
-        let fence = match risk::decide(options.fence.is_some(), scene.rule_out_loss(), false) {
+        let fence = match risk::decide(options.fence.is_some(), scene.rule_out_loss(evidence), false) {
             Ok(Fence::SemiSync(facts)) => FenceBy::SemiSync { facts },
             Ok(_) => FenceBy::Command { command: options.fence.clone().unwrap_or_default() },
             Err(why) => return Ok(Attempt::NotDone(format!("a person has to decide: {why}"))),

@@ -6,7 +6,8 @@ use super::record::{self, FailoverRecord, Pause, Recorded};
 use crate::Error;
 use crate::connection::{BRIEFLY, Connection};
 use crate::facts;
-use crate::failover::risk;
+use crate::failover::risk::{self, SourceEvidence};
+use crate::failover::source;
 use config::Credentials;
 use fleet::{Server, ServerName, Snapshot};
 use serde::Serialize;
@@ -105,6 +106,7 @@ impl GuardOverview {
     /// Asks every server of a snapshot.
     pub async fn read(snapshot: &Snapshot, who: &Credentials, deadline: Duration) -> Self {
         let primary = snapshot.primary().map(|server| server.name.clone());
+        let mut evidence = SourceEvidence::Unknown;
         let (mut holders, mut silent, mut recorded, mut replicas) =
             (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         for server in &snapshot.servers {
@@ -118,8 +120,13 @@ impl GuardOverview {
                 }
                 Err(error) => silent.push((server.name.clone(), error.to_string())),
             }
-            if !is_primary && let Ok(facts) = facts::read(&server.name, &server.reach, who, deadline).await {
-                replicas.push(crate::failover::scene::semi_sync(&facts));
+            match facts::read(&server.name, &server.reach, who, deadline).await {
+                Ok(facts) if is_primary => {
+                    let (said, before) = (source::of(&facts), Duration::ZERO);
+                    evidence = SourceEvidence::Seen { said, before };
+                }
+                Ok(facts) => replicas.push(crate::failover::scene::semi_sync(&facts)),
+                Err(_) => {}
             }
         }
         let (pause, last_failover) = record::newest(&recorded);
@@ -128,7 +135,9 @@ impl GuardOverview {
             .map(|(name, _)| name.clone())
             .filter(|name| Some(name) != primary.as_ref())
             .collect();
-        let loss = risk::rule_out_loss(&replicas, &names).map_err(|loss| loss.to_string());
+        let unknown = ServerName::new("the primary");
+        let named = primary.as_ref().unwrap_or(&unknown);
+        let loss = risk::rule_out_loss(&replicas, &names, named, &evidence).map_err(|loss| loss.to_string());
         Self { primary, holders, pause, last_failover, silent, loss }
     }
 

@@ -11,7 +11,9 @@ use switchover::Error;
 use switchover::facts;
 use switchover::failover::confirm::Rule;
 use switchover::failover::rejoin::{self, RejoinOutcome};
+use switchover::failover::risk::SourceEvidence;
 use switchover::failover::scene::Scene;
+use switchover::failover::source;
 use switchover::journal::Journal;
 use switchover::perform::{self, FenceBy, Outcome};
 use switchover::step::{State, Step};
@@ -76,13 +78,15 @@ async fn nothing_acknowledged_is_lost_with_semi_sync_and_the_old_primary_follows
     let alive = scene(&fleet).await.unwrap();
     let refused = alive.confirm(&fleet.logins().admin, &RULE, DEADLINE).await.unwrap_err();
     assert!(refused.to_string().contains("it is not dead"), "{refused}");
+    let seen = source::ask(&alive.primary, &fleet.logins().admin, DEADLINE).await;
     fleet.lab.fault("a1", Fault::Kill).await.unwrap();
     let acknowledged = writing.await.unwrap();
     assert!(!acknowledged.is_empty());
     let confirmed = alive.confirm(&fleet.logins().admin, &RULE, DEADLINE).await.unwrap();
     assert!(confirmed.took >= RULE.over);
     let dead = scene(&fleet).await.unwrap();
-    let facts = dead.rule_out_loss().unwrap();
+    let facts = dead.rule_out_loss(&seen).unwrap();
+    assert!(dead.rule_out_loss(&SourceEvidence::Unknown).is_err(), "nobody looked");
     let outcome = take_over(&fleet, &dead, FenceBy::SemiSync { facts }).await;
     assert_eq!(outcome.state, State::Done, "{outcome:#?}");
     assert_eq!(outcome.remarks, Vec::<String>::new());
@@ -131,7 +135,7 @@ async fn whoever_received_most_takes_over_once_it_has_applied_it_and_what_nobody
     }
     stopped.confirm(&fleet.logins().admin, &RULE, DEADLINE).await.unwrap();
     let dead = scene(&fleet).await.unwrap();
-    let loss = dead.rule_out_loss().unwrap_err();
+    let loss = dead.rule_out_loss(&SourceEvidence::Stated).unwrap_err();
     assert!(loss.to_string().contains("lost"), "{loss}");
     assert_eq!(dead.choose(None).unwrap().as_str(), "b1");
     let behind = dead.choose(Some(&ServerName::new("a2"))).unwrap_err();

@@ -16,6 +16,7 @@ use switchover::facts;
 use switchover::failover::confirm::Rule;
 use switchover::failover::rejoin::{self, RejoinOutcome};
 use switchover::failover::scene::Scene;
+use switchover::failover::source;
 use switchover::journal::Journal;
 use switchover::perform::{self, FenceBy, Progress};
 use switchover::step::State;
@@ -176,7 +177,8 @@ async fn is_replaced(disk: Disk) {
     assert!(evidence.contains("none has ended"), "{evidence}");
     assert_eq!(evidence.contains("disk is full"), disk == Disk::IsFull, "{evidence}");
     let scene = scene(&fleet).await;
-    let fence = FenceBy::SemiSync { facts: scene.rule_out_loss().unwrap() };
+    let seen = source::ask(&scene.primary, &logins.admin, DEADLINE).await;
+    let fence = FenceBy::SemiSync { facts: scene.rule_out_loss(&seen).unwrap() };
     let candidate = scene.choose(None).unwrap();
     let plan = scene.plan(&candidate, fence, quick(), "test").unwrap().of_gray_primary();
     let mut journal = Journal::create(fleet.journals.path(), &plan).unwrap();

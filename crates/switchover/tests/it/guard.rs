@@ -157,6 +157,17 @@ async fn one_of_two_guards_acts_once_and_neither_while_paused_or_a_second_time()
     active.until("still looking", |status| status.rounds > paused.rounds + 4).await;
     assert_eq!(writers(&fleet).await, Vec::<&str>::new());
     fleet.lab.heal("a1").await.unwrap();
+    // Restarted in place without the switch: its replicas show the same as before, and it does not wait.
+    let until = Instant::now() + PATIENCE;
+    loop {
+        let snapshot = observe::survey(&config(&fleet)).await;
+        let restarted = GuardOverview::read(&snapshot, &who, DEADLINE).await.loss;
+        if restarted.as_ref().is_err_and(|loss| loss.contains("did not wait for acknowledgements")) {
+            break;
+        }
+        assert!(Instant::now() < until, "{restarted:?}");
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
     fleet.semi_sync("a1", &["a2", "b1"]).await;
     active.until("well again", |status| status.decision.word() == "watch").await;
     let snapshot = observe::survey(&config(&fleet)).await;

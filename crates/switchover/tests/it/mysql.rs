@@ -8,6 +8,7 @@ use std::time::Duration;
 use switchover::facts;
 use switchover::failover::confirm::Rule;
 use switchover::failover::rejoin::{self, RejoinOutcome};
+use switchover::failover::risk::SourceEvidence;
 use switchover::failover::scene::Scene;
 use switchover::journal::Journal;
 use switchover::perform::{self, FenceBy};
@@ -37,7 +38,13 @@ async fn a_replica_takes_over_from_a_dead_primary_that_comes_back_as_a_replica_o
     let rule = Rule { looks: 3, over: Duration::from_millis(600) };
     scene.confirm(&logins.admin, &rule, DEADLINE).await.unwrap();
     let scene = Scene::read(&known, Some(&a1), &logins.admin, DEADLINE).await.unwrap();
-    assert!(scene.rule_out_loss().unwrap_err().to_string().contains("no replica acknowledged"));
+    assert!(
+        scene
+            .rule_out_loss(&SourceEvidence::Unknown)
+            .unwrap_err()
+            .to_string()
+            .contains("no replica acknowledged")
+    );
     let candidate = scene.choose(None).unwrap();
     let plan = scene.plan(&candidate, FenceBy::Nothing, quick(), "test").unwrap();
     let mut journal = Journal::create(fleet.journals.path(), &plan).unwrap();

@@ -1,0 +1,114 @@
+//! Remembers, while the primary answers, whether it waits for acknowledgements: once it is dead nobody can ask.
+//!
+//! In a task of its own: a primary that hangs must not keep the guard from looking at the others.
+
+use crate::connection::{BRIEFLY, Connection};
+use crate::failover::risk::{SourceEvidence, SourceSemiSync};
+use crate::failover::source;
+use config::Credentials;
+use fleet::{Address, ServerName, Snapshot, WriterStatus};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+
+/// Its last answer.
+#[derive(Clone, Debug)]
+struct Answer {
+    server: ServerName,
+    said: SourceSemiSync,
+    /// When it was asked.
+    at: Instant,
+}
+
+/// Looks at the primary until it is dropped.
+pub(super) struct SourceWatch {
+    latest: watch::Receiver<Option<Answer>>,
+    _looking: JoinSet<()>,
+}
+
+impl SourceWatch {
+    /// Asks whoever is the primary of these snapshots, once an interval.
+    pub(super) fn start(
+        snapshots: watch::Receiver<Arc<Snapshot>>,
+        who: Credentials,
+        interval: Duration,
+        deadline: Duration,
+    ) -> Self {
+        let (publish, latest) = watch::channel(None);
+        let mut looking = JoinSet::new();
+        looking.spawn(async move {
+            let mut open: Option<Connection> = None;
+            while !publish.is_closed() {
+                let primary = primary(&snapshots.borrow());
+                if let Some((name, reach)) = primary {
+                    open = open.filter(|open| open.server == name);
+                    let at = Instant::now();
+                    if open.is_none() {
+                        open = Connection::open(&name, &reach, &who, deadline, BRIEFLY).await.ok();
+                    }
+                    let said = match &mut open {
+                        Some(open) => source::said(open, deadline).await.ok(),
+                        None => None,
+                    };
+                    match said {
+                        Some(said) => drop(publish.send_replace(Some(Answer { server: name, said, at }))),
+                        None => open = None,
+                    }
+                }
+                tokio::time::sleep(interval).await;
+            }
+        });
+        Self { latest, _looking: looking }
+    }
+
+    /// What is known of a primary that was seen alive then.
+    pub(super) fn evidence(&self, primary: &ServerName, alive: Option<Alive>) -> SourceEvidence {
+        let latest = self.latest.borrow();
+        evidence(latest.as_ref(), primary, alive)
+    }
+}
+
+/// When a primary was seen alive without a gap.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Alive {
+    pub(super) since: Instant,
+    pub(super) last: Instant,
+}
+
+fn primary(snapshot: &Snapshot) -> Option<(ServerName, Address)> {
+    let WriterStatus::Known { server } = &snapshot.writer else { return None };
+    Some((server.clone(), snapshot.server(server)?.reach.clone()))
+}
+
+/// What it said before it was away for a moment does not count: it may have been restarted.
+fn evidence(latest: Option<&Answer>, primary: &ServerName, alive: Option<Alive>) -> SourceEvidence {
+    match (latest, alive) {
+        (Some(answer), Some(alive)) if answer.server == *primary && answer.at >= alive.since => {
+            let before = alive.last.saturating_duration_since(answer.at);
+            SourceEvidence::Seen { said: answer.said.clone(), before }
+        }
+        _ => SourceEvidence::Unknown,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_counts_for_the_server_that_gave_it_and_by_its_age_at_its_last_sign_of_life() {
+        let said = SourceSemiSync { on: true, timeout: None, waits_without_replicas: None };
+        let at = Instant::now();
+        let answer = Answer { server: ServerName::new("a1"), said, at };
+        let known = |name: &str, alive| evidence(Some(&answer), &ServerName::new(name), alive);
+        let alive = Some(Alive { since: at, last: at + Duration::from_secs(7) });
+        let SourceEvidence::Seen { before, .. } = known("a1", alive) else { panic!() };
+        assert_eq!(before, Duration::from_secs(7));
+        assert_eq!(known("a2", alive), SourceEvidence::Unknown);
+        assert_eq!(known("a1", None), SourceEvidence::Unknown);
+        assert_eq!(evidence(None, &ServerName::new("a1"), alive), SourceEvidence::Unknown);
+        let returned = Some(Alive { since: at + Duration::from_secs(1), last: at + Duration::from_secs(2) });
+        assert_eq!(known("a1", returned), SourceEvidence::Unknown, "it was away since");
+    }
+}
