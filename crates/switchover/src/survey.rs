@@ -125,6 +125,8 @@ impl Survey {
             others: self.others.iter().map(|facts| self.member(facts)).collect(),
             events: self.primary.events.clone().unwrap_or_default(),
             semi_sync: self.primary.semi_sync_source(),
+            // The former primary acknowledges at least.
+            semi_sync_stays_off: false,
             protection: self.candidate.channels.first().map_or_else(Vec::new, |c| c.protection.clone()),
             deadlines,
             by: by.to_owned(),

@@ -113,6 +113,10 @@ pub fn outcome(plan: &Plan, outcome: &Outcome, journal: &Path, paint: Paint) -> 
     if is_failover && matches!(outcome.state, State::Done) {
         let old = &plan.primary.name;
         text.push_str(&format!("when {old} is back: headroom failover --rejoin {old}\n"));
+        if plan.semi_sync_stays_off {
+            let words = crate::failover::text::semi_sync_stays_off(&plan.candidate.name);
+            text.push_str(&format!("{} {words}\n", paint.yellow("look at:")));
+        }
     } else if matches!(outcome.state, State::Done) {
         text.push_str(&format!("back again: headroom switchover {}\n", plan.primary.name));
     }

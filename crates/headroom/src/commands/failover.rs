@@ -268,13 +268,13 @@ impl FailoverArgs {
         // Beside a returned one that is writable nobody is called the primary: the server that others follow
         // is meant.
         let mut followed = Vec::new();
-        let mut protection = Vec::new();
+        let mut protection = None;
         for server in snapshot.servers.iter().filter(|server| server.name != old) {
             let Ok(facts) = facts::read(&server.name, &server.reach, &admin, deadline).await else {
                 continue;
             };
             if facts.refuses_writes() {
-                protection = facts.channels.first().map_or(protection, |channel| channel.protection.clone());
+                protection = facts.channels.first().map(|channel| channel.protection.clone()).or(protection);
             } else {
                 followed.push(facts);
             }
@@ -291,6 +291,10 @@ impl FailoverArgs {
         };
         let facts =
             facts::read(&old, &returned.reach, &admin, deadline).await.context("reading the old primary")?;
+        let protection = match protection {
+            Some(protection) => protection,
+            None => rejoin::recorded_protection(new, &admin, deadline).await.unwrap_or_default(),
+        };
         let logins = Logins { admin, replication: self.operator.replication()? };
         let paint = Paint::for_stdout(environment.no_colour);
         match rejoin::rejoin(&facts, new, &protection, &logins, deadline).await? {

@@ -14,6 +14,7 @@ use crate::facts::{self, Facts};
 use crate::perform::{Logins, Member};
 use crate::semi_sync::Switches;
 use crate::survey;
+use config::Credentials;
 use fleet::{Flavour, GtidSet};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -185,6 +186,25 @@ pub async fn rejoin(
     }
     returned.close().await;
     Ok(RejoinOutcome::Follows)
+}
+
+/// How the replicas' connections to the primary were protected when it was promoted, as it has recorded; `None`
+/// where it has recorded nothing. For a fleet in which no other replica is left to read that from.
+pub async fn recorded_protection(
+    new: &Facts,
+    who: &Credentials,
+    deadline: Duration,
+) -> Option<Vec<(String, String)>> {
+    let record = survey::newest_record(&new.server, &new.reach, who, deadline).await.ok()??;
+    let plan: crate::perform::Plan = serde_json::from_str(&record.2).ok()?;
+    let is_safe = |(name, value): &(String, String)| {
+        let name = name.chars().all(|c| c.is_ascii_uppercase() || c == '_');
+        let inner = value.strip_prefix('\'').and_then(|value| value.strip_suffix('\''));
+        let text = inner.is_some_and(|inner| !inner.replace("''", "").contains('\''));
+        name && (text || value.parse::<u32>().is_ok())
+    };
+    // It comes out of a table that others may write, and goes into a statement.
+    Some(plan.protection.into_iter().filter(is_safe).collect())
 }
 
 fn history(dialect: Dialect) -> &'static str {

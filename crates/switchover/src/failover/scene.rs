@@ -169,6 +169,28 @@ impl Scene {
         choose(&standings, wanted).map(|chosen| chosen.server.clone()).map_err(refused)
     }
 
+    /// Whether nobody would be left to acknowledge what `candidate` commits, where somebody did before.
+    pub fn semi_sync_stays_off(&self, candidate: &ServerName) -> bool {
+        self.was_semi_sync() && !self.somebody_acknowledges(candidate)
+    }
+
+    fn was_semi_sync(&self) -> bool {
+        self.semi_sync().iter().any(|replica| replica.replica)
+    }
+
+    /// A server that follows the candidate afterwards, or does already, as a semi-sync replica.
+    fn somebody_acknowledges(&self, candidate: &ServerName) -> bool {
+        let chosen = self.replicas.iter().find(|facts| facts.server == *candidate);
+        let follows_it = |facts: &&Facts| {
+            let channel = facts.channels.first();
+            chosen.zip(channel).is_some_and(|(chosen, channel)| crate::check::is_source(chosen, channel))
+        };
+        let siblings = self.replicas.iter().filter(|facts| facts.server != *candidate);
+        siblings
+            .chain(self.others.iter().filter(follows_it))
+            .any(|facts| survey::member(facts).semi_sync_replica)
+    }
+
     /// What is to be done to promote `candidate`.
     ///
     /// # Errors
@@ -208,7 +230,8 @@ impl Scene {
             candidate,
             others,
             events: Vec::new(),
-            semi_sync: self.semi_sync().iter().any(|replica| replica.replica),
+            semi_sync: self.was_semi_sync() && self.somebody_acknowledges(&chosen.server),
+            semi_sync_stays_off: self.semi_sync_stays_off(&chosen.server),
             protection: chosen.channels.first().map_or_else(Vec::new, |channel| channel.protection.clone()),
             deadlines,
             by: by.to_owned(),

@@ -15,6 +15,8 @@ pub struct Checked {
     pub why_nobody: Option<String>,
     pub nothing_lost_because: Option<String>,
     pub could_be_lost: Option<String>,
+    /// Nobody would be left to acknowledge: semi-sync stays off at the candidate.
+    pub semi_sync_stays_off: bool,
     pub silent: Vec<ServerName>,
     /// Servers that take part: replicas of the dead one, and of those.
     pub replicas: Vec<ServerName>,
@@ -39,6 +41,7 @@ impl Checked {
             why_nobody: chosen.as_ref().err().map(ToString::to_string),
             nothing_lost_because: loss.as_ref().ok().cloned(),
             could_be_lost: loss.as_ref().err().map(ToString::to_string),
+            semi_sync_stays_off: chosen.as_ref().is_ok_and(|chosen| scene.semi_sync_stays_off(chosen)),
             silent: scene.silent.clone(),
             replicas: scene.known().into_iter().cloned().collect(),
             replicas_complete: gray,
@@ -65,6 +68,11 @@ pub fn check(
         Ok(facts) => format!("{} {facts}\n", paint.green("nothing acknowledged is lost:")),
         Err(loss) => format!("{} {loss}\n", paint.yellow("could be lost:")),
     });
+    if let Ok(candidate) = chosen.as_ref()
+        && scene.semi_sync_stays_off(candidate)
+    {
+        text.push_str(&format!("{} {}\n", paint.yellow("WARN"), semi_sync_stays_off(candidate.as_str())));
+    }
     if !gray {
         text.push_str(&format!("{} {}\n", paint.yellow("WARN"), others_unknown(scene, asked_router)));
     }
@@ -72,6 +80,14 @@ pub fn check(
         text.push_str(&format!("{} {server} does not answer\n", paint.yellow("WARN")));
     }
     text
+}
+
+/// What is said where nobody is left to acknowledge.
+pub fn semi_sync_stays_off(candidate: &str) -> String {
+    format!(
+        "semi-sync stays off at {candidate}: no other replica is left to acknowledge. A crash loses what it had not sent \
+         until one follows and you switch it on there (rpl_semi_sync_master_enabled, rpl_semi_sync_source_enabled)"
+    )
 }
 
 /// What nobody can tell once a primary is dead: replicas that were found through it only, and that no router

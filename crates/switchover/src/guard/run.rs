@@ -10,6 +10,7 @@ use crate::error::JournalError;
 use crate::failover::confirm::Rule;
 use crate::failover::risk::{self, Guard as Fence, SourceEvidence};
 use crate::failover::scene::Scene;
+use crate::failover::text;
 use crate::journal::{self, Journal};
 use crate::perform::{self, Deadlines, FenceBy, Logins, Progress};
 use crate::step::State;
@@ -330,6 +331,9 @@ impl Guard {
             perform::run(&plan, &logins, &mut journal, State::START, &|| false, &mut progress).await?;
         for remark in &outcome.remarks {
             tracing::error!("{remark}");
+        }
+        if plan.semi_sync_stays_off && outcome.state == State::Done {
+            tracing::error!("{}", text::semi_sync_stays_off(candidate.as_str()));
         }
         Ok(match outcome.state {
             State::Done => Attempt::Done(format!(

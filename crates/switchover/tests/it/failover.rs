@@ -187,3 +187,26 @@ async fn nothing_is_promoted_when_the_command_that_fences_fails() {
     assert!(outcome.steps.iter().all(|took| took.step != Step::Hold));
     fleet.lab.down().await.unwrap();
 }
+
+/// b1 does not acknowledge: once a2 is promoted nobody does, and its writes must not wait for that.
+#[tokio::test]
+async fn writes_do_not_wait_where_nobody_is_left_to_acknowledge() {
+    let fleet = Fleet::up(Spec::new(&[("a", 2), ("b", 1)]).option("slave_net_timeout", "4")).await;
+    fleet.semi_sync("a1", &["a2"]).await;
+    fleet.lab.fault("a1", Fault::Kill).await.unwrap();
+    let dead = scene(&fleet).await.unwrap();
+    dead.confirm(&fleet.logins().admin, &RULE, DEADLINE).await.unwrap();
+    let a2 = ServerName::new("a2");
+    assert!(dead.semi_sync_stays_off(&a2) && !dead.semi_sync_stays_off(&ServerName::new("b1")));
+    let plan = dead.plan(&a2, FenceBy::Nothing, quick(), "test").unwrap();
+    assert!(plan.semi_sync_stays_off && !plan.semi_sync);
+    let mut journal = Journal::create(fleet.journals.path(), &plan).unwrap();
+    let outcome = perform::run(&plan, &fleet.logins(), &mut journal, State::START, &|| false, &mut |_| ())
+        .await
+        .unwrap();
+    assert_eq!((outcome.state, outcome.remarks), (State::Done, Vec::new()));
+    let mut conn = fleet.lab.connect("a2").await.unwrap();
+    let written = tokio::time::timeout(DEADLINE, conn.query_drop("INSERT INTO app.writes VALUES (1)")).await;
+    written.expect("it waits for nobody").unwrap();
+    fleet.lab.down().await.unwrap();
+}

@@ -63,6 +63,8 @@ async fn a_replica_takes_over_from_a_dead_primary_that_comes_back_as_a_replica_o
     let protection = &scene.replicas[0].channels[0].protection;
     assert!(protection.iter().any(|(option, _)| option == "GET_PUBLIC_KEY"), "{protection:?}");
     let (old, primary) = (read(&a1).await, read(&candidate).await);
+    let recorded = rejoin::recorded_protection(&primary, &logins.admin, DEADLINE).await;
+    assert_eq!(recorded.as_ref(), Some(protection), "where no other replica is left to say it");
     let rejoined = rejoin::rejoin(&old, &primary, protection, &logins, DEADLINE).await.unwrap();
     assert_eq!(rejoined, RejoinOutcome::Follows);
     let mut conn = fleet.lab.connect("a1").await.unwrap();
