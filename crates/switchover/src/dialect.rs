@@ -92,6 +92,11 @@ impl Dialect {
         if self.says_replica() { "STOP REPLICA IO_THREAD" } else { "STOP SLAVE IO_THREAD" }
     }
 
+    /// Receive again.
+    pub(crate) fn start_receiving(self) -> &'static str {
+        if self.is_mariadb() { "START SLAVE IO_THREAD" } else { "START REPLICA IO_THREAD" }
+    }
+
     /// Forget whom it followed.
     pub(crate) fn forget_source(self) -> &'static str {
         if self.says_replica() { "RESET REPLICA ALL" } else { "RESET SLAVE ALL" }

@@ -150,6 +150,24 @@ pub fn last(lines: &[JournalRecord]) -> Option<(Step, bool, Option<Event>)> {
     Some((step, undo, ended))
 }
 
+/// Whether nothing is left to do. What was left in doubt may be decided now.
+pub fn is_over(lines: &[JournalRecord]) -> bool {
+    let over = lines.iter().rev().find_map(|line| match line {
+        JournalRecord::Over { state, .. } => Some(state),
+        _ => None,
+    });
+    over.is_some_and(|state| !matches!(state, State::Undecided { .. }))
+}
+
+/// Where to go on; `promoted` is the candidate's own answer, as for [`State::resume`].
+pub fn go_on(lines: &[JournalRecord], promoted: Option<bool>) -> State {
+    match last(lines) {
+        None => State::Undone { why: "nothing was begun".to_owned() },
+        Some((step, true, _)) => State::Undoing { step, why: "undoing was interrupted".to_owned() },
+        Some((step, false, ended)) => State::resume(step, ended, promoted),
+    }
+}
+
 /// Milliseconds since 1970.
 pub(crate) fn now_ms() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64)

@@ -14,6 +14,7 @@ use crate::journal::{self, Journal, JournalRecord};
 use crate::semi_sync::Switches;
 use crate::step::{Event, State, Step};
 use config::Credentials;
+use fleet::announcement::OPERATION;
 use fleet::{Address, ServerName};
 use serde::{Deserialize, Serialize};
 use servers::Servers;
@@ -321,6 +322,19 @@ pub async fn promoted(plan: &Plan, logins: &Logins) -> Option<bool> {
     let answer = servers.candidate_takes_writes().await.ok();
     servers.close().await;
     answer
+}
+
+/// Whether somebody holds the lock of an operation on a server of the plan that answers: then it may be the
+/// very one that its journal tells of.
+pub async fn is_under_way(plan: &Plan, logins: &Logins) -> bool {
+    let mut servers = Servers::new(plan, logins);
+    let mut held = false;
+    for member in std::iter::once(&plan.candidate).chain(&plan.others) {
+        let holder = servers.scalar(member, &format!("SELECT IS_USED_LOCK('{OPERATION}')")).await;
+        held |= matches!(holder, Ok(Some(_)));
+    }
+    servers.close().await;
+    held
 }
 
 /// The epoch of a later operation, if any server that answers knows of one: then what this plan began is

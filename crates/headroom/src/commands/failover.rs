@@ -133,6 +133,13 @@ pub(crate) async fn run(args: FailoverArgs, environment: &Environment) -> anyhow
     let scene = Scene::read(&snapshot, primary.as_ref(), &admin, deadline).await?;
     let dead = scene.primary.name.clone();
     let rule = Rule { over: args.confirm, ..Rule::default() };
+    if !args.gray && scene.all_stopped() {
+        terminal::complain(&text::all_stopped(&scene));
+        if args.check {
+            return Ok(exit::no());
+        }
+        scene.start_receivers(&admin, deadline).await?;
+    }
     if !args.is_confirmed(&scene, &admin, &rule, args.within, deadline).await {
         return Ok(exit::no());
     }

@@ -334,11 +334,7 @@ pub(crate) async fn resume(
     let Some(JournalRecord::Plan { plan, .. }) = lines.first() else {
         bail!("{} does not begin with a plan", path.display())
     };
-    let over = lines.iter().rev().find_map(|line| match line {
-        JournalRecord::Over { state, .. } => Some(state),
-        _ => None,
-    });
-    if over.is_some_and(|state| !matches!(state, State::Undecided { .. })) {
+    if journal::is_over(&lines) {
         terminal::complain(&format!("{}: this switchover is over, nothing is left to do", path.display()));
         return Ok(exit::DONE);
     }
@@ -358,10 +354,8 @@ pub(crate) async fn resume(
     }
     let promoted = perform::promoted(plan, &logins).await;
     let state = match journal::last(&lines) {
-        None => State::Undone { why: "nothing was begun".to_owned() },
-        Some((step, true, _)) => State::Undoing { step, why: "undoing was interrupted".to_owned() },
         Some((step, false, ended)) if undo => step::give_up(step, ended.as_ref(), promoted)?,
-        Some((step, false, ended)) => State::resume(step, ended, promoted),
+        _ => journal::go_on(&lines, promoted),
     };
     let plan = plan.clone();
     perform(&plan, &logins, &mut journal, state, json, environment).await

@@ -12,6 +12,7 @@ use crate::perform::{Deadlines, FenceBy, Kind, Member, Plan};
 use crate::semi_sync::Switches;
 use crate::survey;
 use config::Credentials;
+use fleet::announcement::OPERATION;
 use fleet::{Address, ServerName, Snapshot};
 use observe::AskError;
 use std::time::{Duration, Instant};
@@ -140,6 +141,38 @@ impl Scene {
         let mut all: Vec<&ServerName> = answering.chain(&self.silent).collect();
         all.sort();
         all
+    }
+
+    /// Whether the receivers of all replicas are stopped, as a failover leaves them whose tool was killed: they
+    /// do not look for the primary, and its death is not confirmed.
+    pub fn all_stopped(&self) -> bool {
+        let stopped = |facts: &Facts| view(&facts.channels) == View::Stopped;
+        !self.replicas.is_empty() && self.replicas.iter().all(stopped)
+    }
+
+    /// The statements that let all replicas look for the primary again, each with its server.
+    pub fn receive_again(&self) -> Vec<(&Facts, &'static str)> {
+        self.replicas.iter().map(|facts| (facts, facts.dialect().start_receiving())).collect()
+    }
+
+    /// Lets all replicas look for the primary again.
+    ///
+    /// # Errors
+    /// A failover or switchover is going on, whose work this would be, or a server does not do it.
+    pub async fn start_receivers(&self, who: &Credentials, deadline: Duration) -> Result<(), Error> {
+        for (facts, statement) in self.receive_again() {
+            let mut conn = Connection::open(&facts.server, &facts.reach, who, deadline, BRIEFLY).await?;
+            if let Some(session) =
+                conn.scalar(&format!("SELECT IS_USED_LOCK('{OPERATION}')"), deadline).await?
+            {
+                let why =
+                    format!("a failover or switchover is going on (session {session} holds {OPERATION})");
+                return Err(Error::Refused { server: facts.server.clone(), why });
+            }
+            conn.run(statement, deadline).await?;
+            conn.close().await;
+        }
+        Ok(())
     }
 
     /// What each replica shows of semi-sync.

@@ -82,6 +82,18 @@ pub fn check(
     text
 }
 
+/// What is said where no replica looks for the primary.
+pub fn all_stopped(scene: &Scene) -> String {
+    let each = |(facts, statement): (&crate::facts::Facts, &str)| format!("on {}: {statement}", facts.server);
+    let statements: Vec<String> = scene.receive_again().into_iter().map(each).collect();
+    format!(
+        "the receivers of all replicas are stopped, as a failover leaves them that was cut off (its host finishes it with \
+         headroom failover --resume). To look whether {} is dead they have to run: {}",
+        scene.primary.name,
+        statements.join("; ")
+    )
+}
+
 /// What is said where nobody is left to acknowledge.
 pub fn semi_sync_stays_off(candidate: &str) -> String {
     format!(

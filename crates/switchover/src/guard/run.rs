@@ -11,8 +11,8 @@ use crate::failover::confirm::Rule;
 use crate::failover::risk::{self, Guard as Fence, SourceEvidence};
 use crate::failover::scene::Scene;
 use crate::failover::text;
-use crate::journal::{self, Journal};
-use crate::perform::{self, Deadlines, FenceBy, Logins, Progress};
+use crate::journal::{self, Journal, JournalRecord};
+use crate::perform::{self, Deadlines, FenceBy, Kind, Logins, Plan, Progress};
 use crate::step::State;
 use config::Credentials;
 use fleet::{ServerName, Snapshot, WriterStatus};
@@ -62,6 +62,8 @@ pub struct Guard {
     /// When the primary was seen alive, and whether it is silent since.
     alive: Option<Alive>,
     silent: bool,
+    /// Whether its newest journal was looked at since it began.
+    looked_back: bool,
     status: GuardStatus,
     decisions: DecisionLog,
 }
@@ -99,7 +101,17 @@ impl Guard {
             not_done: 0,
             rounds: 0,
         };
-        Ok(Self { options, admin, snapshots, gray, alive: None, silent: false, status, decisions })
+        Ok(Self {
+            options,
+            admin,
+            snapshots,
+            gray,
+            alive: None,
+            silent: false,
+            looked_back: false,
+            status,
+            decisions,
+        })
     }
 
     /// Guards until `stop`; a failover under way is finished first. `tell` gets the status after each look.
@@ -148,15 +160,29 @@ impl Guard {
         self.decided(&decision);
         self.status.decision = decision.clone();
         tell(&self.status);
-        let (Decision::Act { gray, .. }, Some(primary)) = (&decision, seen.primary) else {
-            return self.options.interval;
+        let act = match (&decision, seen.primary) {
+            (Decision::Act { gray, .. }, Some(primary)) => Some((*gray, primary)),
+            _ => None,
         };
+        if act.is_some() || !self.looked_back {
+            match self.go_on(act.as_ref().map(|(_, primary)| primary), locks).await {
+                None => self.looked_back = true,
+                // The fleet is another one now: it is looked at before anything else is done.
+                Some(attempt) => return self.ended(attempt, decision.word(), tell),
+            }
+        }
+        let Some((gray, primary)) = act else { return self.options.interval };
         let evidence = source.evidence(&primary, self.alive);
-        let attempt = self.act(&snapshot, &primary, *gray, &evidence, locks).await;
+        let attempt = self.act(&snapshot, &primary, gray, &evidence, locks).await;
+        self.ended(attempt, decision.word(), tell)
+    }
+
+    /// Notes how an attempt ended; how long to wait.
+    fn ended(&mut self, attempt: Attempt, decision: &str, tell: &impl Fn(&GuardStatus)) -> Duration {
         let changed = |text: &String| self.status.last_attempt.as_ref() != Some(text);
         let (text, pause) = match attempt {
             Attempt::Done(text) => {
-                tracing::warn!(dead = %primary, "{text}");
+                tracing::warn!("{text}");
                 self.status.failovers += 1;
                 // The watcher has not seen the new primary yet; until it has, the old one would be called
                 // dead.
@@ -165,19 +191,19 @@ impl Guard {
             }
             Attempt::NotDone(text) => {
                 if changed(&text) {
-                    tracing::error!(dead = %primary, "not done: {text}");
+                    tracing::error!("not done: {text}");
                 }
                 self.status.not_done += 1;
                 (text, RETRY)
             }
             Attempt::Dry(text) => {
                 if changed(&text) {
-                    tracing::warn!(dead = %primary, "dry run: {text}");
+                    tracing::warn!("dry run: {text}");
                 }
                 (text, RETRY)
             }
         };
-        self.decisions.note(&text, decision.word());
+        self.decisions.note(&text, decision);
         self.status.last_attempt = Some(text);
         tell(&self.status);
         pause
@@ -250,29 +276,77 @@ impl Guard {
         locks: &mut Locks,
     ) -> Attempt {
         let committed = AtomicBool::new(false);
-        let keep = async {
-            loop {
-                tokio::time::sleep(self.options.interval).await;
-                // Let go before waiting: who publishes the next snapshot waits for whoever looks at this one.
-                let known = servers(&self.snapshots.borrow());
-                let found = locks.round(&known, Some(primary)).await;
-                if committed.load(Relaxed) {
-                    continue;
-                }
-                if !found.lock.is_active() {
-                    break "lost its lock on the other servers before anything was done".to_owned();
-                }
-                if let (Some(pause), _) = record::newest(&found.recorded) {
-                    break pause.to_string();
-                }
-            }
-        };
+        let keep = self.keep(Some(primary), locks, &committed);
         tokio::select! {
             attempt = self.attempt(snapshot, primary, gray, evidence, &committed) => {
                 attempt.unwrap_or_else(|error| Attempt::NotDone(error.to_string()))
             }
             why = keep => Attempt::NotDone(why),
         }
+    }
+
+    /// Keeps the lock; ends with the reason when it must not begin.
+    async fn keep(&self, primary: Option<&ServerName>, locks: &mut Locks, committed: &AtomicBool) -> String {
+        loop {
+            tokio::time::sleep(self.options.interval).await;
+            // Let go before waiting: who publishes the next snapshot waits for whoever looks at this one.
+            let known = servers(&self.snapshots.borrow());
+            let found = locks.round(&known, primary).await;
+            if committed.load(Relaxed) {
+                continue;
+            }
+            if !found.lock.is_active() {
+                break "lost its lock on the other servers before anything was done".to_owned();
+            }
+            if let (Some(pause), _) = record::newest(&found.recorded) {
+                break pause.to_string();
+            }
+        }
+    }
+
+    /// Goes on with a failover of this guard that was cut off, whether it is the active one or not: what was
+    /// promoted is finished, what was not is undone. `None` when there is nothing to go on with.
+    async fn go_on(&self, primary: Option<&ServerName>, locks: &mut Locks) -> Option<Attempt> {
+        if self.options.dry_run || self.status.pause.is_some() {
+            return None;
+        }
+        let path = journal::newest(&self.options.journals)?;
+        let lines = match journal::read(&path) {
+            Ok(lines) => lines,
+            Err(error) => {
+                tracing::error!("a failover that may have been cut off cannot be read: {error}");
+                return None;
+            }
+        };
+        let JournalRecord::Plan { plan, .. } = lines.first()? else { return None };
+        let ours = matches!(plan.kind, Kind::Failover { .. }) && plan.by == self.options.by;
+        let logins = self.logins();
+        if !ours
+            || journal::is_over(&lines)
+            || perform::is_under_way(plan, &logins).await
+            || perform::superseded(plan, &logins).await.is_some()
+        {
+            return None;
+        }
+        let state = journal::go_on(&lines, perform::promoted(plan, &logins).await);
+        if let State::Undecided { why } = &state {
+            let why = format!("a failover was cut off at its promotion, and {why}; {}", path.display());
+            return Some(Attempt::NotDone(why));
+        }
+        tracing::warn!(epoch = plan.epoch, journal = %path.display(), "goes on with a failover that was cut off");
+        let going_on = async {
+            let (mut journal, _) = Journal::reopen(&path)?;
+            self.perform(plan, &mut journal, state).await
+        };
+        let committed = AtomicBool::new(true);
+        Some(tokio::select! {
+            attempt = going_on => attempt.unwrap_or_else(|error| Attempt::NotDone(error.to_string())),
+            why = self.keep(primary, locks, &committed) => Attempt::NotDone(why),
+        })
+    }
+
+    fn logins(&self) -> Logins {
+        Logins { admin: self.admin.clone(), replication: Default::default() }
     }
 
     async fn attempt(
@@ -285,6 +359,12 @@ impl Guard {
     ) -> Result<Attempt, Error> {
         let (options, limit) = (&self.options, self.options.deadline.max(Duration::from_secs(2)));
         let scene = Scene::read(snapshot, Some(primary), &self.admin, limit).await?;
+        if !gray && scene.all_stopped() && !options.dry_run {
+            tracing::warn!(
+                "the receivers of all replicas are stopped, by a failover that was cut off: started again"
+            );
+            scene.start_receivers(&self.admin, limit).await?;
+        }
         if gray {
             let evidence = scene.confirm_gray(&self.admin, &options.rule, limit).await?;
             tracing::warn!("{primary} is confirmed gray: {evidence}");
@@ -320,20 +400,23 @@ impl Guard {
         let mut journal = Journal::create(&options.journals, &plan)?;
         tracing::warn!(%candidate, epoch = plan.epoch, journal = %journal.path().display(), "fenced by: {words}");
         committed.store(true, Relaxed);
-        let logins = Logins { admin: self.admin.clone(), replication: Default::default() };
+        self.perform(&plan, &mut journal, State::START).await
+    }
+
+    async fn perform(&self, plan: &Plan, journal: &mut Journal, state: State) -> Result<Attempt, Error> {
+        let (candidate, primary) = (&plan.candidate.name, &plan.primary.name);
         let mut progress = |progress: Progress<'_>| {
             if let Progress::Ended { step, undo, event, took } = progress {
                 let (step, ms) = (plan.kind.name(step), took.as_secs_f64() * 1e3);
                 tracing::info!(step, undo, ms, ?event, "a step ended");
             }
         };
-        let outcome =
-            perform::run(&plan, &logins, &mut journal, State::START, &|| false, &mut progress).await?;
+        let outcome = perform::run(plan, &self.logins(), journal, state, &|| false, &mut progress).await?;
         for remark in &outcome.remarks {
             tracing::error!("{remark}");
         }
         if plan.semi_sync_stays_off && outcome.state == State::Done {
-            tracing::error!("{}", text::semi_sync_stays_off(candidate.as_str()));
+            tracing::error!("{}", text::semi_sync_stays_off(candidate));
         }
         Ok(match outcome.state {
             State::Done => Attempt::Done(format!(

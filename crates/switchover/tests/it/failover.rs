@@ -130,9 +130,8 @@ async fn whoever_received_most_takes_over_once_it_has_applied_it_and_what_nobody
     let stopped = scene(&fleet).await.unwrap();
     let unseen = stopped.confirm(&fleet.logins().admin, &RULE, Duration::from_secs(2)).await.unwrap_err();
     assert!(unseen.to_string().contains("0 of 2 replicas have lost it"), "{unseen}");
-    for replica in ["a2", "b1"] {
-        receiver(&fleet, replica, "START SLAVE IO_THREAD").await;
-    }
+    assert!(stopped.all_stopped());
+    stopped.start_receivers(&fleet.logins().admin, DEADLINE).await.unwrap();
     stopped.confirm(&fleet.logins().admin, &RULE, DEADLINE).await.unwrap();
     let dead = scene(&fleet).await.unwrap();
     let loss = dead.rule_out_loss(&SourceEvidence::Stated).unwrap_err();
