@@ -41,6 +41,8 @@ pub struct Scene {
     pub others: Vec<Facts>,
     /// Servers that are known and do not answer, the primary left out.
     pub silent: Vec<ServerName>,
+    /// Why each of these could not be read.
+    pub unread: Vec<(ServerName, String)>,
     /// The highest epoch recorded anywhere.
     pub epoch: u64,
 }
@@ -76,21 +78,22 @@ impl Scene {
                 (name, facts, epoch)
             });
         }
-        let (mut answering, mut silent, mut epoch) = (Vec::new(), Vec::new(), 0);
+        let (mut answering, mut unread, mut epoch) = (Vec::new(), Vec::new(), 0);
         while let Some(Ok((name, facts, recorded))) = asked.join_next().await {
             epoch = epoch.max(recorded);
             match facts {
                 Ok(facts) => answering.push(facts),
-                Err(_) => silent.push(name),
+                Err(error) => unread.push((name, error.to_string())),
             }
         }
         answering.sort_by(|a, b| a.server.cmp(&b.server));
-        silent.sort();
+        unread.sort();
+        let mut silent: Vec<ServerName> = unread.iter().map(|(name, _)| name.clone()).collect();
         if let Some(writer) = answering.iter().find(|facts| !facts.refuses_writes()) {
-            let why = "takes writes: there is a primary, and nothing to fail over".to_owned();
+            let why = takes_writes(writer);
             return Err(Error::Refused { server: writer.server.clone(), why });
         }
-        let (source, replicas, others) = split(answering)?;
+        let (source, replicas, others) = split(answering, snapshot, primary, &unread)?;
         let primary = match primary {
             Some(name) => name.clone(),
             None => named(snapshot, &source, &replicas, &silent),
@@ -99,7 +102,9 @@ impl Scene {
             .server(&primary)
             .map_or_else(|| Address::tcp(source.0.clone(), source.1), |server| server.reach.clone());
         silent.retain(|name| *name != primary);
-        Ok(Self { primary: ServerAddress { name: primary, reach }, source, replicas, others, silent, epoch })
+        unread.retain(|(name, _)| *name != primary);
+        let primary = ServerAddress { name: primary, reach };
+        Ok(Self { primary, source, replicas, others, silent, unread, epoch })
     }
 
     /// Looks until the primary is confirmed dead by `rule`, at most `within`.
@@ -385,7 +390,37 @@ fn view(channels: &[Channel]) -> View {
 /// Where the dead one was, its direct replicas, and the rest.
 type Split = ((String, u16), Vec<Facts>, Vec<Facts>);
 
-fn split(answering: Vec<Facts>) -> Result<Split, Error> {
+/// What is in the way of a failover while this one takes writes.
+fn takes_writes(writer: &Facts) -> String {
+    match writer.channels.first() {
+        None => "takes writes: there is a primary, and nothing to fail over".to_owned(),
+        Some(channel) => writable_replica(channel, writer.dialect()),
+    }
+}
+
+/// What is said of a replica that is not read-only.
+pub(crate) fn writable_replica(channel: &Channel, dialect: Dialect) -> String {
+    let source = format!("{}:{}", channel.host, channel.port);
+    let mut words = format!(
+        "is a replica of {source} and not read-only, so it counts as a primary: {} there, then again",
+        dialect.refuse_as_replica()
+    );
+    if view(std::slice::from_ref(channel)) == View::Stopped && !channel.applier_runs {
+        words.push_str(
+            ". If a failover that was cut off has promoted it: headroom failover --resume on the host of that failover",
+        );
+    }
+    words
+}
+
+/// Of servers that follow different ones that do not answer, those of `primary` are its replicas, where each of
+/// the rest follows another server that is known and silent: a replica that went with it.
+fn split(
+    answering: Vec<Facts>,
+    snapshot: &Snapshot,
+    primary: Option<&ServerName>,
+    unread: &[(ServerName, String)],
+) -> Result<Split, Error> {
     let refused = |why: &str| Error::Refused { server: ServerName::new("the fleet"), why: why.to_owned() };
     let follows_the_dead = |facts: &Facts| {
         let channel = facts.channels.first()?;
@@ -393,20 +428,38 @@ fn split(answering: Vec<Facts>) -> Result<Split, Error> {
         (!alive).then(|| channel.clone())
     };
     let dead: Vec<Option<Channel>> = answering.iter().map(follows_the_dead).collect();
-    let Some(first) = dead.iter().flatten().next().cloned() else {
-        return Err(refused("no server follows one that does not answer: which primary is dead?"));
+    let of = |facts: &Facts, channel: &Channel, name: &ServerName| {
+        let followed = snapshot.server(&facts.server).and_then(|server| server.source.as_deref());
+        let address = format!("{}:{}", channel.host, channel.port);
+        let reached = snapshot.server(name).is_some_and(|server| server.reach.to_string() == address);
+        followed == Some(name.as_str()) || reached
+    };
+    let with_channels =
+        || answering.iter().zip(&dead).filter_map(|(facts, dead)| Some((facts, dead.as_ref()?)));
+    let of_primary =
+        primary.and_then(|name| with_channels().find(|(facts, channel)| of(facts, channel, name)));
+    let first = of_primary.or_else(|| with_channels().next()).map(|(_, channel)| channel.clone());
+    let Some(first) = first else {
+        let mut why = "no server follows one that does not answer: which primary is dead?".to_owned();
+        let each = |(name, error): &(ServerName, String)| format!(" {name} was not read: {error}.");
+        why.extend(unread.iter().map(each));
+        return Err(refused(&why));
     };
     // Each may reach it by another address: its number says that it is the same.
     let same = |channel: &Channel| {
         let address = (&channel.host, channel.port) == (&first.host, first.port);
         address || (first.source_id != 0 && channel.source_id == first.source_id)
     };
-    if dead.iter().flatten().any(|channel| !same(channel)) {
+    let of_another = |facts: &Facts, channel: &Channel| {
+        let another = |(name, _): &&(ServerName, String)| Some(name) != primary && of(facts, channel, name);
+        of_primary.is_some() && unread.iter().any(|one| another(&one))
+    };
+    if with_channels().any(|(facts, channel)| !same(channel) && !of_another(facts, channel)) {
         return Err(refused("servers follow two different ones that do not answer: this is not one fleet"));
     }
     let (mut replicas, mut others) = (Vec::new(), Vec::new());
     for (facts, dead) in answering.into_iter().zip(dead) {
-        if dead.is_some() { replicas.push(facts) } else { others.push(facts) }
+        if dead.is_some_and(|channel| same(&channel)) { replicas.push(facts) } else { others.push(facts) }
     }
     Ok(((first.host, first.port), replicas, others))
 }
@@ -467,5 +520,63 @@ pub(crate) fn semi_sync(facts: &Facts) -> SemiSync {
         timeout: timeout.and_then(|ms| ms.parse().ok()).map(Duration::from_millis),
         waits_without_replicas: facts
             .is_on(&["rpl_semi_sync_master_wait_no_slave", "rpl_semi_sync_source_wait_no_replica"]),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::facts::tests::{channel, facts};
+    use fleet::Server;
+
+    /// a1 is the primary, c1 its replica, and both are silent; a2 follows a1, c2 follows c1.
+    fn fleet() -> (Snapshot, Vec<Facts>, Vec<(ServerName, String)>) {
+        let mut snapshot = Snapshot::empty(Instant::now());
+        for name in ["a1", "a2", "c1", "c2"] {
+            let reach = Address::tcp(name.to_owned(), 3306);
+            snapshot.servers.push(Server::unasked(ServerName::new(name), reach));
+        }
+        let follows = |name: &str, source: &str, id: u32| Facts {
+            channels: vec![Channel { receiver_runs: false, ..channel(source, 3306, id) }],
+            variables: [("read_only".to_owned(), "ON".to_owned())].into(),
+            ..facts(name, "10.11.6-MariaDB")
+        };
+        let answering = vec![follows("a2", "a1", 11), follows("c2", "c1", 13)];
+        (snapshot, answering, vec![(ServerName::new("c1"), "connecting: refused".to_owned())])
+    }
+
+    #[test]
+    fn replicas_of_a_replica_that_died_with_the_primary_are_others() {
+        let (snapshot, answering, unread) = fleet();
+        let a1 = ServerName::new("a1");
+        let (source, replicas, others) =
+            split(answering.clone(), &snapshot, Some(&a1), &unread).expect("one fleet");
+        assert_eq!(source, ("a1".to_owned(), 3306));
+        let names = |all: &[Facts]| all.iter().map(|facts| facts.server.to_string()).collect::<Vec<_>>();
+        assert_eq!((names(&replicas), names(&others)), (vec!["a2".to_owned()], vec!["c2".to_owned()]));
+        // Which of the two is the primary is not known, or c1 is no server of this fleet.
+        assert!(split(answering.clone(), &snapshot, None, &unread).is_err());
+        assert!(split(answering, &snapshot, Some(&a1), &[]).is_err());
+    }
+
+    #[test]
+    fn why_a_server_was_not_read_is_said() {
+        let (snapshot, _, _) = fleet();
+        let unread = [(ServerName::new("a2"), "Access denied for user 'admin'".to_owned())];
+        let error = split(Vec::new(), &snapshot, None, &unread).unwrap_err().to_string();
+        assert!(error.contains("a2 was not read: Access denied"), "{error}");
+    }
+
+    #[test]
+    fn a_replica_that_is_not_read_only_is_no_primary_and_what_to_do_is_said() {
+        let open = |runs: bool| {
+            let channel = Channel { receiver_runs: runs, applier_runs: runs, ..channel("a1", 3306, 11) };
+            takes_writes(&Facts { channels: vec![channel], ..facts("b1", "10.11.6-MariaDB") })
+        };
+        assert!(open(true).contains("replica of a1:3306 and not read-only"), "{}", open(true));
+        assert!(open(true).contains("SET GLOBAL read_only = ON") && !open(true).contains("--resume"));
+        assert!(open(false).contains("--resume"), "{}", open(false));
+        let primary = takes_writes(&facts("a1", "10.11.6-MariaDB"));
+        assert!(primary.contains("there is a primary"), "{primary}");
     }
 }

@@ -76,8 +76,8 @@ pub fn check(
     if !gray {
         text.push_str(&format!("{} {}\n", paint.yellow("WARN"), others_unknown(scene, asked_router)));
     }
-    for server in &scene.silent {
-        text.push_str(&format!("{} {server} does not answer\n", paint.yellow("WARN")));
+    for (server, why) in &scene.unread {
+        text.push_str(&format!("{} {server} was not read: {why}\n", paint.yellow("WARN")));
     }
     text
 }

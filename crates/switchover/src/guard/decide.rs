@@ -12,6 +12,8 @@ pub struct Observation {
     pub primary: Option<ServerName>,
     pub health: Health,
     pub lock: LockCount,
+    /// The last error of a server on which the lock could not be taken.
+    pub trouble: Option<String>,
     pub pause: Option<Pause>,
     /// The last failover that is recorded anywhere.
     pub last: Option<FailoverRecord>,
@@ -95,7 +97,11 @@ pub fn decide(seen: &Observation, caution: Caution) -> Decision {
     };
     let LockCount { held, of } = seen.lock;
     if !seen.lock.is_active() {
-        let why = format!("holds the lock on {held} of {of} servers; the active guard holds more than half");
+        let mut why =
+            format!("holds the lock on {held} of {of} servers; the active guard holds more than half");
+        if let Some(trouble) = &seen.trouble {
+            why.push_str(&format!(". {trouble}"));
+        }
         return Decision::Standby { why };
     }
     let (gray, ill) = match &seen.health {
@@ -137,6 +143,7 @@ mod tests {
             primary: Some(ServerName::new("a1")),
             health: Health::Silent { why: "refused".to_owned() },
             lock: LockCount { held: 2, of: 2 },
+            trouble: None,
             pause: None,
             last: None,
         }
@@ -151,6 +158,9 @@ mod tests {
         assert!(matches!(decide(&silent(), CAUTION), Decision::Act { gray: false, .. }));
         let standby = Observation { lock: LockCount { held: 1, of: 2 }, ..silent() };
         assert_eq!(decide(&standby, CAUTION).word(), "standby");
+        let trouble = Some("a2: connecting: error 1045: Access denied".to_owned());
+        let denied = decide(&Observation { trouble, ..standby }, CAUTION);
+        assert!(denied.why().contains("Access denied"), "{denied:?}");
         let nobody = Observation { lock: LockCount::default(), ..silent() };
         assert_eq!(decide(&nobody, CAUTION).word(), "standby");
         let well = Observation { health: Health::Well, ..silent() };

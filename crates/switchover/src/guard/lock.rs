@@ -37,6 +37,8 @@ struct LockConnection {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Round {
     pub(super) lock: LockCount,
+    /// The last error of a server on which it could not be taken.
+    pub(super) trouble: Option<String>,
     pub(super) recorded: Vec<Recorded>,
 }
 
@@ -66,31 +68,36 @@ impl Locks {
                 };
                 match line {
                     Ok(mut line) => match line.look(deadline).await {
-                        Ok(recorded) => Some((name, line, recorded)),
+                        Ok(recorded) => Ok((name, line, recorded)),
                         Err(error) => {
                             tracing::debug!(%error, "a guard's connection ended");
-                            None
+                            Err(error)
                         }
                     },
                     Err(error) => {
                         tracing::debug!(%error, "a guard cannot reach a server");
-                        None
+                        Err(error)
                     }
                 }
             });
         }
         // Whatever is not in `servers` any more, the primary included, is given back by closing it.
         self.open.clear();
-        let mut recorded = Vec::new();
+        let (mut recorded, mut trouble) = (Vec::new(), None);
         while let Some(answer) = asked.join_next().await {
-            if let Ok(Some((name, line, found))) = answer {
-                self.open.insert(name, line);
-                recorded.push(found);
+            match answer {
+                Ok(Ok((name, line, found))) => {
+                    self.open.insert(name, line);
+                    recorded.push(found);
+                }
+                Ok(Err(error)) => trouble = Some(error.to_string()),
+                Err(_) => {}
             }
         }
         self.take().await;
         let of = servers.iter().filter(|(name, ..)| Some(name) != primary).count();
-        Round { lock: LockCount { held: self.open.values().filter(|line| line.held).count(), of }, recorded }
+        let held = self.open.values().filter(|line| line.held).count();
+        Round { lock: LockCount { held, of }, trouble, recorded }
     }
 
     async fn take(&mut self) {

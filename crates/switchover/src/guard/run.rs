@@ -225,7 +225,7 @@ impl Guard {
             None => Health::Well,
             Some(name) => self.health(snapshot, name),
         };
-        Observation { primary, health, lock: found.lock, pause, last }
+        Observation { primary, health, lock: found.lock, trouble: found.trouble.clone(), pause, last }
     }
 
     fn health(&self, snapshot: &Snapshot, primary: &ServerName) -> Health {

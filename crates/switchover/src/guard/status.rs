@@ -7,7 +7,7 @@ use crate::Error;
 use crate::connection::{BRIEFLY, Connection};
 use crate::facts;
 use crate::failover::risk::{self, SourceEvidence};
-use crate::failover::source;
+use crate::failover::{scene, source};
 use config::Credentials;
 use fleet::{Server, ServerName, Snapshot};
 use serde::Serialize;
@@ -91,6 +91,8 @@ pub struct GuardOverview {
     pub last_failover: Option<FailoverRecord>,
     /// Servers that did not answer, with the reason.
     pub silent: Vec<(ServerName, String)>,
+    /// Replicas that are not read-only, and what to do: no failover begins while there is one.
+    pub writable_replicas: Vec<(ServerName, String)>,
     /// What a failover now could lose, or the facts by which nothing could.
     pub loss: Result<String, String>,
 }
@@ -106,7 +108,7 @@ impl GuardOverview {
     /// Asks every server of a snapshot.
     pub async fn read(snapshot: &Snapshot, who: &Credentials, deadline: Duration) -> Self {
         let primary = snapshot.primary().map(|server| server.name.clone());
-        let mut evidence = SourceEvidence::Unknown;
+        let (mut evidence, mut writable_replicas) = (SourceEvidence::Unknown, Vec::new());
         let (mut holders, mut silent, mut recorded, mut replicas) =
             (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         for server in &snapshot.servers {
@@ -125,7 +127,12 @@ impl GuardOverview {
                     let (said, before) = (source::of(&facts), Duration::ZERO);
                     evidence = SourceEvidence::Seen { said, before };
                 }
-                Ok(facts) => replicas.push(crate::failover::scene::semi_sync(&facts)),
+                Ok(facts) => {
+                    let channel = facts.channels.first().filter(|_| !facts.refuses_writes());
+                    let words = channel.map(|channel| scene::writable_replica(channel, facts.dialect()));
+                    writable_replicas.extend(words.map(|words| (facts.server.clone(), words)));
+                    replicas.push(scene::semi_sync(&facts));
+                }
                 Err(_) => {}
             }
         }
@@ -138,7 +145,7 @@ impl GuardOverview {
         let unknown = ServerName::new("the primary");
         let named = primary.as_ref().unwrap_or(&unknown);
         let loss = risk::rule_out_loss(&replicas, &names, named, &evidence).map_err(|loss| loss.to_string());
-        Self { primary, holders, pause, last_failover, silent, loss }
+        Self { primary, holders, pause, last_failover, silent, writable_replicas, loss }
     }
 
     /// In a few lines.
@@ -153,6 +160,9 @@ impl GuardOverview {
         }
         for (server, why) in &self.silent {
             let _ = writeln!(text, "  {server} does not answer: {why}");
+        }
+        for (server, words) in &self.writable_replicas {
+            let _ = writeln!(text, "  {server} {words}");
         }
         let pause = self.pause.as_ref().map_or("no".to_owned(), ToString::to_string);
         let _ = writeln!(text, "paused          {pause}");
