@@ -39,6 +39,9 @@ pub struct Facts {
     pub prepared: Option<Vec<String>>,
     /// Enabled events that it runs itself; `None` where they cannot be read.
     pub events: Option<Vec<ScheduledEvent>>,
+    /// Events that it does not run because it is a replica. A replica calls them so whether their source runs
+    /// them or has them disabled.
+    pub replica_side_events: Option<Vec<ScheduledEvent>>,
     /// Our own account there (`user@host`), and whether it may name another one as the definer of an event;
     /// `None` where the server does not say.
     #[serde(skip)]
@@ -158,13 +161,58 @@ pub async fn read(
     who: &Credentials,
     deadline: Duration,
 ) -> Result<Facts, Error> {
+    read_as_wanted(server, reach, who, deadline, Wanted::Everything).await
+}
+
+/// Reads what a failover decides on, while clients wait: neither accounts and their privileges nor what a
+/// planned move waits for, disks and purged logs. These are `None`.
+///
+/// # Errors
+/// See [`read`].
+pub async fn read_for_failover(
+    server: &ServerName,
+    reach: &Address,
+    who: &Credentials,
+    deadline: Duration,
+) -> Result<Facts, Error> {
+    read_as_wanted(server, reach, who, deadline, Wanted::ForFailover).await
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Wanted {
+    Everything,
+    ForFailover,
+}
+
+async fn read_as_wanted(
+    server: &ServerName,
+    reach: &Address,
+    who: &Credentials,
+    deadline: Duration,
+    wanted: Wanted,
+) -> Result<Facts, Error> {
     let mut conn = Connection::open(server, reach, who, deadline, BRIEFLY).await?;
-    let facts = read_from(&mut conn, reach, deadline).await;
+    let mut facts = read_basics(&mut conn, reach, deadline).await;
+    if let (Ok(facts), Wanted::Everything) = (&mut facts, wanted) {
+        read_the_rest(facts, &mut conn, deadline).await;
+    }
     conn.close().await;
     facts
 }
 
-async fn read_from(conn: &mut Connection, reach: &Address, deadline: Duration) -> Result<Facts, Error> {
+async fn read_the_rest(facts: &mut Facts, conn: &mut Connection, deadline: Duration) {
+    let dialect = facts.dialect();
+    facts.blockers = blockers(conn, deadline).await.ok();
+    facts.lock_holders = lock_holders(conn, dialect, deadline).await;
+    facts.prepared = prepared(conn, deadline).await;
+    facts.may_set_definer = may_set_definer(conn, dialect, deadline).await;
+    facts.accounts = accounts(conn, dialect, deadline).await;
+    facts.disks = disks(conn, dialect, &facts.variables, deadline).await;
+    facts.replicas = replicas(conn, dialect, deadline).await;
+    facts.purged = purged(conn, dialect, deadline).await;
+}
+
+async fn read_basics(conn: &mut Connection, reach: &Address, deadline: Duration) -> Result<Facts, Error> {
     let server = conn.server.clone();
     let refused = |why: String| Error::Refused { server: server.clone(), why };
     let version = conn.scalar("SELECT @@version", deadline).await?.unwrap_or_default();
@@ -183,16 +231,17 @@ async fn read_from(conn: &mut Connection, reach: &Address, deadline: Duration) -
         reach: reach.clone(),
         server_id: variables.get("server_id").and_then(|id| id.parse().ok()).unwrap_or(0),
         channels,
-        blockers: blockers(conn, deadline).await.ok(),
-        lock_holders: lock_holders(conn, dialect, deadline).await,
-        prepared: prepared(conn, deadline).await,
-        events: events(conn, deadline).await,
-        may_set_definer: may_set_definer(conn, dialect, deadline).await,
-        accounts: accounts(conn, dialect, deadline).await,
-        disks: disks(conn, dialect, &variables, deadline).await,
+        blockers: None,
+        lock_holders: None,
+        prepared: None,
+        events: events(conn, "STATUS = 'ENABLED'", deadline).await,
+        replica_side_events: events(conn, "STATUS LIKE '%SIDE_DISABLED'", deadline).await,
+        may_set_definer: None,
+        accounts: None,
+        disks: None,
         clock_ahead_ms: theirs.and_then(|ms| ms.parse::<i64>().ok()).map_or(0, |theirs| theirs - ours),
-        replicas: replicas(conn, dialect, deadline).await,
-        purged: purged(conn, dialect, deadline).await,
+        replicas: Vec::new(),
+        purged: None,
         position,
         version,
         variables,
@@ -274,10 +323,10 @@ async fn prepared(conn: &mut Connection, deadline: Duration) -> Option<Vec<Strin
     Some(rows.into_iter().map(|mut row| row.remove("data").unwrap_or_default()).collect())
 }
 
-async fn events(conn: &mut Connection, deadline: Duration) -> Option<Vec<ScheduledEvent>> {
-    const ASK: &str = "SELECT EVENT_SCHEMA AS s, EVENT_NAME AS n, DEFINER AS d FROM information_schema.EVENTS \
-        WHERE STATUS = 'ENABLED'";
-    let rows = conn.ask(ASK, deadline).await.ok()?;
+async fn events(conn: &mut Connection, condition: &str, deadline: Duration) -> Option<Vec<ScheduledEvent>> {
+    const ASK: &str =
+        "SELECT EVENT_SCHEMA AS s, EVENT_NAME AS n, DEFINER AS d FROM information_schema.EVENTS WHERE";
+    let rows = conn.ask(&format!("{ASK} {condition} ORDER BY 1, 2"), deadline).await.ok()?;
     let event = |mut row: Named| {
         let definer = row.remove("d").unwrap_or_default();
         Some(ScheduledEvent { schema: row.remove("s")?, name: row.remove("n")?, definer })
@@ -491,6 +540,7 @@ pub(crate) mod tests {
             lock_holders: None,
             prepared: None,
             events: None,
+            replica_side_events: None,
             may_set_definer: None,
             accounts: None,
             disks: None,

@@ -37,6 +37,10 @@ pub struct Plan {
     pub others: Vec<Member>,
     /// Enabled events of the primary that the candidate takes over.
     pub events: Vec<ScheduledEvent>,
+    /// Events that the candidate of a failover does not run: nobody can tell which of them the dead primary
+    /// ran, since a replica calls those that are disabled by the same name. Left to a person.
+    #[serde(default)]
+    pub events_left: Vec<ScheduledEvent>,
     /// Whether the primary was a semi-sync source.
     pub semi_sync: bool,
     /// It was one, and nobody is left to acknowledge: the new primary's switch stays off, or its writes would
@@ -385,6 +389,11 @@ pub async fn left_behind(
 }
 
 impl Plan {
+    /// What enables the events that were left at the candidate.
+    pub(crate) fn statements_of_events(&self) -> Vec<String> {
+        self.events_left.iter().map(|event| self.candidate.dialect().enable_event(event)).collect()
+    }
+
     /// The same failover for a primary that answers while its commits hang.
     #[must_use]
     pub fn of_gray_primary(mut self) -> Self {

@@ -124,6 +124,7 @@ impl Survey {
             candidate: self.member(&self.candidate),
             others: self.others.iter().map(|facts| self.member(facts)).collect(),
             events: self.primary.events.clone().unwrap_or_default(),
+            events_left: Vec::new(),
             semi_sync: self.primary.semi_sync_source(),
             // The former primary acknowledges at least.
             semi_sync_stays_off: false,

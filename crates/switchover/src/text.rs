@@ -1,6 +1,7 @@
 //! What a person reads of a switchover.
 
 use crate::check::{Finding, Level};
+use crate::failover;
 use crate::perform::{Kind, Outcome, Plan, Progress};
 use crate::step::{Event, STEPS, State};
 use fleet::ServerName;
@@ -113,8 +114,11 @@ pub fn outcome(plan: &Plan, outcome: &Outcome, journal: &Path, paint: Paint) -> 
     if is_failover && matches!(outcome.state, State::Done) {
         let old = &plan.primary.name;
         text.push_str(&format!("when {old} is back: headroom failover --rejoin {old}\n"));
+        if let Some(words) = failover::text::events_left(&plan.candidate.name, &plan.statements_of_events()) {
+            text.push_str(&format!("{} {words}\n", paint.yellow("look at:")));
+        }
         if plan.semi_sync_stays_off {
-            let words = crate::failover::text::semi_sync_stays_off(&plan.candidate.name);
+            let words = failover::text::semi_sync_stays_off(&plan.candidate.name);
             text.push_str(&format!("{} {words}\n", paint.yellow("look at:")));
         }
     } else if matches!(outcome.state, State::Done) {

@@ -73,7 +73,7 @@ impl Scene {
         for server in snapshot.servers.iter().filter(|server| Some(&server.name) != primary) {
             let (name, reach, who) = (server.name.clone(), server.reach.clone(), who.clone());
             asked.spawn(async move {
-                let facts = facts::read(&name, &reach, &who, deadline).await;
+                let facts = facts::read_for_failover(&name, &reach, &who, deadline).await;
                 let epoch = survey::epoch(&name, &reach, &who, deadline).await.unwrap_or(0);
                 (name, facts, epoch)
             });
@@ -268,6 +268,7 @@ impl Scene {
             candidate,
             others,
             events: Vec::new(),
+            events_left: chosen.replica_side_events.clone().unwrap_or_default(),
             semi_sync: self.was_semi_sync() && self.somebody_acknowledges(&chosen.server),
             semi_sync_stays_off: self.semi_sync_stays_off(&chosen.server),
             protection: chosen.channels.first().map_or_else(Vec::new, |channel| channel.protection.clone()),

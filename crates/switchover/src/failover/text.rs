@@ -3,6 +3,7 @@
 use super::risk::LossRisk;
 use super::scene::Scene;
 use crate::Error;
+use crate::facts::Facts;
 use fleet::ServerName;
 use serde::Serialize;
 use term::Paint;
@@ -17,6 +18,8 @@ pub struct Checked {
     pub could_be_lost: Option<String>,
     /// Nobody would be left to acknowledge: semi-sync stays off at the candidate.
     pub semi_sync_stays_off: bool,
+    /// Statements by which events that the dead primary may have run are enabled at the candidate.
+    pub events_left: Vec<String>,
     pub silent: Vec<ServerName>,
     /// Servers that take part: replicas of the dead one, and of those.
     pub replicas: Vec<ServerName>,
@@ -42,6 +45,7 @@ impl Checked {
             nothing_lost_because: loss.as_ref().ok().cloned(),
             could_be_lost: loss.as_ref().err().map(ToString::to_string),
             semi_sync_stays_off: chosen.as_ref().is_ok_and(|chosen| scene.semi_sync_stays_off(chosen)),
+            events_left: chosen.as_ref().map_or_else(|_| Vec::new(), |chosen| events_of(scene, chosen)),
             silent: scene.silent.clone(),
             replicas: scene.known().into_iter().cloned().collect(),
             replicas_complete: gray,
@@ -73,6 +77,11 @@ pub fn check(
     {
         text.push_str(&format!("{} {}\n", paint.yellow("WARN"), semi_sync_stays_off(candidate.as_str())));
     }
+    if let Ok(candidate) = chosen.as_ref()
+        && let Some(words) = events_left(candidate.as_str(), &events_of(scene, candidate))
+    {
+        text.push_str(&format!("{} {words}\n", paint.yellow("WARN")));
+    }
     if !gray {
         text.push_str(&format!("{} {}\n", paint.yellow("WARN"), others_unknown(scene, asked_router)));
     }
@@ -84,7 +93,7 @@ pub fn check(
 
 /// What is said where no replica looks for the primary.
 pub fn all_stopped(scene: &Scene) -> String {
-    let each = |(facts, statement): (&crate::facts::Facts, &str)| format!("on {}: {statement}", facts.server);
+    let each = |(facts, statement): (&Facts, &str)| format!("on {}: {statement}", facts.server);
     let statements: Vec<String> = scene.receive_again().into_iter().map(each).collect();
     format!(
         "the receivers of all replicas are stopped, as a failover leaves them that was cut off (its host finishes it with \
@@ -92,6 +101,29 @@ pub fn all_stopped(scene: &Scene) -> String {
         scene.primary.name,
         statements.join("; ")
     )
+}
+
+fn events_of(scene: &Scene, candidate: &ServerName) -> Vec<String> {
+    let chosen = scene.replicas.iter().find(|facts| facts.server == *candidate);
+    let statements = |facts: &Facts| {
+        let events = facts.replica_side_events.iter().flatten();
+        events.map(|event| facts.dialect().enable_event(event)).collect()
+    };
+    chosen.map_or_else(Vec::new, statements)
+}
+
+/// What is said of events that nobody runs after a failover; nothing where there are none.
+pub fn events_left(candidate: &str, statements: &[String]) -> Option<String> {
+    const SHOWN: usize = 20;
+    let count = statements.len();
+    let shown = statements.get(..count.min(SHOWN)).unwrap_or_default().join("; ");
+    let more = if count > SHOWN { format!("; and {} more", count - SHOWN) } else { String::new() };
+    (count > 0).then(|| {
+        format!(
+            "{count} events do not run at {candidate}, because it was a replica. Which of them the dead primary ran nobody \
+             can tell: enable these at {candidate}: {shown}{more}"
+        )
+    })
 }
 
 /// What is said where nobody is left to acknowledge.

@@ -415,6 +415,11 @@ impl Guard {
         for remark in &outcome.remarks {
             tracing::error!("{remark}");
         }
+        if outcome.state == State::Done
+            && let Some(words) = text::events_left(candidate, &plan.statements_of_events())
+        {
+            tracing::error!("{words}");
+        }
         if plan.semi_sync_stays_off && outcome.state == State::Done {
             tracing::error!("{}", text::semi_sync_stays_off(candidate));
         }

@@ -122,7 +122,7 @@ impl GuardOverview {
                 }
                 Err(error) => silent.push((server.name.clone(), error.to_string())),
             }
-            match facts::read(&server.name, &server.reach, who, deadline).await {
+            match facts::read_for_failover(&server.name, &server.reach, who, deadline).await {
                 Ok(facts) if is_primary => {
                     let (said, before) = (source::of(&facts), Duration::ZERO);
                     evidence = SourceEvidence::Seen { said, before };

@@ -191,18 +191,31 @@ async fn nothing_is_promoted_when_the_command_that_fences_fails() {
 #[tokio::test]
 async fn writes_do_not_wait_where_nobody_is_left_to_acknowledge() {
     let fleet = Fleet::up(Spec::new(&[("a", 2), ("b", 1)]).option("slave_net_timeout", "4")).await;
+    let mut a1 = fleet.lab.connect("a1").await.unwrap();
+    for event in ["nightly ON SCHEDULE EVERY 1 DAY", "stopped ON SCHEDULE EVERY 1 DAY DISABLE"] {
+        let create = format!("CREATE DEFINER = 'root'@'localhost' EVENT app.{event} DO SELECT 1");
+        a1.query_drop(create).await.unwrap();
+    }
     fleet.semi_sync("a1", &["a2"]).await;
     fleet.lab.fault("a1", Fault::Kill).await.unwrap();
     let dead = scene(&fleet).await.unwrap();
     dead.confirm(&fleet.logins().admin, &RULE, DEADLINE).await.unwrap();
     let a2 = ServerName::new("a2");
+    // Only what is decided on is read while clients wait.
+    assert!(dead.replicas.iter().all(|facts| facts.accounts.is_none() && facts.purged.is_none()));
     assert!(dead.semi_sync_stays_off(&a2) && !dead.semi_sync_stays_off(&ServerName::new("b1")));
     let plan = dead.plan(&a2, FenceBy::Nothing, quick(), "test").unwrap();
     assert!(plan.semi_sync_stays_off && !plan.semi_sync);
+    // A replica calls both the same: which of them a1 ran nobody can tell, and neither is enabled.
+    let left: Vec<&str> = plan.events_left.iter().map(|event| event.name.as_str()).collect();
+    assert_eq!(left, ["nightly", "stopped"]);
     let mut journal = Journal::create(fleet.journals.path(), &plan).unwrap();
     let outcome = perform::run(&plan, &fleet.logins(), &mut journal, State::START, &|| false, &mut |_| ())
         .await
         .unwrap();
+    let result = switchover::text::outcome(&plan, &outcome, journal.path(), term::Paint::off());
+    assert!(result.contains("2 events do not run at a2"), "{result}");
+    assert!(result.contains("ALTER DEFINER = 'root'@'localhost' EVENT `app`.`nightly` ENABLE"), "{result}");
     assert_eq!((outcome.state, outcome.remarks), (State::Done, Vec::new()));
     let mut conn = fleet.lab.connect("a2").await.unwrap();
     let written = tokio::time::timeout(DEADLINE, conn.query_drop("INSERT INTO app.writes VALUES (1)")).await;
