@@ -8,7 +8,8 @@
 //!
 //! [`confirm`], [`choose`] and [`risk`] are pure; [`scene`] reads what they decide on; the steps are those of
 //! a planned move, with the same journal. [`exposure`] counts, while the primary lives, what a crash would
-//! lose without semi-sync; [`source`] asks it whether it waits for acknowledgements. [`rejoin`] brings the old primary back as a replica, or says what nobody else has.
+//! lose without semi-sync; [`source`] asks it whether it waits for acknowledgements. [`rejoin`] brings the
+//! old primary back as a replica, or says what nobody else has.
 
 pub mod choose;
 pub mod confirm;

@@ -188,8 +188,8 @@ pub async fn rejoin(
     Ok(RejoinOutcome::Follows)
 }
 
-/// How the replicas' connections to the primary were protected when it was promoted, as it has recorded; `None`
-/// where it has recorded nothing. For a fleet in which no other replica is left to read that from.
+/// How the replicas' connections to the primary were protected when it was promoted, as it has recorded;
+/// `None` where it has recorded nothing. For a fleet in which no other replica is left to read that from.
 pub async fn recorded_protection(
     new: &Facts,
     who: &Credentials,

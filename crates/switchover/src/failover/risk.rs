@@ -5,8 +5,9 @@
 //! what it acknowledged before is on the replica that received most. Whether it waited can only be known from
 //! when it answered ([`SourceEvidence`]): one that was restarted in place without the switch acknowledges at
 //! once, and its replicas show the same as before. What is looked at: a replica was connected as a semi-sync
-//! replica and acknowledged; the primary waited when it was last seen, by its own settings; and where a person
-//! says so instead, the replicas' settings as a source, since a fleet that fails over runs its servers alike.
+//! replica and acknowledged; the primary waited when it was last seen, by its own settings; and where a
+//! person says so instead, the replicas' settings as a source, since a fleet that fails over runs its servers
+//! alike.
 //! A replica that does not answer may be the one that acknowledged.
 
 use fleet::ServerName;

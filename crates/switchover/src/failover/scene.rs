@@ -148,8 +148,8 @@ impl Scene {
         all
     }
 
-    /// Whether the receivers of all replicas are stopped, as a failover leaves them whose tool was killed: they
-    /// do not look for the primary, and its death is not confirmed.
+    /// Whether the receivers of all replicas are stopped, as a failover leaves them whose tool was killed:
+    /// they do not look for the primary, and its death is not confirmed.
     pub fn all_stopped(&self) -> bool {
         let stopped = |facts: &Facts| view(&facts.channels) == View::Stopped;
         !self.replicas.is_empty() && self.replicas.iter().all(stopped)
@@ -185,7 +185,8 @@ impl Scene {
         self.replicas.iter().map(semi_sync).collect()
     }
 
-    /// What could be lost, or the facts by which nothing can, by what is known of the primary's own semi-sync.
+    /// What could be lost, or the facts by which nothing can, by what is known of the primary's own
+    /// semi-sync.
     ///
     /// # Errors
     /// What could be lost.
@@ -414,8 +415,8 @@ pub(crate) fn writable_replica(channel: &Channel, dialect: Dialect) -> String {
     words
 }
 
-/// Of servers that follow different ones that do not answer, those of `primary` are its replicas, where each of
-/// the rest follows another server that is known and silent: a replica that went with it.
+/// Of servers that follow different ones that do not answer, those of `primary` are its replicas, where each
+/// of the rest follows another server that is known and silent: a replica that went with it.
 fn split(
     answering: Vec<Facts>,
     snapshot: &Snapshot,

@@ -1,4 +1,5 @@
-//! Remembers, while the primary answers, whether it waits for acknowledgements: once it is dead nobody can ask.
+//! Remembers, while the primary answers, whether it waits for acknowledgements: once it is dead nobody can
+//! ask.
 //!
 //! In a task of its own: a primary that hangs must not keep the guard from looking at the others.
 
