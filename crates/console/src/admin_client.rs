@@ -1,19 +1,46 @@
 //! Asks the admin address of a running `headroom route`: one small HTTP request, one answer, a deadline.
 
 use crate::insight_view::{InsightView, Question};
-use crate::status_view::StatusView;
+use crate::status_view::{ServerView, StatusView};
 use crate::web;
 use anyhow::{Context, anyhow, bail};
 use config::Admin;
+use fleet::ServerName;
 use http_body_util::Full;
 use hyper::Request;
 use hyper::header::{CONNECTION, HOST};
 use std::time::Duration;
 use tokio::net::TcpStream;
+use tokio::sync::watch;
 
 const DEADLINE: Duration = Duration::from_secs(5);
 /// A status is some kilobytes; this is a router of ten thousand servers.
 const LARGEST: usize = 32 << 20;
+
+/// A router that takes longer to say how things stand is not heard.
+const SOON: Duration = Duration::from_secs(2);
+
+/// Which server's commits hang, by the first of these routers that says so, with its evidence; asked again
+/// and again while anybody listens.
+pub fn watch_gray(routers: &[String], every: Duration) -> watch::Receiver<Option<(ServerName, String)>> {
+    let (publish, latest) = watch::channel(None);
+    let clients: Vec<AdminClient> = routers.iter().map(|at| AdminClient::new(Some(at))).collect();
+    tokio::spawn(async move {
+        while !publish.is_closed() {
+            let mut found = None;
+            for client in &clients {
+                let Ok(Ok(status)) = tokio::time::timeout(SOON, client.status()).await else { continue };
+                let hangs = |server: &ServerView| {
+                    Some((ServerName::new(&server.name), server.routing.as_ref()?.gray.clone()?))
+                };
+                found = found.or_else(|| status.fleet.servers.iter().find_map(hangs));
+            }
+            publish.send_replace(found);
+            tokio::time::sleep(every).await;
+        }
+    });
+    latest
+}
 
 /// A running router, by its admin address.
 #[derive(Clone, Debug)]

@@ -9,7 +9,8 @@
 //! [`confirm`], [`choose`] and [`risk`] are pure; [`scene`] reads what they decide on; the steps are those of
 //! a planned move, with the same journal. [`exposure`] counts, while the primary lives, what a crash would
 //! lose without semi-sync; [`source`] asks it whether it waits for acknowledgements. [`rejoin`] brings the
-//! old primary back as a replica, or says what nobody else has.
+//! old primary back as a replica, or says what nobody else has. [`unfinished`] finds in the servers what a
+//! failover left behind whose tool was lost.
 
 pub mod choose;
 pub mod confirm;
@@ -20,3 +21,4 @@ pub mod risk;
 pub mod scene;
 pub mod source;
 pub mod text;
+pub mod unfinished;

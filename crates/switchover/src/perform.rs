@@ -31,6 +31,9 @@ pub struct Plan {
     pub epoch: u64,
     /// Who takes writes now.
     pub primary: Member,
+    /// Its `server_id`, by which replicas know it whatever address leads there; 0 where nobody has told.
+    #[serde(default)]
+    pub primary_id: u32,
     /// Who shall.
     pub candidate: Member,
     /// All other replicas; those of the primary follow the candidate afterwards, others keep their source.

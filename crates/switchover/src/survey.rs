@@ -121,6 +121,7 @@ impl Survey {
             kind: Kind::Switchover,
             epoch: self.epoch + 1,
             primary: self.member(&self.primary),
+            primary_id: self.primary.server_id,
             candidate: self.member(&self.candidate),
             others: self.others.iter().map(|facts| self.member(facts)).collect(),
             events: self.primary.events.clone().unwrap_or_default(),

@@ -2,7 +2,7 @@
 
 mod remembered;
 
-use crate::commands::switchover::{OperatorArgs, asked, host, perform, resume};
+use crate::commands::switchover::{OperatorArgs, perform, resume};
 use crate::environment::Environment;
 use crate::source::SourceArgs;
 use crate::{credentials, source};
@@ -10,6 +10,7 @@ use anyhow::{Context, anyhow};
 use clap::Args;
 use config::FleetConfig;
 use fleet::{ServerName, Snapshot};
+use probe::host;
 use std::process::ExitCode;
 use std::time::Duration;
 use switchover::facts;
@@ -19,6 +20,7 @@ use switchover::failover::risk::{self, Guard, LossRisk, SourceEvidence};
 use switchover::failover::scene::Scene;
 use switchover::failover::source as failover_source;
 use switchover::failover::text;
+use switchover::failover::unfinished::{self, Found, Successor};
 use switchover::journal::Journal;
 use switchover::perform::{Deadlines, FenceBy, Logins};
 use switchover::step::State;
@@ -61,6 +63,9 @@ pub(crate) struct FailoverArgs {
     /// Go on with one that was interrupted, or undo it where nobody was promoted yet.
     #[arg(long, conflicts_with = "rejoin")]
     resume: bool,
+    /// With --resume, on a host that does not have the journal: by what the servers themselves show.
+    #[arg(long, requires = "resume")]
+    from_servers: bool,
     /// Bring this old primary back as a replica, when it has nothing that the new one lacks.
     #[arg(long, value_name = "SERVER")]
     rejoin: Option<String>,
@@ -108,13 +113,16 @@ pub(crate) struct FailoverArgs {
 
 /// Runs `headroom failover`.
 pub(crate) async fn run(args: FailoverArgs, environment: &Environment) -> anyhow::Result<ExitCode> {
-    if args.resume {
+    if args.resume && !args.from_servers {
         return resume(&args.operator, &args.source, false, args.json, environment).await;
     }
     let mut config = source::for_fleet(&args.source)?.config;
     config.fleet.credentials = credentials::resolve(&config, environment)?;
     let admin = args.operator.admin(&config.fleet.credentials)?;
     let mut snapshot = observe::survey(&config.fleet).await;
+    if args.from_servers {
+        return args.finish(&snapshot, &config.fleet, admin, environment).await;
+    }
     if let Some(old) = &args.rejoin {
         return args.rejoin(old, &snapshot, &config.fleet, admin, environment).await;
     }
@@ -157,7 +165,7 @@ pub(crate) async fn run(args: FailoverArgs, environment: &Environment) -> anyhow
     }
     let Some(mut fence) = args.fence_by(loss) else { return Ok(exit::no()) };
     if !args.yes {
-        if !asked(&format!("Promote {candidate} in the place of {dead}?"))? {
+        if !terminal::ask(&format!("Promote {candidate} in the place of {dead}?"))? {
             terminal::complain("not done");
             return Ok(exit::no());
         }
@@ -172,12 +180,11 @@ pub(crate) async fn run(args: FailoverArgs, environment: &Environment) -> anyhow
         let Some(again) = args.fence_by(scene.rule_out_loss(&evidence)) else { return Ok(exit::no()) };
         fence = again;
     }
-    let deadlines = Deadlines { await_ms: args.apply.as_millis() as u64, ..Deadlines::default() };
-    let plan = scene.plan(&candidate, fence, deadlines, &host())?;
+    let plan = scene.plan(&candidate, fence, args.deadlines(), &host())?;
     let plan = if args.gray { plan.of_gray_primary() } else { plan };
     let mut journal = Journal::create(&args.operator.journals(environment)?, &plan)?;
     let logins = Logins { admin, replication: Default::default() };
-    perform(&plan, &logins, &mut journal, State::START, args.json, environment).await
+    perform(&plan, &logins, &mut journal, State::START, false, args.json, environment).await
 }
 
 impl FailoverArgs {
@@ -259,6 +266,52 @@ impl FailoverArgs {
         Ok(if chosen.is_ok() && loss.is_ok() { exit::DONE } else { exit::no() })
     }
 
+    fn deadlines(&self) -> Deadlines {
+        Deadlines { await_ms: self.apply.as_millis() as u64, ..Deadlines::default() }
+    }
+
+    /// Ends what another host began and did not end.
+    async fn finish(
+        &self,
+        snapshot: &Snapshot,
+        config: &FleetConfig,
+        admin: config::Credentials,
+        environment: &Environment,
+    ) -> anyhow::Result<ExitCode> {
+        let deadline = config.deadline.max(Duration::from_secs(2));
+        let by = host();
+        let successor = Successor { who: &admin, by: &by, deadlines: self.deadlines() };
+        let unfinished = match unfinished::find(snapshot, successor, deadline).await? {
+            Found::Nothing => {
+                terminal::complain("the servers show no failover that was begun and is not over");
+                return Ok(exit::DONE);
+            }
+            Found::NobodyPromoted(stopped) => {
+                terminal::complain(&text::nobody_promoted(&stopped));
+                if !self.yes && !terminal::ask("Let them?")? {
+                    return Ok(exit::no());
+                }
+                stopped.start(&admin, deadline).await?;
+                terminal::complain("undone; if it is dead: headroom failover begins again");
+                return Ok(exit::no());
+            }
+            Found::Promoted(unfinished) => unfinished,
+        };
+        terminal::complain(&unfinished.why);
+        let plan = &unfinished.plan;
+        let logins = Logins { admin, replication: Default::default() };
+        if switchover::perform::is_under_way(plan, &logins).await {
+            return Err(anyhow!("its tool still holds its locks: wait until that has ended"));
+        }
+        if !self.yes && !terminal::ask(&format!("Go on, so that all follow {}?", plan.candidate.name))? {
+            terminal::complain("not done");
+            return Ok(exit::no());
+        }
+        let mut journal = Journal::create(&self.operator.journals(environment)?, plan)?;
+        let state = State::Forward { step: unfinished.from };
+        perform(plan, &logins, &mut journal, state, false, self.json, environment).await
+    }
+
     async fn rejoin(
         &self,
         old: &str,
@@ -272,39 +325,12 @@ impl FailoverArgs {
         let Some(returned) = snapshot.server(&old) else {
             return Err(anyhow!("{old} is not known; headroom fleet shows the servers"));
         };
-        // Beside a returned one that is writable nobody is called the primary: the server that others follow
-        // is meant.
-        let mut followed = Vec::new();
-        let mut protection = None;
-        for server in snapshot.servers.iter().filter(|server| server.name != old) {
-            let Ok(facts) = facts::read(&server.name, &server.reach, &admin, deadline).await else {
-                continue;
-            };
-            if facts.refuses_writes() {
-                protection = facts.channels.first().map(|channel| channel.protection.clone()).or(protection);
-            } else {
-                followed.push(facts);
-            }
-        }
-        let [new] = followed.as_slice() else {
-            let names: Vec<String> = followed.iter().map(|facts| facts.server.to_string()).collect();
-            return Err(anyhow!(
-                "of the other servers one must take writes; it is {}",
-                match names.as_slice() {
-                    [] => "none".to_owned(),
-                    names => names.join(" and "),
-                }
-            ));
-        };
+        let (new, protection) = rejoin::new_primary(snapshot, &old, &admin, deadline).await?;
         let facts =
             facts::read(&old, &returned.reach, &admin, deadline).await.context("reading the old primary")?;
-        let protection = match protection {
-            Some(protection) => protection,
-            None => rejoin::recorded_protection(new, &admin, deadline).await.unwrap_or_default(),
-        };
         let logins = Logins { admin, replication: self.operator.replication()? };
         let paint = Paint::for_stdout(environment.no_colour);
-        match rejoin::rejoin(&facts, new, &protection, &logins, deadline).await? {
+        match rejoin::rejoin(&facts, &new, &protection, &logins, deadline).await? {
             RejoinOutcome::Follows => {
                 terminal::print(&format!("{} {old} follows {}\n", paint.green("done:"), new.server))?;
                 Ok(exit::DONE)

@@ -1,18 +1,17 @@
 //! `headroom guard`: automatic failover, where that was switched on; paused, resumed and shown from any host.
 
-use crate::commands::switchover::{OperatorArgs, host};
+use crate::commands::switchover::OperatorArgs;
 use crate::environment::Environment;
 use crate::source::SourceArgs;
 use crate::{credentials, source};
 use anyhow::Context;
 use clap::{Args, Subcommand};
 use config::{Config, Credentials};
-use console::admin_client::AdminClient;
+use console::admin_client;
 use console::service::{self, ServiceStatus};
-use console::status_view::ServerView;
 use daemon::systemd::notify;
-use fleet::ServerName;
 use observe::Watcher;
+use probe::host;
 use std::net::SocketAddr;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -40,7 +39,6 @@ Exit codes: 0 stopped in order (or paused, resumed; status: one is active); 1 st
 Guide: docs/guide/failover.md.";
 
 const ROUTER_EVERY: Duration = Duration::from_millis(500);
-const ROUTER_ANSWERS: Duration = Duration::from_secs(2);
 
 /// Fail over by itself when the primary dies, where nothing acknowledged can be lost.
 ///
@@ -209,7 +207,7 @@ impl RunArgs {
         // An attempt tells nothing while it confirms and applies.
         let fresh = self.within + self.apply;
         let watcher = Watcher::start(config.fleet);
-        let gray = (!self.router.is_empty()).then(|| gray_from(&self.router));
+        let gray = (!self.router.is_empty()).then(|| admin_client::watch_gray(&self.router, ROUTER_EVERY));
         let guard = Guard::new(options, admin, watcher.snapshots(), gray)?;
         tracing::info!(address = %listener.local_addr()?, dry_run = self.dry_run, "guards; /healthz, /metrics, /status.json");
         let (tell, latest) = watch::channel(said(None, fresh));
@@ -227,29 +225,6 @@ impl RunArgs {
         watcher.stop().await;
         Ok(exit::DONE)
     }
-}
-
-/// What the routers say of servers whose commits hang.
-fn gray_from(routers: &[String]) -> watch::Receiver<Option<(ServerName, String)>> {
-    let (publish, latest) = watch::channel(None);
-    let clients: Vec<AdminClient> = routers.iter().map(|at| AdminClient::new(Some(at))).collect();
-    tokio::spawn(async move {
-        while !publish.is_closed() {
-            let mut found = None;
-            for client in &clients {
-                let Ok(Ok(status)) = tokio::time::timeout(ROUTER_ANSWERS, client.status()).await else {
-                    continue;
-                };
-                let hangs = |server: &ServerView| {
-                    Some((ServerName::new(&server.name), server.routing.as_ref()?.gray.clone()?))
-                };
-                found = found.or_else(|| status.fleet.servers.iter().find_map(hangs));
-            }
-            publish.send_replace(found);
-            tokio::time::sleep(ROUTER_EVERY).await;
-        }
-    });
-    latest
 }
 
 fn said(status: Option<&GuardStatus>, fresh: Duration) -> ServiceStatus {

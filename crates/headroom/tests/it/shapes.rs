@@ -237,6 +237,7 @@ fn json_of_switchover_keeps_its_keys() {
         kind: Kind::Switchover,
         epoch: 1,
         primary: filled(),
+        primary_id: 1,
         candidate: filled(),
         others: filled(),
         events: filled(),

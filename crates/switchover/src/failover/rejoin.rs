@@ -15,7 +15,7 @@ use crate::perform::{Logins, Member};
 use crate::semi_sync::Switches;
 use crate::survey;
 use config::Credentials;
-use fleet::{Flavour, GtidSet};
+use fleet::{Flavour, GtidSet, ServerName, Snapshot};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
@@ -116,6 +116,40 @@ pub enum RejoinOutcome {
         /// What to do, in words.
         mend: String,
     },
+}
+
+/// Who takes writes in the place of `old`, and how its replicas protect their connections to it. Beside a
+/// returned one that is writable nobody is called the primary: the server that takes writes is meant.
+///
+/// # Errors
+/// When it is not exactly one.
+pub async fn new_primary(
+    snapshot: &Snapshot,
+    old: &ServerName,
+    who: &Credentials,
+    deadline: Duration,
+) -> Result<(Facts, Vec<(String, String)>), Error> {
+    let (mut writers, mut protection) = (Vec::new(), None);
+    for server in snapshot.servers.iter().filter(|server| server.name != *old) {
+        let Ok(facts) = facts::read(&server.name, &server.reach, who, deadline).await else { continue };
+        if facts.refuses_writes() {
+            protection = facts.channels.first().map(|channel| channel.protection.clone()).or(protection);
+        } else {
+            writers.push(facts);
+        }
+    }
+    let names: Vec<&str> = writers.iter().map(|facts| facts.server.as_str()).collect();
+    if names.len() != 1 {
+        let who = if names.is_empty() { "none".to_owned() } else { names.join(" and ") };
+        let why = format!("one of the other servers must take writes; it is {who}");
+        return Err(Error::Refused { server: old.clone(), why });
+    }
+    let new = writers.swap_remove(0);
+    let protection = match protection {
+        Some(protection) => protection,
+        None => recorded_protection(&new, who, deadline).await.unwrap_or_default(),
+    };
+    Ok((new, protection))
 }
 
 /// Closes the old primary to writes, looks what nobody else has, and lets it follow the new one when there is

@@ -47,6 +47,46 @@ pub struct Scene {
     pub epoch: u64,
 }
 
+/// What all servers answered, by their names.
+pub(super) struct Answers {
+    pub(super) answering: Vec<Facts>,
+    /// Why each of these could not be read.
+    pub(super) unread: Vec<(ServerName, String)>,
+    /// The highest epoch recorded anywhere.
+    pub(super) epoch: u64,
+}
+
+impl Answers {
+    /// Asks all at once, but for `left_out`.
+    pub(super) async fn read(
+        snapshot: &Snapshot,
+        left_out: Option<&ServerName>,
+        who: &Credentials,
+        deadline: Duration,
+    ) -> Self {
+        let mut asked = JoinSet::new();
+        for server in snapshot.servers.iter().filter(|server| Some(&server.name) != left_out) {
+            let (name, reach, who) = (server.name.clone(), server.reach.clone(), who.clone());
+            asked.spawn(async move {
+                let facts = facts::read_for_failover(&name, &reach, &who, deadline).await;
+                let epoch = survey::epoch(&name, &reach, &who, deadline).await.unwrap_or(0);
+                (name, facts, epoch)
+            });
+        }
+        let mut answers = Self { answering: Vec::new(), unread: Vec::new(), epoch: 0 };
+        while let Some(Ok((name, facts, recorded))) = asked.join_next().await {
+            answers.epoch = answers.epoch.max(recorded);
+            match facts {
+                Ok(facts) => answers.answering.push(facts),
+                Err(error) => answers.unread.push((name, error.to_string())),
+            }
+        }
+        answers.answering.sort_by(|a, b| a.server.cmp(&b.server));
+        answers.unread.sort();
+        answers
+    }
+}
+
 /// How death was confirmed.
 #[derive(Clone, Debug)]
 pub struct Confirmation {
@@ -69,25 +109,7 @@ impl Scene {
         who: &Credentials,
         deadline: Duration,
     ) -> Result<Self, Error> {
-        let mut asked = JoinSet::new();
-        for server in snapshot.servers.iter().filter(|server| Some(&server.name) != primary) {
-            let (name, reach, who) = (server.name.clone(), server.reach.clone(), who.clone());
-            asked.spawn(async move {
-                let facts = facts::read_for_failover(&name, &reach, &who, deadline).await;
-                let epoch = survey::epoch(&name, &reach, &who, deadline).await.unwrap_or(0);
-                (name, facts, epoch)
-            });
-        }
-        let (mut answering, mut unread, mut epoch) = (Vec::new(), Vec::new(), 0);
-        while let Some(Ok((name, facts, recorded))) = asked.join_next().await {
-            epoch = epoch.max(recorded);
-            match facts {
-                Ok(facts) => answering.push(facts),
-                Err(error) => unread.push((name, error.to_string())),
-            }
-        }
-        answering.sort_by(|a, b| a.server.cmp(&b.server));
-        unread.sort();
+        let Answers { answering, mut unread, epoch } = Answers::read(snapshot, primary, who, deadline).await;
         let mut silent: Vec<ServerName> = unread.iter().map(|(name, _)| name.clone()).collect();
         if let Some(writer) = answering.iter().find(|facts| !facts.refuses_writes()) {
             let why = takes_writes(writer);
@@ -157,7 +179,7 @@ impl Scene {
 
     /// The statements that let all replicas look for the primary again, each with its server.
     pub fn receive_again(&self) -> Vec<(&Facts, &'static str)> {
-        self.replicas.iter().map(|facts| (facts, facts.dialect().start_receiving())).collect()
+        self.replicas.iter().map(|facts| (facts, look_again(facts))).collect()
     }
 
     /// Lets all replicas look for the primary again.
@@ -165,19 +187,7 @@ impl Scene {
     /// # Errors
     /// A failover or switchover is going on, whose work this would be, or a server does not do it.
     pub async fn start_receivers(&self, who: &Credentials, deadline: Duration) -> Result<(), Error> {
-        for (facts, statement) in self.receive_again() {
-            let mut conn = Connection::open(&facts.server, &facts.reach, who, deadline, BRIEFLY).await?;
-            if let Some(session) =
-                conn.scalar(&format!("SELECT IS_USED_LOCK('{OPERATION}')"), deadline).await?
-            {
-                let why =
-                    format!("a failover or switchover is going on (session {session} holds {OPERATION})");
-                return Err(Error::Refused { server: facts.server.clone(), why });
-            }
-            conn.run(statement, deadline).await?;
-            conn.close().await;
-        }
-        Ok(())
+        start_receivers(&self.receive_again(), who, deadline).await
     }
 
     /// What each replica shows of semi-sync.
@@ -213,12 +223,18 @@ impl Scene {
         self.was_semi_sync() && !self.somebody_acknowledges(candidate)
     }
 
+    /// The dead one's `server_id`, as its replicas know it; 0 when none does.
+    fn primary_id(&self) -> u32 {
+        let channels = self.replicas.iter().filter_map(|facts| facts.channels.first());
+        channels.map(|channel| channel.source_id).find(|id| *id != 0).unwrap_or(0)
+    }
+
     fn was_semi_sync(&self) -> bool {
         self.semi_sync().iter().any(|replica| replica.replica)
     }
 
     /// A server that follows the candidate afterwards, or does already, as a semi-sync replica.
-    fn somebody_acknowledges(&self, candidate: &ServerName) -> bool {
+    pub(super) fn somebody_acknowledges(&self, candidate: &ServerName) -> bool {
         let chosen = self.replicas.iter().find(|facts| facts.server == *candidate);
         let follows_it = |facts: &&Facts| {
             let channel = facts.channels.first();
@@ -266,6 +282,7 @@ impl Scene {
                 semi_sync_replica: false,
                 semi_sync: Switches::default(),
             },
+            primary_id: self.primary_id(),
             candidate,
             others,
             events: Vec::new(),
@@ -277,6 +294,24 @@ impl Scene {
             by: by.to_owned(),
         })
     }
+}
+
+/// Runs what [`look_again`] says, unless somebody holds the lock of an operation.
+pub(super) async fn start_receivers(
+    stopped: &[(&Facts, &'static str)],
+    who: &Credentials,
+    deadline: Duration,
+) -> Result<(), Error> {
+    for (facts, statement) in stopped {
+        let mut conn = Connection::open(&facts.server, &facts.reach, who, deadline, BRIEFLY).await?;
+        if let Some(session) = conn.scalar(&format!("SELECT IS_USED_LOCK('{OPERATION}')"), deadline).await? {
+            let why = format!("a failover or switchover is going on (session {session} holds {OPERATION})");
+            return Err(Error::Refused { server: facts.server.clone(), why });
+        }
+        conn.run(statement, deadline).await?;
+        conn.close().await;
+    }
+    Ok(())
 }
 
 /// Looks at a primary and at what its replicas see until it is confirmed dead, at most `within`.
@@ -343,7 +378,7 @@ pub(crate) async fn confirm_death(
 }
 
 /// Any answer counts, a refused login too.
-async fn answers(to: &Address, who: &Credentials, deadline: Duration) -> bool {
+pub(super) async fn answers(to: &Address, who: &Credentials, deadline: Duration) -> bool {
     match observe::connect(to, who, deadline).await {
         Ok(conn) => {
             let _ = tokio::time::timeout(deadline, conn.disconnect()).await;
@@ -381,11 +416,22 @@ impl ReplicaWatch {
     }
 }
 
-fn view(channels: &[Channel]) -> View {
+pub(super) fn view(channels: &[Channel]) -> View {
     match channels.first() {
         Some(channel) if channel.receiver_runs => View::Connected,
         Some(channel) if channel.receiver_tries => View::Lost,
         _ => View::Stopped,
+    }
+}
+
+/// What lets a replica look for its source again. One whose applying thread was stopped as well, and not by
+/// an error, was to be promoted: both start.
+pub(super) fn look_again(facts: &Facts) -> &'static str {
+    let stopped = |channel: &Channel| !channel.applier_runs && channel.last_error.is_empty();
+    if facts.channels.first().is_some_and(stopped) {
+        facts.dialect().start_replication()
+    } else {
+        facts.dialect().start_receiving()
     }
 }
 
@@ -409,7 +455,8 @@ pub(crate) fn writable_replica(channel: &Channel, dialect: Dialect) -> String {
     );
     if view(std::slice::from_ref(channel)) == View::Stopped && !channel.applier_runs {
         words.push_str(
-            ". If a failover that was cut off has promoted it: headroom failover --resume on the host of that failover",
+            ". If a failover that was cut off has promoted it: headroom failover --resume on the host of that failover, \
+             with --from-servers on any other",
         );
     }
     words
@@ -468,7 +515,7 @@ fn split(
 
 /// The name of the dead one: by what the fleet's survey says that its replicas follow, by its address, or
 /// because no other server is silent.
-fn named(
+pub(super) fn named(
     snapshot: &Snapshot,
     source: &(String, u16),
     replicas: &[Facts],

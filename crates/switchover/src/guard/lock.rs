@@ -100,6 +100,11 @@ impl Locks {
         Round { lock: LockCount { held, of }, trouble, recorded }
     }
 
+    /// Whether this guard holds the lock on that server, by the last round.
+    pub(super) fn holds(&self, server: &ServerName) -> bool {
+        self.open.get(server).is_some_and(|line| line.held)
+    }
+
     async fn take(&mut self) {
         let (deadline, mut lost) = (self.deadline, false);
         for line in self.open.values_mut() {

@@ -11,9 +11,10 @@ use crate::failover::confirm::Rule;
 use crate::failover::risk::{self, Guard as Fence, SourceEvidence};
 use crate::failover::scene::Scene;
 use crate::failover::text;
+use crate::failover::unfinished::{self, Found, Successor};
 use crate::journal::{self, Journal, JournalRecord};
 use crate::perform::{self, Deadlines, FenceBy, Kind, Logins, Plan, Progress};
-use crate::step::State;
+use crate::step::{State, Step};
 use config::Credentials;
 use fleet::{ServerName, Snapshot, WriterStatus};
 use serde::Serialize;
@@ -23,7 +24,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::sync::watch;
 
 /// After an attempt that was not completed, before the next.
@@ -64,6 +65,8 @@ pub struct Guard {
     silent: bool,
     /// Whether its newest journal was looked at since it began.
     looked_back: bool,
+    /// Since when replicas look for a source that does not answer, beside a primary that does.
+    cut_off_since: Option<Instant>,
     status: GuardStatus,
     decisions: DecisionLog,
 }
@@ -109,6 +112,7 @@ impl Guard {
             alive: None,
             silent: false,
             looked_back: false,
+            cut_off_since: None,
             status,
             decisions,
         })
@@ -151,6 +155,7 @@ impl Guard {
         let found = locks.round(&servers(&snapshot), self.status.primary.as_ref()).await;
         let seen = self.see(&snapshot, &found);
         self.note_life(&snapshot, &seen);
+        let well = seen.health == Health::Well;
         let decision = decide(&seen, self.options.caution);
         self.status.lock = seen.lock;
         self.status.active = seen.lock.is_active();
@@ -171,7 +176,12 @@ impl Guard {
                 Some(attempt) => return self.ended(attempt, decision.word(), tell),
             }
         }
-        let Some((gray, primary)) = act else { return self.options.interval };
+        let Some((gray, primary)) = act else {
+            return match self.finish(well, &snapshot, locks).await {
+                Some(attempt) => self.ended(attempt, decision.word(), tell),
+                None => self.options.interval,
+            };
+        };
         let evidence = source.evidence(&primary, self.alive);
         let attempt = self.act(&snapshot, &primary, gray, &evidence, locks).await;
         self.ended(attempt, decision.word(), tell)
@@ -345,6 +355,60 @@ impl Guard {
         })
     }
 
+    /// Ends a failover that whoever began it has recorded and not ended, where its own tool had time to: a
+    /// guard whose host died, or a person. After a failover no guard may be active for want of servers:
+    /// whoever holds the lock on all servers that were not told does it. `None` when there is nothing to end,
+    /// or it is not ours to do.
+    async fn finish(&mut self, well: bool, snapshot: &Snapshot, locks: &mut Locks) -> Option<Attempt> {
+        if !is_cut_off(snapshot, self.status.primary.as_ref()) {
+            self.cut_off_since = None;
+            return None;
+        }
+        let Deadlines { verify_ms, statement_ms, .. } = self.options.deadlines;
+        // Telling replicas is three statements at once on each; then its tool only looks.
+        let given_up = Duration::from_millis(verify_ms + 4 * statement_ms);
+        let since = *self.cut_off_since.get_or_insert_with(Instant::now);
+        let ours = well && self.status.lock.held > 0 && since.elapsed() >= given_up;
+        if !ours || self.options.dry_run || self.status.pause.is_some() {
+            return None;
+        }
+        self.cut_off_since = Some(Instant::now());
+        let limit = self.options.deadline.max(Duration::from_secs(2));
+        let (by, deadlines) = (&self.options.by, self.options.deadlines);
+        let successor = Successor { who: &self.admin, by, deadlines };
+        let unfinished = match unfinished::find(snapshot, successor, limit).await {
+            Ok(Found::Promoted(unfinished)) if unfinished.from == Step::Repoint => unfinished,
+            // What is not recorded a person has to look at: headroom failover --resume --from-servers.
+            Ok(_) => return None,
+            Err(error) => {
+                tracing::debug!(%error, "whether the last failover has ended cannot be read");
+                return None;
+            }
+        };
+        if !unfinished.left.iter().all(|server| locks.holds(server)) {
+            return None;
+        }
+        if perform::is_under_way(&unfinished.plan, &self.logins()).await {
+            return None;
+        }
+        tracing::warn!(
+            epoch = unfinished.plan.epoch,
+            "ends a failover whose tool was lost: {}",
+            unfinished.why
+        );
+        let primary = self.status.primary.clone();
+        let ending = async {
+            let mut journal = Journal::create(&self.options.journals, &unfinished.plan)?;
+            let state = State::Forward { step: unfinished.from };
+            self.perform(&unfinished.plan, &mut journal, state).await
+        };
+        let committed = AtomicBool::new(true);
+        Some(tokio::select! {
+            attempt = ending => attempt.unwrap_or_else(|error| Attempt::NotDone(error.to_string())),
+            why = self.keep(primary.as_ref(), locks, &committed) => Attempt::NotDone(why),
+        })
+    }
+
     fn logins(&self) -> Logins {
         Logins { admin: self.admin.clone(), replication: Default::default() }
     }
@@ -432,6 +496,19 @@ impl Guard {
             state => Attempt::NotDone(format!("{state:?}; {}", journal.path().display())),
         })
     }
+}
+
+/// Whether a replica looks for a source that does not answer, while a primary takes writes: as a failover
+/// leaves it that did not end.
+fn is_cut_off(snapshot: &Snapshot, primary: Option<&ServerName>) -> bool {
+    let answers = |name: &str| {
+        let server = snapshot.servers.iter().find(|server| server.name.as_str() == name);
+        server.is_some_and(|server| server.state == fleet::State::Answering)
+    };
+    let others = snapshot.servers.iter().filter(|server| Some(&server.name) != primary);
+    let mut sources =
+        others.filter(|server| answers(server.name.as_str())).filter_map(|s| s.source.as_deref());
+    primary.is_some() && sources.any(|source| !answers(source))
 }
 
 /// Names, addresses and whether they answer.

@@ -14,6 +14,7 @@ use switchover::failover::rejoin::{self, RejoinOutcome};
 use switchover::failover::risk::SourceEvidence;
 use switchover::failover::scene::Scene;
 use switchover::failover::source;
+use switchover::failover::unfinished::{self, Found, Successor};
 use switchover::journal::Journal;
 use switchover::perform::{self, FenceBy, Outcome};
 use switchover::step::{State, Step};
@@ -220,5 +221,68 @@ async fn writes_do_not_wait_where_nobody_is_left_to_acknowledge() {
     let mut conn = fleet.lab.connect("a2").await.unwrap();
     let written = tokio::time::timeout(DEADLINE, conn.query_drop("INSERT INTO app.writes VALUES (1)")).await;
     written.expect("it waits for nobody").unwrap();
+    fleet.lab.down().await.unwrap();
+}
+
+async fn unfinished(fleet: &Fleet) -> Result<Found, Error> {
+    let admin = fleet.logins().admin;
+    let successor = Successor { who: &admin, by: "another", deadlines: quick() };
+    unfinished::find(&fleet.known(), successor, Duration::from_secs(5)).await
+}
+
+async fn receivers_run(fleet: &Fleet) -> bool {
+    let tries = |facts: &facts::Facts| facts.channels[0].receiver_tries && facts.channels[0].applier_runs;
+    scene(fleet).await.unwrap().replicas.iter().all(tries)
+}
+
+/// The journal is on a host that was lost: nobody was promoted, or a2 was and nobody else knows.
+#[tokio::test]
+async fn another_host_ends_what_was_cut_off_by_what_the_servers_show() {
+    let fleet = Fleet::up(three()).await;
+    fleet.semi_sync("a1", &["a2", "b1"]).await;
+    assert!(matches!(unfinished(&fleet).await.unwrap(), Found::Nothing));
+    fleet.lab.fault("a1", Fault::Kill).await.unwrap();
+    let lost = fleet.journals.path().join("lost");
+    for step in [Step::Await, Step::StopReplication] {
+        fleet.cut_off(&lost, step).await;
+        let Found::NobodyPromoted(stopped) = unfinished(&fleet).await.unwrap() else { panic!("{step}") };
+        assert_eq!(stopped.primary.as_str(), "a1");
+        stopped.start(&fleet.logins().admin, DEADLINE).await.unwrap();
+        assert!(receivers_run(&fleet).await, "{step}");
+        assert!(matches!(unfinished(&fleet).await.unwrap(), Found::Nothing), "{step}");
+    }
+    fleet.cut_off(&lost, Step::Mark).await;
+    let Found::Promoted(left) = unfinished(&fleet).await.unwrap() else { panic!("a2 was promoted") };
+    assert_eq!((left.from, left.plan.semi_sync), (Step::Mark, true), "{}", left.why);
+    let mut journal = Journal::create(fleet.journals.path(), &left.plan).unwrap();
+    let state = State::Forward { step: left.from };
+    let outcome =
+        perform::run(&left.plan, &fleet.logins(), &mut journal, state, &|| false, &mut |_| ()).await.unwrap();
+    assert_eq!((outcome.state, outcome.remarks), (State::Done, Vec::new()));
+    let mut conn = fleet.lab.connect("a2").await.unwrap();
+    conn.query_drop("INSERT INTO app.writes VALUES (1)").await.unwrap();
+    fleet.lab.wait_applied("b1", "a2", DEADLINE).await.unwrap();
+    assert!(matches!(unfinished(&fleet).await.unwrap(), Found::Nothing));
+    fleet.lab.heal("a1").await.unwrap();
+    assert_eq!(rejoin(&fleet, "a1", "a2").await, RejoinOutcome::Follows);
+    assert!(matches!(unfinished(&fleet).await.unwrap(), Found::Nothing));
+    fleet.lab.down().await.unwrap();
+}
+
+/// A replica that somebody opened to writes is no new primary.
+#[tokio::test]
+async fn a_replica_that_was_opened_by_mistake_is_not_gone_on_with() {
+    let fleet = Fleet::up(three()).await;
+    receiver(&fleet, "a2", "SET GLOBAL read_only = OFF").await;
+    let two = unfinished(&fleet).await.unwrap_err().to_string();
+    assert!(two.contains("takes writes, and so does a2"), "{two}");
+    receiver(&fleet, "a2", "STOP SLAVE").await;
+    // Seen from where a1 cannot be read: b1 is connected to it.
+    let mut known = fleet.known();
+    known.servers.retain(|server| server.name.as_str() != "a1");
+    let admin = fleet.logins().admin;
+    let successor = Successor { who: &admin, by: "another", deadlines: quick() };
+    let refused = unfinished::find(&known, successor, DEADLINE).await.unwrap_err().to_string();
+    assert!(refused.contains("takes writes"), "{refused}");
     fleet.lab.down().await.unwrap();
 }

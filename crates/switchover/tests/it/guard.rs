@@ -12,13 +12,11 @@ use std::time::{Duration, Instant};
 use switchover::facts;
 use switchover::failover::confirm::Rule;
 use switchover::failover::rejoin::{self, RejoinOutcome};
-use switchover::failover::scene::Scene;
 use switchover::guard::decide::Caution;
 use switchover::guard::status::{self, GuardOverview};
 use switchover::guard::{Guard, GuardOptions, GuardStatus};
-use switchover::journal::Journal;
-use switchover::perform::{self, Deadlines, FenceBy, Progress};
-use switchover::step::{State, Step};
+use switchover::perform::Deadlines;
+use switchover::step::Step;
 
 /// A busy machine takes its time.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -49,7 +47,7 @@ impl Running {
             caution: Caution { not_again_within: Duration::from_secs(3600), act_on_gray: gray.is_some() },
             dry_run: false,
             fence: None,
-            deadlines: Deadlines::default(),
+            deadlines: Deadlines { verify_ms: 5_000, ..Deadlines::default() },
             journals: fleet.journals.path().join(by),
             by: by.to_owned(),
         };
@@ -221,26 +219,7 @@ async fn one_of_two_guards_acts_once_and_neither_while_paused_or_a_second_time()
 async fn a_failover_that_was_cut_off_is_finished_by_the_guard_that_comes_next() {
     let fleet = Fleet::up(Spec::new(&[("a", 2), ("b", 1)]).option("slave_net_timeout", "4")).await;
     fleet.lab.fault("a1", Fault::Kill).await.unwrap();
-    let (logins, known, a1) = (fleet.logins(), fleet.known(), ServerName::new("a1"));
-    let scene = Scene::read(&known, Some(&a1), &logins.admin, DEADLINE).await.unwrap();
-    let rule = Rule { looks: 3, over: Duration::from_millis(600) };
-    scene.confirm(&logins.admin, &rule, DEADLINE).await.unwrap();
-    let plan = scene.plan(&ServerName::new("a2"), FenceBy::Nothing, Deadlines::default(), "one").unwrap();
-    let mut journal = Journal::create(&fleet.journals.path().join("one"), &plan).unwrap();
-    let (promoted, cut) = tokio::sync::oneshot::channel();
-    let mut promoted = Some(promoted);
-    let mut progress = |progress: Progress<'_>| {
-        if matches!(progress, Progress::Begins { step: Step::Mark, .. }) {
-            promoted.take().map(|promoted| promoted.send(()));
-        }
-    };
-    let run = perform::run(&plan, &logins, &mut journal, State::START, &|| false, &mut progress);
-    tokio::select! {
-        biased;
-        cut = cut => cut.unwrap(),
-        outcome = run => panic!("{outcome:#?}"),
-    }
-    drop(journal);
+    fleet.cut_off(&fleet.journals.path().join("one"), Step::Mark).await;
     let next = Running::start(&fleet, "one");
     let done = next.until("finished", |status| status.failovers == 1).await;
     assert!(done.last_attempt.as_ref().is_some_and(|text| text.contains("a2 takes writes")), "{done:#?}");
@@ -248,5 +227,25 @@ async fn a_failover_that_was_cut_off_is_finished_by_the_guard_that_comes_next() 
     fleet.lab.connect("a2").await.unwrap().query_drop("INSERT INTO app.writes VALUES (1)").await.unwrap();
     fleet.lab.wait_applied("b1", "a2", DEADLINE).await.unwrap();
     next.kill().await;
+    fleet.lab.down().await.unwrap();
+}
+
+/// The host of the tool that failed over was lost: a guard elsewhere tells the replicas.
+#[tokio::test]
+async fn a_failover_that_another_host_recorded_and_did_not_end_is_ended() {
+    let fleet = Fleet::up(Spec::new(&[("a", 2), ("b", 1)]).option("slave_net_timeout", "4")).await;
+    fleet.lab.fault("a1", Fault::Kill).await.unwrap();
+    fleet.cut_off(&fleet.journals.path().join("elsewhere"), Step::Repoint).await;
+    assert_eq!(failovers(&fleet, "a2").await, Some(1));
+    let guard = Running::start(&fleet, "another");
+    let done = guard.until("ended", |status| status.failovers == 1).await;
+    assert!(
+        done.last_attempt.as_ref().is_some_and(|text| text.contains("takes writes in the place of")),
+        "{done:#?}"
+    );
+    fleet.lab.connect("a2").await.unwrap().query_drop("INSERT INTO app.writes VALUES (1)").await.unwrap();
+    fleet.lab.wait_applied("b1", "a2", DEADLINE).await.unwrap();
+    assert_eq!(failovers(&fleet, "a2").await, Some(1));
+    guard.kill().await;
     fleet.lab.down().await.unwrap();
 }

@@ -4,11 +4,14 @@ use config::{Credentials, FleetConfig};
 use fleet::{Address, ServerName, Snapshot};
 use lab::{Account, Fault, Lab, Spec};
 use mysql_async::prelude::Queryable;
+use std::path::Path;
 use std::time::Duration;
 use switchover::check::{self, Level, Limits};
+use switchover::failover::confirm::Rule;
+use switchover::failover::scene::Scene;
 use switchover::journal::Journal;
-use switchover::perform::{self, Deadlines, Logins, Outcome};
-use switchover::step::State;
+use switchover::perform::{self, Deadlines, FenceBy, Logins, Outcome, Progress};
+use switchover::step::{State, Step};
 use switchover::survey::Survey;
 use testkit::disk::SmallDisk;
 
@@ -125,6 +128,32 @@ impl Fleet {
             snapshot.servers.push(fleet::Server::unasked(ServerName::new(&name), reach));
         }
         snapshot
+    }
+
+    /// a1 is dead: a2 takes over, and the tool is killed where this step begins: its first statement may have
+    /// been sent.
+    pub(crate) async fn cut_off(&self, journals: &Path, at: Step) {
+        let (logins, a1, a2) = (self.logins(), ServerName::new("a1"), ServerName::new("a2"));
+        let known = self.known();
+        let scene = Scene::read(&known, Some(&a1), &logins.admin, DEADLINE).await.unwrap();
+        let rule = Rule { looks: 3, over: Duration::from_millis(600) };
+        scene.confirm(&logins.admin, &rule, DEADLINE).await.unwrap();
+        let scene = Scene::read(&known, Some(&a1), &logins.admin, DEADLINE).await.unwrap();
+        let plan = scene.plan(&a2, FenceBy::Nothing, Deadlines::default(), "one").unwrap();
+        let mut journal = Journal::create(journals, &plan).unwrap();
+        let (reached, cut) = tokio::sync::oneshot::channel();
+        let mut reached = Some(reached);
+        let mut progress = |progress: Progress<'_>| {
+            if matches!(progress, Progress::Begins { step, .. } if step == at) {
+                reached.take().map(|reached| reached.send(()));
+            }
+        };
+        let run = perform::run(&plan, &logins, &mut journal, State::START, &|| false, &mut progress);
+        tokio::select! {
+            biased;
+            cut = cut => cut.unwrap(),
+            outcome = run => panic!("{outcome:#?}"),
+        }
     }
 
     /// With a1 as the primary, whatever it says of itself.

@@ -1,0 +1,304 @@
+//! What a failover left behind whose tool was lost, as the servers themselves show it: for a host that does
+//! not have its journal.
+//!
+//! | the servers show | what is left |
+//! |---|---|
+//! | nobody takes writes, and no replica looks for the primary | replicas look for it again: nothing was promoted |
+//! | one takes writes and still holds its stopped channel | from *mark* on |
+//! | one takes writes, recorded as the new primary, and replicas look for the old one | from *repoint* on |
+//!
+//! A replica that was opened to writes by mistake looks like the second row. So nobody goes on while any
+//! other replica is connected to the old primary, while that answers and cannot be read, or where another one
+//! has received more.
+
+use super::choose::Received;
+use super::confirm::View;
+use super::scene::{self, Answers, Scene, ServerAddress};
+use crate::Error;
+use crate::check::is_source;
+use crate::facts::{Channel, Facts};
+use crate::perform::{Deadlines, FenceBy, Kind, Member, Plan};
+use crate::step::Step;
+use crate::survey;
+use config::Credentials;
+use fleet::{ServerName, Snapshot};
+use std::time::Duration;
+
+/// What was found.
+#[derive(Debug)]
+pub enum Found {
+    /// Nothing is left to do.
+    Nothing,
+    /// Nobody was promoted, and no replica of `primary` looks for it.
+    NobodyPromoted(Stopped),
+    /// The candidate of the plan was promoted.
+    Promoted(Box<Unfinished>),
+}
+
+/// Replicas that do not look for their source.
+#[derive(Debug)]
+pub struct Stopped {
+    pub primary: ServerName,
+    replicas: Vec<Facts>,
+}
+
+/// A failover that promoted somebody and did not end.
+#[derive(Debug)]
+pub struct Unfinished {
+    pub plan: Plan,
+    /// Where to go on.
+    pub from: Step,
+    /// Replicas that were not told whom to follow.
+    pub left: Vec<ServerName>,
+    /// What shows it, in words.
+    pub why: String,
+}
+
+impl Stopped {
+    /// The statements that let them look again, each with its server.
+    pub fn statements(&self) -> Vec<(&Facts, &'static str)> {
+        self.replicas.iter().map(|facts| (facts, scene::look_again(facts))).collect()
+    }
+
+    /// Lets them look again.
+    ///
+    /// # Errors
+    /// An operation is going on, or a server does not do it.
+    pub async fn start(&self, who: &Credentials, deadline: Duration) -> Result<(), Error> {
+        scene::start_receivers(&self.statements(), who, deadline).await
+    }
+}
+
+/// Who would go on, and how.
+#[derive(Clone, Copy, Debug)]
+pub struct Successor<'a> {
+    pub who: &'a Credentials,
+    /// For records.
+    pub by: &'a str,
+    pub deadlines: Deadlines,
+}
+
+/// Looks at all servers.
+///
+/// # Errors
+/// When two servers take writes, or what is seen has another reason than a failover that was cut off.
+pub async fn find(snapshot: &Snapshot, successor: Successor<'_>, deadline: Duration) -> Result<Found, Error> {
+    let answers = Answers::read(snapshot, None, successor.who, deadline).await;
+    let writers: Vec<&Facts> = answers.answering.iter().filter(|facts| !facts.refuses_writes()).collect();
+    let writer = match writers.as_slice() {
+        [] => return Ok(nobody_promoted(&answers, snapshot)),
+        [writer] => *writer,
+        [first, rest @ ..] => {
+            let others: Vec<&str> = rest.iter().map(|facts| facts.server.as_str()).collect();
+            let why = format!("takes writes, and so does {}: close one of them first", others.join(", "));
+            return Err(refused(first, why));
+        }
+    };
+    let recorded = recorded(writer, successor.who, deadline).await?;
+    let Some(channel) = writer.channels.first() else { return Ok(marked(writer, &answers, recorded)) };
+    if recorded.is_some_and(|(state, _)| state == "begun") {
+        let why =
+            "takes writes since a switchover that did not end: headroom switchover --resume --from-servers";
+        return Err(refused(writer, why.to_owned()));
+    }
+    let scene = scene_of(channel, &answers, snapshot);
+    old_is_out(writer, channel, &scene, &answers, successor.who).await?;
+    unmarked(writer, &scene, successor)
+}
+
+/// The newest operation that the server knows of: its state and its plan.
+async fn recorded(
+    writer: &Facts,
+    who: &Credentials,
+    deadline: Duration,
+) -> Result<Option<(String, Plan)>, Error> {
+    let newest = survey::newest_record(&writer.server, &writer.reach, who, deadline).await?;
+    let Some((_, state, plan)) = newest else { return Ok(None) };
+    let plan = serde_json::from_str(&plan)
+        .map_err(|error| refused(writer, format!("its newest record cannot be read: {error}")))?;
+    Ok(Some((state, plan)))
+}
+
+/// Nobody takes writes: receivers that a failover stopped are started again.
+fn nobody_promoted(answers: &Answers, snapshot: &Snapshot) -> Found {
+    let followed = |facts: &&Facts| {
+        let channel = facts.channels.first();
+        channel.is_some_and(|channel| !answers.answering.iter().any(|other| is_source(other, channel)))
+    };
+    let replicas: Vec<Facts> = answers.answering.iter().filter(followed).cloned().collect();
+    stopped(replicas, answers, snapshot)
+}
+
+/// [`Found::NobodyPromoted`] where no replica of the one that these follow looks for it.
+fn stopped(replicas: Vec<Facts>, answers: &Answers, snapshot: &Snapshot) -> Found {
+    let Some(channel) = replicas.first().and_then(|facts| facts.channels.first()) else {
+        return Found::Nothing;
+    };
+    if replicas.iter().any(|facts| scene::view(&facts.channels) != View::Stopped) {
+        return Found::Nothing;
+    }
+    let source = (channel.host.clone(), channel.port);
+    let alive = answers.answering.iter().find(|facts| is_source(facts, channel));
+    let silent: Vec<ServerName> = answers.unread.iter().map(|(name, _)| name.clone()).collect();
+    let primary = alive.map(|facts| facts.server.clone());
+    let primary = primary.unwrap_or_else(|| scene::named(snapshot, &source, &replicas, &silent));
+    Found::NobodyPromoted(Stopped { primary, replicas })
+}
+
+/// The writer follows nobody: its failover is recorded, or it is the primary that a failover took for dead.
+fn marked(writer: &Facts, answers: &Answers, recorded: Option<(String, Plan)>) -> Found {
+    let followers = answers
+        .answering
+        .iter()
+        .filter(|facts| facts.channels.first().is_some_and(|channel| is_source(writer, channel)));
+    let followers: Vec<Facts> = followers.cloned().collect();
+    if let Some((state, plan)) = recorded
+        && state == "done"
+        && matches!(plan.kind, Kind::Failover { .. })
+        && is_the_same(&plan.candidate, writer)
+    {
+        let plan = as_seen_from_here(plan, writer, &answers.answering);
+        let left = left_behind(&plan, &answers.answering);
+        if left.is_empty() {
+            return Found::Nothing;
+        }
+        let names: Vec<&str> = left.iter().map(ServerName::as_str).collect();
+        let why = format!(
+            "{} took over from {} (epoch {}), and {} was not told",
+            writer.server,
+            plan.primary.name,
+            plan.epoch,
+            names.join(", ")
+        );
+        return Found::Promoted(Box::new(Unfinished { plan, from: Step::Repoint, left, why }));
+    }
+    // Replicas that were stopped by hand are their people's affair where one at least goes on.
+    stopped(followers, answers, &Snapshot::empty(std::time::Instant::now()))
+}
+
+/// Whether the plan means this server: by the address under which it registers, since each host may have
+/// names and ways of its own, or by its name.
+fn is_the_same(member: &Member, facts: &Facts) -> bool {
+    let registered = survey::member(facts);
+    (&registered.host, registered.port) == (&member.host, member.port) || registered.name == member.name
+}
+
+/// The plan in our names and by our ways to the servers; of the others those that answer us.
+fn as_seen_from_here(plan: Plan, writer: &Facts, answering: &[Facts]) -> Plan {
+    let ours = |member: &Member, facts: &Facts| Member {
+        name: facts.server.to_string(),
+        reach: facts.reach.to_string(),
+        ..member.clone()
+    };
+    let found = |member: &Member| {
+        let facts = answering.iter().find(|facts| is_the_same(member, facts))?;
+        Some(ours(member, facts))
+    };
+    let others = plan.others.iter().filter_map(found).collect();
+    Plan { candidate: ours(&plan.candidate, writer), others, ..plan }
+}
+
+/// Servers of the plan that do not reach the one it replaced, and follow nobody else. One that is back as a
+/// replica may have replicas of its own.
+fn left_behind(plan: &Plan, answering: &[Facts]) -> Vec<ServerName> {
+    let is_left = |name: &str| {
+        let facts = answering.iter().find(|facts| facts.server.as_str() == name);
+        facts.and_then(|facts| facts.channels.first()).is_some_and(|channel| {
+            let address = (&channel.host, channel.port) == (&plan.primary.host, plan.primary.port);
+            let is_the_old = address || (plan.primary_id != 0 && channel.source_id == plan.primary_id);
+            !channel.receiver_runs && is_the_old && !answering.iter().any(|other| is_source(other, channel))
+        })
+    };
+    let others = plan.others.iter().filter(|member| member.follows_primary);
+    others.filter(|member| is_left(&member.name)).map(Member::server).collect()
+}
+
+/// The writer still holds its channel to the old primary. It was promoted only if that is stopped, and
+/// neither the old one takes writes nor anybody else is connected to it.
+async fn old_is_out(
+    writer: &Facts,
+    channel: &Channel,
+    scene: &Scene,
+    answers: &Answers,
+    who: &Credentials,
+) -> Result<(), Error> {
+    if scene::view(&writer.channels) != View::Stopped || channel.applier_runs {
+        return Err(refused(writer, scene::writable_replica(channel, writer.dialect())));
+    }
+    // Whoever takes writes was found before: it answers and is closed, or it must not answer at all.
+    let closed = answers.answering.iter().any(|facts| is_source(facts, channel));
+    if !closed && scene::answers(&scene.primary.reach, who, Duration::from_secs(2)).await {
+        let why = format!("answers and cannot be read, and {} takes writes", writer.server);
+        return Err(Error::Refused { server: scene.primary.name.clone(), why });
+    }
+    let connected = scene.replicas.iter().find(|facts| scene::view(&facts.channels) == View::Connected);
+    connected.map_or(Ok(()), |facts| {
+        let why = format!("is connected to {}, and {} takes writes", scene.primary.name, writer.server);
+        Err(refused(facts, why))
+    })
+}
+
+/// Promoted, and nothing after that is known to have happened.
+fn unmarked(writer: &Facts, scene: &Scene, successor: Successor<'_>) -> Result<Found, Error> {
+    let ours = has(writer)?;
+    let mut left = Vec::new();
+    for facts in scene.replicas.iter().filter(|facts| facts.server != writer.server) {
+        left.push(facts.server.clone());
+        let theirs = has(facts)?;
+        if !ours.covers(&theirs) {
+            let why = format!("has received {theirs}, {} only {ours}: a person has to decide", writer.server);
+            return Err(refused(facts, why));
+        }
+    }
+    let waits = writer.is_on(&["rpl_semi_sync_master_enabled", "rpl_semi_sync_source_enabled"]) == Some(true);
+    let acknowledged = scene.somebody_acknowledges(&writer.server);
+    if waits && !acknowledged {
+        let why = "waits for acknowledgements, and nobody is left to give them: SET GLOBAL rpl_semi_sync_master_enabled \
+                   = OFF there (MySQL 8.0.26 on: rpl_semi_sync_source_enabled), then again";
+        return Err(refused(writer, why.to_owned()));
+    }
+    let mut plan = scene.plan(&writer.server, FenceBy::Nothing, successor.deadlines, successor.by)?;
+    plan.semi_sync = waits;
+    let why = format!(
+        "{} took over from {}, which is not recorded yet: it still holds its stopped channel to it",
+        writer.server, scene.primary.name
+    );
+    Ok(Found::Promoted(Box::new(Unfinished { plan, from: Step::Mark, left, why })))
+}
+
+/// What is seen, with the writer among the replicas of the one that it followed.
+fn scene_of(channel: &Channel, answers: &Answers, snapshot: &Snapshot) -> Scene {
+    let follows = |facts: &Facts| {
+        let other = facts.channels.first()?;
+        let address = (&other.host, other.port) == (&channel.host, channel.port);
+        Some(address || (channel.source_id != 0 && other.source_id == channel.source_id))
+    };
+    let (replicas, mut others): (Vec<Facts>, Vec<Facts>) =
+        answers.answering.iter().cloned().partition(|facts| follows(facts) == Some(true));
+    let source = (channel.host.clone(), channel.port);
+    let mut silent: Vec<ServerName> = answers.unread.iter().map(|(name, _)| name.clone()).collect();
+    let alive = answers.answering.iter().find(|facts| is_source(facts, channel));
+    let name = match alive {
+        Some(facts) => facts.server.clone(),
+        None => scene::named(snapshot, &source, &replicas, &silent),
+    };
+    let known = snapshot.server(&name).map(|server| server.reach.clone());
+    let reach = known.unwrap_or_else(|| fleet::Address::tcp(source.0.clone(), source.1));
+    // Back, and closed to writes: headroom failover --rejoin is for it.
+    others.retain(|facts| facts.server != name);
+    silent.retain(|silent| *silent != name);
+    let unread = answers.unread.iter().filter(|(server, _)| *server != name).cloned().collect();
+    let primary = ServerAddress { name, reach };
+    Scene { primary, source, replicas, others, silent, unread, epoch: answers.epoch }
+}
+
+/// What a server has of the old primary, applied or not.
+fn has(facts: &Facts) -> Result<Received, Error> {
+    let received = facts.channels.first().map_or("", |channel| channel.received.as_str());
+    Received::new(facts.version.flavour, received, &facts.position)
+        .map_err(|error| refused(facts, error.to_string()))
+}
+
+fn refused(facts: &Facts, why: String) -> Error {
+    Error::Refused { server: facts.server.clone(), why }
+}
