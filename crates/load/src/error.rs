@@ -34,6 +34,9 @@ pub enum LoadError {
         "only {ready} of {clients} connections were made after {seconds} s; does the server answer at all?"
     )]
     NotReady { ready: usize, clients: usize, seconds: u64 },
+    /// Each connection is an open file.
+    #[error("{connections} connections need {needed} open files, and {most} are allowed (ulimit -Hn)")]
+    Files { connections: u64, needed: u64, most: u64 },
     /// The run is asked for something impossible.
     #[error(transparent)]
     Plan(#[from] PlanError),
@@ -46,6 +49,9 @@ pub enum LoadError {
     /// A file's recording cannot be used.
     #[error("{}: {source}", path.display())]
     RecordingFile { path: PathBuf, source: Box<LoadError> },
+    /// Most commands of a recording failed.
+    #[error("{failed} of the recording's {all} commands failed at {target}: {why}")]
+    MostFailed { target: Address, failed: usize, all: usize, why: String },
     /// The file of a search's trials cannot be read or written.
     #[error("cannot use {} for trials: {source}", path.display())]
     TrialFile { path: PathBuf, source: io::Error },
@@ -103,12 +109,14 @@ impl LoadError {
     pub fn blame(&self) -> Blame {
         match self {
             Self::Workload { .. } | Self::Login { .. } | Self::Plan(_) | Self::NoRing(_) => Blame::Config,
-            Self::Refused { .. } | Self::Wire { .. } | Self::NotReady { .. } => Blame::Server,
+            Self::Refused { .. } | Self::Wire { .. } | Self::NotReady { .. } | Self::MostFailed { .. } => {
+                Blame::Server
+            }
             Self::Connect { .. } | Self::Tls { .. } => Blame::Network,
             Self::Recording(_) | Self::Open { .. } | Self::TrialFile { .. } | Self::TrialLine { .. } => {
                 Blame::Config
             }
-            Self::OtherMeasurement { .. } | Self::Io { .. } => Blame::Config,
+            Self::OtherMeasurement { .. } | Self::Files { .. } | Self::Io { .. } => Blame::Config,
             Self::RecordingFile { source, .. } => source.blame(),
             Self::ThreadLost => Blame::Bug,
         }

@@ -81,6 +81,28 @@ pub fn open(
     Ok((script, groups))
 }
 
+/// Sends it again and again until it is over.
+///
+/// # Errors
+/// As [`replay`]; and [`LoadError::MostFailed`] after a round in which more than half of the commands failed
+/// or were never answered.
+pub fn repeat(script: &Script, plan: &ReplayPlan, over: &AtomicBool) -> Result<(), LoadError> {
+    let all = script.steps.len();
+    while !over.load(Relaxed) {
+        let sent = replay(script, plan, over, |_| ())?;
+        let answered = sent.outcomes.iter().flatten().filter(|outcome| outcome.error.is_none()).count();
+        if !sent.stopped && answered * 2 < all {
+            let lost = sent.lost_sessions.iter().map(|(why, count)| format!("{count} sessions: {why}"));
+            let error = sent.outcomes.iter().flatten().find_map(|outcome| outcome.error);
+            let error = error.map(|code| format!("the first error is {code}"));
+            let why = lost.chain(error).collect::<Vec<_>>().join("; ");
+            let (target, failed) = (plan.target.clone(), all - answered);
+            return Err(LoadError::MostFailed { target, failed, all, why });
+        }
+    }
+    Ok(())
+}
+
 /// How a replay comes along.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ReplayProgress {

@@ -15,18 +15,12 @@ use fleet::Address;
 use load::arrivals::{Arrivals, Open, Spacing};
 use load::store::Store;
 use load::{Account, Plan, ProgressView, Target};
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
-use term::{Paint, exit, terminal};
-pub(crate) use workload::Named;
-pub(crate) use workload::WorkloadArgs;
-
-/// Files beside the connections: the history, epoll instances, what comes from the shell.
-const SPARE_FILES: u64 = 100;
+use term::{Paint, StopFlag, exit, terminal};
+pub(crate) use workload::{Named, WorkloadArgs};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -204,20 +198,14 @@ async fn send(args: RunArgs, environment: &Environment) -> anyhow::Result<ExitCo
     let plan = args.plan(environment)?;
     let store = args.history(environment)?;
     let target = args.target.words();
-    let stop = Arc::new(AtomicBool::new(false));
-    let (flag, interrupted) = (stop.clone(), stop.clone());
-    let interrupt = tokio::spawn(async move {
-        if tokio::signal::ctrl_c().await.is_ok() {
-            flag.store(true, Ordering::Relaxed);
-        }
-    });
+    let flag = StopFlag::listen(|| ());
+    let stop = flag.flag();
     let outcome = tokio::task::spawn_blocking(move || {
         let view = ProgressView::new(&plan);
         load::run(&plan, &stop, |progress| view.show(&progress))
     });
     let outcome = outcome.await.context("the load generator ended unexpectedly")??;
-    interrupt.abort();
-    if interrupted.load(Ordering::Relaxed) {
+    if flag.is_set() {
         // What is under way at the end of a warm-up counts as begun, and nothing of it was answered.
         if outcome.totals.done + outcome.totals.failed == 0 {
             bail!("interrupted before anything was measured; there are no figures");
@@ -267,7 +255,7 @@ async fn statements(target: Target, statements: Vec<String>) -> anyhow::Result<E
 impl RunArgs {
     fn plan(&self, environment: &Environment) -> anyhow::Result<Plan> {
         let workload = self.workload.named()?.workload();
-        allow_files(u64::from(self.clients + self.idle) * workload.lanes().count() as u64)?;
+        load::allow_files(u64::from(self.clients + self.idle) * workload.lanes().count() as u64)?;
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         Ok(Plan {
             workload: Arc::new(workload),
@@ -308,20 +296,6 @@ impl RunArgs {
         };
         Arrivals::Open(Open { rate, ramp: self.ramp.map(|time| (0.0, time)), spacing })
     }
-}
-
-/// Shells give 1024 files; each connection is one.
-///
-/// # Errors
-/// More are needed than this process may ever open.
-fn allow_files(connections: u64) -> anyhow::Result<()> {
-    let needed = connections + SPARE_FILES;
-    let limit = getrlimit(Resource::Nofile);
-    if let Some(most) = limit.maximum.filter(|most| *most < needed) {
-        bail!("{connections} connections need {needed} open files, and {most} are allowed (ulimit -Hn)");
-    }
-    let current = limit.current.map(|current| current.max(needed));
-    setrlimit(Resource::Nofile, Rlimit { current, ..limit }).context("raising the limit of open files")
 }
 
 impl TargetArgs {

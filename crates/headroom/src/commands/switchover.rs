@@ -1,5 +1,7 @@
 //! `headroom switchover`: checks, moves the primary, and shows what came of it.
 
+mod warm;
+
 use crate::environment::Environment;
 use crate::source::SourceArgs;
 use crate::{credentials, option_files, source};
@@ -7,10 +9,10 @@ use anyhow::{Context, anyhow, bail};
 use clap::Args;
 use config::Credentials;
 use fleet::ServerName;
+use probe::host;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 use switchover::check::{self, Level, Limits};
 use switchover::journal::{self, Journal, JournalRecord};
@@ -18,8 +20,8 @@ use switchover::perform::{self, Deadlines, Logins, Outcome, Plan};
 use switchover::step::{self, State};
 use switchover::survey::Survey;
 use switchover::text;
-use switchover::warmth::{self, Waited, Warmth};
-use term::{Paint, exit, interrupted, terminal};
+use term::{Paint, StopFlag, exit, terminal};
+use warm::WarmArgs;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -27,6 +29,8 @@ Examples:
       Changes nothing: every check with its facts, and the command that mends what does not hold.
   headroom switchover db2 --config headroom.toml --admin-option-file admin.cnf --replication-option-file repl.cnf
       Checks, asks, moves the primary to db2. Ctrl-C before the point of no return undoes what was done.
+  headroom switchover db2 --wait-warm --warm-with reads.hrec --warm-option-file app.cnf --config headroom.toml ...
+      First warms db2 with the reads of a recording.
   headroom switchover --resume
       After a crash of this program or host: goes on, or undoes, from its journal.
 
@@ -71,18 +75,8 @@ pub(crate) struct SwitchoverArgs {
     /// writable.
     #[arg(long)]
     undo: bool,
-    /// Before the checks, wait until the candidate reads from disk about as seldom as the primary; at most
-    /// this long, else nothing moves.
-    #[arg(
-        long,
-        value_name = "TIME",
-        num_args = 0..=1,
-        require_equals = true,
-        default_missing_value = "10m",
-        conflicts_with_all = ["resume", "undo"],
-        value_parser = fleet::parse_duration
-    )]
-    wait_warm: Option<Duration>,
+    #[command(flatten)]
+    warm: WarmArgs,
     /// Do not ask before the primary is moved.
     #[arg(long, short)]
     yes: bool,
@@ -146,9 +140,7 @@ pub(crate) async fn run(args: SwitchoverArgs, environment: &Environment) -> anyh
     let admin = args.operator.admin(&config.fleet.credentials)?;
     let candidate = ServerName::new(args.candidate.as_deref().unwrap_or_default());
     let snapshot = observe::survey(&config.fleet).await;
-    if let Some(patience) = args.wait_warm
-        && !is_warm(&snapshot, &candidate, &admin, patience, args.json).await?
-    {
+    if !args.warm.wait(&snapshot, &candidate, &admin, args.json, environment).await? {
         return Ok(exit::no());
     }
     let deadline = config.fleet.deadline.max(Duration::from_secs(5));
@@ -186,67 +178,21 @@ pub(crate) async fn run(args: SwitchoverArgs, environment: &Environment) -> anyh
     }
     let doing = if args.drill { "Try to move" } else { "Move" };
     if !args.yes
-        && !asked(&format!("{doing} the primary from {} to {}?", plan.primary.name, plan.candidate.name))?
+        && !terminal::ask(&format!(
+            "{doing} the primary from {} to {}?",
+            plan.primary.name, plan.candidate.name
+        ))?
     {
         terminal::complain("not moved");
         return Ok(exit::no());
     }
     let mut journal = Journal::create(&directory, &plan)?;
     let logins = Logins { admin, replication: args.operator.replication()? };
-    perform_until(&plan, &logins, &mut journal, State::START, args.drill, args.json, environment).await
+    perform(&plan, &logins, &mut journal, State::START, args.drill, args.json, environment).await
 }
 
-/// Waits until the candidate is about as warm as the primary; `false` when it is not in time.
-async fn is_warm(
-    snapshot: &fleet::Snapshot,
-    candidate: &ServerName,
-    admin: &Credentials,
-    patience: Duration,
-    json: bool,
-) -> anyhow::Result<bool> {
-    let (Some(primary), Some(server)) = (snapshot.primary(), snapshot.server(candidate)) else {
-        // The survey says what is wrong, with the servers that there are.
-        return Ok(true);
-    };
-    let stop = Arc::new(AtomicBool::new(false));
-    let asked = stop.clone();
-    let listening = tokio::spawn(async move {
-        interrupted().await;
-        asked.store(true, Relaxed);
-    });
-    let servers = [(&primary.name, &primary.reach), (&server.name, &server.reach)];
-    let mut progress = |warmth: Warmth| terminal::complain(&warmth.text());
-    let deadline = Duration::from_secs(5);
-    let waited =
-        warmth::wait(servers, admin, deadline, patience, &|| stop.load(Relaxed), &mut progress).await;
-    listening.abort();
-    match waited? {
-        Waited::Warm { .. } => Ok(true),
-        waited @ Waited::NotWarm { last } => {
-            if json {
-                terminal::print_json(&waited)?;
-            }
-            let last = last.map_or_else(|| "nothing was seen".to_owned(), Warmth::text);
-            terminal::complain(&format!("{candidate} is not warm: {last}; nothing moves"));
-            Ok(false)
-        }
-    }
-}
-
-/// Does the steps and shows what came of them.
+/// Does the steps and shows what came of them; a drill is interrupted where the freeze would begin.
 pub(crate) async fn perform(
-    plan: &Plan,
-    logins: &Logins,
-    journal: &mut Journal,
-    state: State,
-    json: bool,
-    environment: &Environment,
-) -> anyhow::Result<ExitCode> {
-    perform_until(plan, logins, journal, state, false, json, environment).await
-}
-
-/// The same; a drill is interrupted where the freeze would begin.
-async fn perform_until(
     plan: &Plan,
     logins: &Logins,
     journal: &mut Journal,
@@ -255,14 +201,8 @@ async fn perform_until(
     json: bool,
     environment: &Environment,
 ) -> anyhow::Result<ExitCode> {
-    let stop = Arc::new(AtomicBool::new(false));
-    let asked = stop.clone();
-    let listening = tokio::spawn(async move {
-        interrupted().await;
-        asked.store(true, Relaxed);
-        terminal::complain("interrupted: what can be undone is undone");
-    });
-    let (drilled, mut reached) = (stop.clone(), false);
+    let stop = StopFlag::listen(|| terminal::complain("interrupted: what can be undone is undone"));
+    let (drilled, mut reached) = (stop.flag(), false);
     let mut progress = |progress: perform::Progress<'_>| {
         if drill && matches!(progress, perform::Progress::Begins { step: step::Step::Freeze, undo: false }) {
             reached = true;
@@ -272,8 +212,8 @@ async fn perform_until(
             terminal::complain(&line);
         }
     };
-    let outcome = perform::run(plan, logins, journal, state, &|| stop.load(Relaxed), &mut progress).await;
-    listening.abort();
+    let outcome = perform::run(plan, logins, journal, state, &|| stop.is_set(), &mut progress).await;
+    drop(stop);
     let mut outcome = outcome?;
     if reached && let State::Undone { why } = &mut outcome.state {
         "it was a drill: every step before the freeze works".clone_into(why);
@@ -315,7 +255,7 @@ async fn resume_from_servers(
         State::resume(step::Step::Promote, None, promoted)
     };
     let mut journal = Journal::create(directory, &plan)?;
-    perform(&plan, &logins, &mut journal, state, args.json, environment).await
+    perform(&plan, &logins, &mut journal, state, false, args.json, environment).await
 }
 
 /// Goes on with, or gives up, what the newest journal tells of.
@@ -328,7 +268,11 @@ pub(crate) async fn resume(
 ) -> anyhow::Result<ExitCode> {
     let directory = operator.journals(environment)?;
     let path = journal::newest(&directory).with_context(|| {
-        format!("there is no journal in {}; name its directory with --journal", directory.display())
+        format!(
+            "there is no journal in {}; name its directory with --journal, or go on by what the servers show: \
+             --from-servers",
+            directory.display()
+        )
     })?;
     let (mut journal, lines) = Journal::reopen(&path)?;
     let Some(JournalRecord::Plan { plan, .. }) = lines.first() else {
@@ -358,7 +302,7 @@ pub(crate) async fn resume(
         _ => journal::go_on(&lines, promoted),
     };
     let plan = plan.clone();
-    perform(&plan, &logins, &mut journal, state, json, environment).await
+    perform(&plan, &logins, &mut journal, state, false, json, environment).await
 }
 
 impl SwitchoverArgs {
@@ -421,20 +365,4 @@ fn code(outcome: &Outcome) -> ExitCode {
         State::Undone { .. } if outcome.remarks.is_empty() => exit::no(),
         _ => exit::error(),
     }
-}
-
-/// Asks on the terminal; where there is none, the answer is no and `--yes` is named.
-pub(crate) fn asked(question: &str) -> anyhow::Result<bool> {
-    use std::io::{BufRead, IsTerminal};
-    if !std::io::stdin().is_terminal() {
-        bail!("nobody is here to answer '{question}': say --yes");
-    }
-    terminal::complain(&format!("{question} [y/N]"));
-    let mut answer = String::new();
-    std::io::stdin().lock().read_line(&mut answer)?;
-    Ok(matches!(answer.trim().to_ascii_lowercase().as_str(), "y" | "yes"))
-}
-
-pub(crate) fn host() -> String {
-    rustix::system::uname().nodename().to_string_lossy().into_owned()
 }
