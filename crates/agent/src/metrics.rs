@@ -2,7 +2,7 @@
 //! labels come from bounded sets (servers, CPUs, devices, names of rules).
 
 use console::objectives;
-use console::sample_view::{DiskWorkView, ServerSampleView};
+use console::sample_view::{DiskWorkView, ServerSampleView, SpaceView};
 use console::watch_view::{VerdictView, WatchView};
 use diagnose::verdict::Name;
 use prometheus_client::encoding::text::encode;
@@ -79,7 +79,7 @@ fn host(view: &WatchView, sheet: &mut Sheet) {
     let each = |of: fn(&DiskWorkView) -> Option<f64>| {
         disks.iter().filter_map(move |(labels, work)| Some((labels.clone(), of(work)?))).collect::<Vec<_>>()
     };
-    sheet.gauge("host_disk_per_second", "EndpointRequests of a disk a second", each(|work| Some(work.per_s)));
+    sheet.gauge("host_disk_per_second", "Requests of a disk a second", each(|work| Some(work.per_s)));
     let seconds = each(|work| work.await_ms.map(|ms| ms / 1e3));
     sheet.gauge("host_disk_request_seconds", "Mean time of a request of a disk", seconds);
     let dropped = host.softnet.iter().map(|s| (vec![("cpu", s.cpu.to_string())], s.dropped_per_s));
@@ -128,8 +128,41 @@ fn servers(view: &WatchView, sheet: &mut Sheet) {
         "Redo log used since the checkpoint",
         each(|s| s.log.checkpoint_age),
     );
+    surroundings(view, sheet);
     let cost = each(|s| Some(s.cost.server_ms / 1e3));
     sheet.gauge("watched_server_asking_seconds", "What a reading costs the server at most", cost);
+}
+
+/// Limits that servers live under, and the room for their data.
+fn surroundings(view: &WatchView, sheet: &mut Sheet) {
+    let share = |used: f64, limit: f64| (limit > 0.0).then_some(used / limit);
+    let used =
+        view.servers.iter().filter_map(|s| Some((&s.name, s.limits.as_ref()?))).flat_map(|(name, l)| {
+            let all = [
+                ("cpu", l.cpu.as_ref().and_then(|cpu| share(cpu.used, cpu.cpus))),
+                (
+                    "memory",
+                    l.memory.as_ref().and_then(|memory| share(memory.used as f64, memory.limit as f64)),
+                ),
+                ("io", l.io.as_ref().and_then(|io| share(io.used, io.limit))),
+                (
+                    "threads",
+                    l.threads.as_ref().and_then(|threads| share(threads.used as f64, threads.limit as f64)),
+                ),
+                ("files", l.files.as_ref().and_then(|files| share(files.open as f64, files.limit as f64))),
+            ];
+            let labels = |of: &str| vec![("server", name.clone()), ("limit", of.to_owned())];
+            all.into_iter().filter_map(|(of, share)| Some((labels(of), share?))).collect::<Vec<_>>()
+        });
+    let help = "How much of a limit of the server's cgroup or process is used";
+    sheet.gauge("watched_server_limit_used_share", help, used.collect::<Vec<_>>());
+    let room = |of: fn(&SpaceView) -> f64| {
+        let all = view.servers.iter().filter_map(|s| Some((&s.name, s.space.as_ref()?)));
+        all.map(|(name, space)| (vec![("server", name.clone())], of(space))).collect::<Vec<_>>()
+    };
+    sheet.gauge("watched_server_disk_size_bytes", "Size of the data's file system", room(|s| s.total as f64));
+    let help = "Room left on the data's file system";
+    sheet.gauge("watched_server_disk_available_bytes", help, room(|s| s.available as f64));
 }
 
 fn verdicts(view: &WatchView, sheet: &mut Sheet) {

@@ -3,7 +3,7 @@
 
 use console::insight_view::SPANS;
 use console::objectives;
-use console::sample_view::HostSampleView;
+use console::sample_view::{HostSampleView, LimitsView};
 use console::watch_view::RouterWatch;
 use console::watch_view::{NamedView, ServerWatch, VerdictView, WatchView};
 use diagnose::verdict::{RULES, Rule, Unit, figure};
@@ -276,22 +276,7 @@ fn rule_name(rule: &Rule) -> String {
 
 /// The limits that a server lives under, and the room for its data; nothing where none is known.
 fn surroundings(server: &ServerWatch, now: OffsetDateTime) -> String {
-    let mut known = Vec::new();
-    if let Some(cpu) = server.limits.as_ref().and_then(|limits| limits.cpu.as_ref()) {
-        known.push(format!(
-            "limit {} CPUs, {} used, held back in {} of the periods",
-            figure(cpu.cpus, Unit::Count),
-            figure(cpu.used, Unit::Count),
-            figure(cpu.throttled, Unit::Share),
-        ));
-    }
-    if let Some(memory) = server.limits.as_ref().and_then(|limits| limits.memory.as_ref()) {
-        known.push(format!(
-            "memory {} of its limit of {}",
-            figure(memory.used as f64, Unit::Bytes),
-            figure(memory.limit as f64, Unit::Bytes),
-        ));
-    }
+    let mut known = server.limits.as_ref().map_or_else(Vec::new, limits);
     if let Some(space) = &server.space {
         let left = figure(space.available as f64, Unit::Bytes);
         let full = space.full_in_s.and_then(|seconds| full_about(now, seconds));
@@ -301,6 +286,38 @@ fn surroundings(server: &ServerWatch, now: OffsetDateTime) -> String {
         });
     }
     if known.is_empty() { String::new() } else { format!("  {}\n", known.join("; ")) }
+}
+
+fn limits(limits: &LimitsView) -> Vec<String> {
+    let mut known = Vec::new();
+    if let Some(cpu) = &limits.cpu {
+        known.push(format!(
+            "limit {} CPUs, {} used, held back in {} of the periods",
+            figure(cpu.cpus, Unit::Count),
+            figure(cpu.used, Unit::Count),
+            figure(cpu.throttled, Unit::Share),
+        ));
+    }
+    if let Some(memory) = &limits.memory {
+        known.push(format!(
+            "memory {} of its limit of {}",
+            figure(memory.used as f64, Unit::Bytes),
+            figure(memory.limit as f64, Unit::Bytes),
+        ));
+    }
+    if let Some(io) = &limits.io {
+        let unit = if io.what.starts_with("bytes") { Unit::BytesPerSecond } else { Unit::PerSecond };
+        let (used, limit) = (figure(io.used, unit), figure(io.limit, unit));
+        known.push(format!("{} {used} of its limit of {limit} on device {}", io.what, io.device));
+    }
+    // Far from full, they say nothing.
+    if let Some(threads) = limits.threads.as_ref().filter(|t| t.used * 2 >= t.limit || t.refused > 0) {
+        known.push(format!("threads {} of its limit of {}", threads.used, threads.limit));
+    }
+    if let Some(files) = limits.files.as_ref().filter(|files| files.open * 2 >= files.limit) {
+        known.push(format!("open files {} of its limit of {}", files.open, files.limit));
+    }
+    known
 }
 
 /// The day and time `seconds` from now, to the minute; `None` beyond a month, which is too far to be

@@ -164,7 +164,7 @@ shows! {
         in_flight: u64,
     }
 
-    /// EndpointRequests of one kind.
+    /// Requests of one kind.
     DiskWorkView of host::disk::Work {
         per_s: f64,
         bytes_per_s: f64,
@@ -219,12 +219,30 @@ shows! {
         refused_per_s: f64,
     }
 
-    /// The cgroup limits that a server lives under.
+    /// The limits that a server lives under.
     LimitsView of host::cgroup::Sample {
         cpu: Option<CpuLimitView>,
         memory: Option<MemoryLimitView>,
         /// The limit of IO that is used most.
         io: Option<IoLimitView>,
+        threads: Option<ThreadLimitView>,
+        files: Option<FileLimitView>,
+    }
+
+    /// A limit of threads and processes.
+    ThreadLimitView of host::cgroup::ThreadLimit {
+        /// The cgroup it stands at.
+        path: String,
+        limit: u64,
+        used: u64,
+        /// How often one more was refused in the window.
+        refused: u64,
+    }
+
+    /// The files that a process may open, and those that it has open.
+    FileLimitView of host::cgroup::FileLimit {
+        limit: u64,
+        open: u64,
     }
 
     /// A limit of what may be read from or written to a device in a second.
@@ -296,6 +314,8 @@ shows! {
         /// Seconds, commits that wait for a replica left out.
         longest_commit_s: f64,
         in_login: f64,
+        /// Statements that wait until fewer are at work.
+        in_admission: f64,
         longest_s: f64,
         row_waits_per_s: f64,
         row_blocker: Option<BlockerView>,

@@ -54,6 +54,8 @@ pub struct Reading {
     pub metadata_blocker: Option<Blocker>,
     /// The oldest open transaction, looked for while purge is far behind.
     pub oldest_transaction: Option<Blocker>,
+    /// Statements that wait until fewer are at work, where there is such a limit.
+    pub in_admission: u64,
     /// Undo logs that purge has not removed, as last asked.
     pub history: Option<u64>,
     /// What it replicates, if it is a replica.
@@ -121,6 +123,9 @@ pub struct Sample {
     pub longest_commit_s: f64,
     /// Connections that are being authenticated.
     pub in_login: f64,
+    /// Statements that wait until fewer are at work; not among those at work.
+    #[serde(default)]
+    pub in_admission: f64,
     /// The longest that anybody at work has been at it, seconds.
     pub longest_s: f64,
     /// Row-lock waits that began, a second.
@@ -268,6 +273,7 @@ impl Sample {
                 .map(|r| r.sessions.longest_commit_ms / 1e3)
                 .fold(f64::INFINITY, f64::min),
             in_login: mean(|r| r.sessions.login as f64),
+            in_admission: mean(|r| r.in_admission as f64),
             longest_s: last.sessions.longest_ms / 1e3,
             row_waits_per_s: per_s(|s| s.row_waits),
             row_blocker: newest(|r| &r.row_blocker),

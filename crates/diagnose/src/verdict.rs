@@ -138,6 +138,10 @@ pub enum Name {
     MemoryLimit,
     /// A limit of IO of the server's cgroup.
     IoLimit,
+    /// The limit of threads of the server's cgroup.
+    ThreadLimit,
+    /// The limit of open files of the server's process.
+    OpenFiles,
     /// The file system with the data is nearly full.
     DiskSpace,
     /// Segments are sent again.
@@ -152,6 +156,8 @@ pub enum Name {
     TemporaryTables,
     /// Connections are begun for a statement or two.
     NewConnections,
+    /// The server lets fewer statements work than could.
+    Admission,
     /// The cache of open tables is too small.
     TableCache,
     /// One statement that looks at many rows takes most of the time.

@@ -1,5 +1,5 @@
-//! The cgroup limits that a process lives under (a container's, a service's), version 1 or 2, and how often
-//! it met them.
+//! The limits that a process lives under: those of its cgroup (a container's, a service's), version 1 or 2,
+//! and how often it met them; and how many files it may open.
 //!
 //! A limit may stand at any level above the process: a pod's above a container's. Of each kind the tightest
 //! counts; how often it was met is read where it stands. Version 1 and 2 may be mounted beside each other,
@@ -7,8 +7,8 @@
 //!
 //! Sources: the kernel's `cgroup-v2.rst` (`cpu.max`, `cpu.stat`, `memory.max`, `memory.high`,
 //! `memory.events`) and `scheduler/sched-bwc.rst`, `cgroup-v1/memory.rst` (`cpu.cfs_quota_us`,
-//! `memory.limit_in_bytes`, `memory.failcnt`). Limits of IO (`io.max`, `io.stat`) are read of version 2
-//! alone.
+//! `memory.limit_in_bytes`, `memory.failcnt`), `cgroup-v1/pids.rst`. Limits of IO (`io.max`, `io.stat`) are
+//! read of version 2 alone. Open files: `proc(5)`, `limits` and `fd`, for its own user and root.
 
 use super::pressure;
 use super::text::{decimal, grown, lines, words};
@@ -24,8 +24,18 @@ const NO_LIMIT: u64 = 1 << 60;
 pub struct Limits {
     cpu: Option<Quota>,
     memory: Option<Ceiling>,
+    threads: Option<ThreadCeiling>,
     /// Of every device and level that has one.
     io: Vec<Throttle>,
+    /// The process in `/proc`, where its open files can be counted.
+    process: Option<PathBuf>,
+}
+
+/// How many threads (`pids.max`) a cgroup may have.
+#[derive(Clone, Debug, PartialEq)]
+struct ThreadCeiling {
+    dir: PathBuf,
+    most: u64,
 }
 
 /// What a cgroup may do to a device: a line of its `io.max`.
@@ -84,8 +94,11 @@ pub struct Reading {
     at: Instant,
     cpu: Option<CpuReading>,
     memory: Option<MemoryReading>,
+    /// Threads now, and how often one more was refused.
+    threads: Option<(u64, u64)>,
     /// Of each throttle, in the order of [`IO`].
     io: Vec<[u64; 4]>,
+    files: Option<FileLimit>,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -113,6 +126,28 @@ pub struct Sample {
     /// The limit of IO that is used most.
     #[serde(default)]
     pub io: Option<IoLimit>,
+    #[serde(default)]
+    pub threads: Option<ThreadLimit>,
+    #[serde(default)]
+    pub files: Option<FileLimit>,
+}
+
+/// A limit of threads and processes.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct ThreadLimit {
+    /// The cgroup it stands at.
+    pub path: String,
+    pub limit: u64,
+    pub used: u64,
+    /// How often one more was refused in the window.
+    pub refused: u64,
+}
+
+/// The files that a process may open, and those that it has open.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct FileLimit {
+    pub limit: u64,
+    pub open: u64,
 }
 
 /// A limit of what may be read from or written to a device in a second.
@@ -179,8 +214,13 @@ impl Limits {
             Some(Quota { dir, cpus, used })
         });
         let memory = find("memory").and_then(|(dir, mount, version)| tightest_memory(&dir, &mount, version));
+        let threads = find("pids").and_then(|(dir, mount, _)| tightest_threads(&dir, &mount));
         let io = find("io").map_or_else(Vec::new, |(dir, mount, _)| throttles(&dir, &mount));
-        (cpu.is_some() || memory.is_some() || !io.is_empty()).then_some(Self { cpu, memory, io })
+        let process = proc.join(pid.to_string());
+        let process = FileLimit::of(&process).map(|_| process);
+        let any =
+            cpu.is_some() || memory.is_some() || threads.is_some() || !io.is_empty() || process.is_some();
+        any.then_some(Self { cpu, memory, threads, io, process })
     }
 
     /// The tightest quota of CPU time: the cgroup that it stands at, and CPU seconds a second.
@@ -194,6 +234,8 @@ impl Limits {
             at: Instant::now(),
             cpu: self.cpu.as_ref().map(Quota::read),
             memory: self.memory.as_ref().map(Ceiling::read),
+            threads: self.threads.as_ref().map(ThreadCeiling::read),
+            files: self.process.as_deref().and_then(FileLimit::of),
             io: self.io.iter().map(Throttle::read).collect(),
         }
     }
@@ -226,7 +268,14 @@ impl Limits {
         let io = self.io.iter().zip(before.io.iter().zip(&now.io));
         let io = io.flat_map(|(throttle, (before, now))| throttle.between(before, now, seconds));
         let io = io.max_by(|a, b| (a.used / a.limit).total_cmp(&(b.used / b.limit)));
-        Some(Sample { cpu, memory, io })
+        let threads = self.threads.as_ref().zip(before.threads.zip(now.threads));
+        let threads = threads.map(|(ceiling, ((_, refused_before), (used, refused)))| ThreadLimit {
+            path: ceiling.dir.display().to_string(),
+            limit: ceiling.most,
+            used,
+            refused: grown(refused, refused_before),
+        });
+        Some(Sample { cpu, memory, io, threads, files: now.files })
     }
 }
 
@@ -273,6 +322,30 @@ impl Ceiling {
                 pressure: None,
             },
         }
+    }
+}
+
+impl ThreadCeiling {
+    fn read(&self) -> (u64, u64) {
+        let read = |file| bytes(&self.dir, file);
+        (first(&read("pids.current")).unwrap_or(0), named(&read("pids.events"), b"max").unwrap_or(0))
+    }
+}
+
+impl FileLimit {
+    /// Of the process in this directory of `/proc`; `None` where they cannot be counted.
+    fn of(process: &Path) -> Option<Self> {
+        let limits = std::fs::read_to_string(process.join("limits")).ok()?;
+        let line = limits.lines().find_map(|line| line.strip_prefix("Max open files"))?;
+        let limit = line.split_whitespace().next()?.parse().ok()?;
+        let files = process.join("fd");
+        // From Linux 6.2 on the directory's size is their number; before it is 0.
+        let counted = std::fs::metadata(&files).ok()?.len();
+        let open = match counted {
+            0 => std::fs::read_dir(&files).ok()?.count() as u64,
+            counted => counted,
+        };
+        Some(Self { limit, open })
     }
 }
 
@@ -391,6 +464,11 @@ fn tightest_memory(dir: &Path, mount: &Path, version: Version) -> Option<Ceiling
         .min_by_key(|ceiling| ceiling.bytes)
 }
 
+fn tightest_threads(dir: &Path, mount: &Path) -> Option<ThreadCeiling> {
+    let of = |dir: &Path| Some(ThreadCeiling { dir: dir.to_owned(), most: first(&bytes(dir, "pids.max"))? });
+    upwards(dir, mount).filter_map(of).min_by_key(|ceiling| ceiling.most)
+}
+
 fn bytes(dir: &Path, file: &str) -> Vec<u8> {
     std::fs::read(dir.join(file)).unwrap_or_default()
 }
@@ -456,7 +534,9 @@ mod tests {
             at: Instant::now().checked_sub(std::time::Duration::from_secs(10)).unwrap(),
             cpu: Some(CpuReading::default()),
             memory: Some(MemoryReading::default()),
+            threads: None,
             io: Vec::new(),
+            files: None,
         };
         let sample = limits.between(&before, &limits.read()).unwrap();
         let (cpu, memory) = (sample.cpu.unwrap(), sample.memory.unwrap());
@@ -484,7 +564,7 @@ mod tests {
         );
         let limits = limits(&root).unwrap();
         let at = Instant::now().checked_sub(std::time::Duration::from_secs(10)).unwrap();
-        let before = Reading { at, cpu: None, memory: None, io: vec![[0; 4]; 2] };
+        let before = Reading { at, cpu: None, memory: None, threads: None, io: vec![[0; 4]; 2], files: None };
         let io = limits.between(&before, &limits.read()).unwrap().io.unwrap();
         assert!(io.path.ends_with("cg/pod/db") && io.device == "8:16" && io.what == "bytes read", "{io:?}");
         assert_eq!(io.limit, 2_097_152.0);
@@ -530,6 +610,35 @@ mod tests {
             ],
         );
         assert_eq!(limits(&root).unwrap().cpu.unwrap().read().used_us, 500_000);
+    }
+
+    #[test]
+    fn threads_are_limited_by_the_cgroup_and_files_by_the_process() {
+        let root = host(
+            "0::/pod/db\n",
+            &[("cg", "cgroup2", "rw")],
+            &[
+                ("cg/pod/pids.max", "40\n"),
+                ("cg/pod/pids.current", "39\n"),
+                ("cg/pod/pids.events", "max 3\n"),
+                ("cg/pod/db/pids.max", "max\n"),
+                (
+                    "proc/42/limits",
+                    "Limit  Soft Limit  Hard Limit  Units\nMax open files            2  1048576  files\n",
+                ),
+                ("proc/42/fd/0", ""),
+                ("proc/42/fd/1", ""),
+            ],
+        );
+        let limits = limits(&root).unwrap();
+        let mut before = limits.read();
+        before.at = before.at.checked_sub(std::time::Duration::from_secs(10)).unwrap();
+        before.threads = Some((30, 1));
+        let sample = limits.between(&before, &limits.read()).unwrap();
+        let threads = sample.threads.unwrap();
+        assert_eq!((threads.limit, threads.used, threads.refused), (40, 39, 2));
+        assert!(threads.path.ends_with("cg/pod"));
+        assert_eq!(sample.files.unwrap().limit, 2);
     }
 
     #[test]

@@ -7,6 +7,7 @@
 //! | replication | each reading, on a replica | its own threads only |
 //! | who holds a row lock | at most every 3 s, only while somebody waits | looks at the lock system |
 //! | who holds a metadata or global lock | likewise | |
+//! | who waits to be let in | each reading, only where a limit is set | the groups of the thread pool (MariaDB), or one walk over the transactions (MySQL) |
 //! | the oldest transaction | at most every 3 s, only while purge is far behind | one walk over the transactions |
 //! | how far purge is behind (MySQL) | every 10 s | one counter of `innodb_metrics` |
 //! | durations | every 5 s, where counted | some hundred rows |
@@ -36,7 +37,8 @@ pub(super) const SETTINGS: &str = "SHOW GLOBAL VARIABLES WHERE Variable_name IN 
     'max_connections', 'innodb_buffer_pool_size', 'innodb_flush_log_at_trx_commit', 'sync_binlog', 'log_bin', \
     'slave_parallel_threads', 'slave_parallel_workers', 'replica_parallel_workers', 'performance_schema', \
     'datadir', 'pid_file', 'innodb_lru_scan_depth', 'innodb_buffer_pool_instances', \
-    'hostname', 'port', 'server_id', 'table_open_cache')";
+    'hostname', 'port', 'server_id', 'table_open_cache', 'thread_handling', 'thread_pool_size', \
+    'innodb_thread_concurrency')";
 
 /// Aurora's own word on itself: CPU and lag.
 pub(super) const AURORA_SELF: &str = "SELECT CPU AS cpu, REPLICA_LAG_IN_MILLISECONDS AS lag_ms, \
@@ -91,18 +93,21 @@ pub(super) fn row_blocker(dialect: Dialect) -> &'static str {
     }
 }
 
-/// Who holds the metadata lock that most wait for, by `performance_schema`.
+/// Who holds the metadata lock that most wait for, by `performance_schema`: for as long as its transaction is
+/// open, or without one as it has been at what it does.
 pub(super) const LOCKS_OF_PERFORMANCE_SCHEMA: &str = "SELECT t.processlist_id AS id, t.processlist_user AS user, t.processlist_host AS host, \
-     t.processlist_command AS command, t.processlist_time AS age_s, \
+     t.processlist_command AS command, \
+     IFNULL(TIMESTAMPDIFF(SECOND, x.trx_started, NOW()), t.processlist_time) AS age_s, \
      MAX(CONCAT(p.object_schema, '.', p.object_name)) AS held, COUNT(*) AS waiting, 0 AS guessed \
      FROM performance_schema.metadata_locks p JOIN performance_schema.metadata_locks g \
      ON g.object_type = p.object_type AND g.object_schema <=> p.object_schema \
      AND g.object_name <=> p.object_name AND g.lock_status = 'GRANTED' \
      AND g.owner_thread_id <> p.owner_thread_id \
      JOIN performance_schema.threads t ON t.thread_id = g.owner_thread_id \
+     LEFT JOIN information_schema.INNODB_TRX x ON x.trx_mysql_thread_id = t.processlist_id \
      WHERE p.lock_status = 'PENDING' AND IFNULL(t.processlist_state, '') NOT LIKE 'Waiting for%' \
      GROUP BY t.thread_id, t.processlist_id, t.processlist_user, t.processlist_host, t.processlist_command, \
-     t.processlist_time ORDER BY waiting DESC LIMIT 1";
+     t.processlist_time, x.trx_started ORDER BY waiting DESC LIMIT 1";
 
 /// Who holds the metadata lock that others wait for. MariaDB tells only with a plugin: there it is the oldest
 /// open transaction that does not wait itself, which is nearly always right and marked as a guess.
@@ -128,6 +133,17 @@ pub(super) const LOCK_PLUGIN: &str = "SELECT p.id AS id, p.user AS user, p.host 
     GROUP BY p.id ORDER BY MAX(i.lock_mode LIKE 'MDL_BACKUP_FTWRL%' OR i.lock_mode IN \
     ('MDL_EXCLUSIVE', 'MDL_SHARED_NO_READ_WRITE', 'MDL_SHARED_NO_WRITE', 'MDL_SHARED_READ_ONLY')) DESC, \
     p.time DESC LIMIT 1";
+
+/// Statements that wait until fewer are at work: in the thread pool's queues (MariaDB), or before the engine
+/// (MySQL, `innodb_thread_concurrency`).
+pub(super) fn admission(dialect: Dialect) -> &'static str {
+    if dialect.is_mariadb() {
+        "SELECT SUM(QUEUE_LENGTH) AS waiting FROM information_schema.THREAD_POOL_GROUPS"
+    } else {
+        "SELECT COUNT(*) AS waiting FROM information_schema.INNODB_TRX \
+         WHERE trx_operation_state = 'sleeping before entering InnoDB'"
+    }
+}
 
 /// The oldest open transaction: purge keeps all that it may still read.
 pub(super) fn oldest_transaction(dialect: Dialect) -> &'static str {

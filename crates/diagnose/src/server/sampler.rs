@@ -200,6 +200,12 @@ impl Open {
             let global = sessions.global_lock > sessions.metadata_lock;
             metadata_blocker = asking.lock_holder(self.dialect, global, &mut self.seen, &mut missing).await?;
         }
+        let mut in_admission = 0;
+        if self.seen.settings.at_work > 0 {
+            let what = "who waits to be let in";
+            let rows = asking.may(question::admission(self.dialect), what, &mut missing).await?;
+            in_admission = rows.as_ref().and_then(|rows| rows.first()?.parse(&["waiting"])).unwrap_or(0);
+        }
         if !self.dialect.is_mariadb() && self.history.now() {
             self.history.after(HISTORY_EVERY);
             let what = "how far purge is behind";
@@ -230,6 +236,7 @@ impl Open {
             row_blocker,
             metadata_blocker,
             oldest_transaction,
+            in_admission,
             history,
             replica,
             histogram: self.seen.histogram.clone(),

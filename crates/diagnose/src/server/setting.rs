@@ -23,6 +23,9 @@ pub struct Settings {
     pub parallel_appliers: u64,
     /// `table_open_cache`; 0 when not known.
     pub table_open_cache: u64,
+    /// Threads that may be at work at a time: `thread_pool_size` with a pool of threads (MariaDB),
+    /// `innodb_thread_concurrency` (MySQL); 0 without such a limit.
+    pub at_work: u64,
     /// Whether `performance_schema` is on.
     pub performance_schema: bool,
     /// `datadir`
@@ -42,6 +45,7 @@ impl Settings {
     /// Reads rows of `variable_name`, `value`.
     pub(super) fn read(rows: &Rows) -> Self {
         let mut settings = Self::default();
+        let (mut pooled, mut pool) = (false, 0);
         for row in rows.iter() {
             let value = row.text(&["value"]).unwrap_or_default();
             let number = value.parse().unwrap_or(0);
@@ -58,6 +62,9 @@ impl Settings {
                     settings.parallel_appliers = number;
                 }
                 "table_open_cache" => settings.table_open_cache = number,
+                "thread_handling" => pooled = value.eq_ignore_ascii_case("pool-of-threads"),
+                "thread_pool_size" => pool = number,
+                "innodb_thread_concurrency" => settings.at_work = number,
                 "performance_schema" => settings.performance_schema = on,
                 "datadir" => value.clone_into(&mut settings.datadir),
                 "pid_file" => value.clone_into(&mut settings.pid_file),
@@ -66,6 +73,9 @@ impl Settings {
                 "server_id" => settings.server_id = number,
                 _ => {}
             }
+        }
+        if pooled {
+            settings.at_work = pool;
         }
         settings
     }

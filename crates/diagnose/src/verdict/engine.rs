@@ -1,5 +1,6 @@
 //! What the server's inside runs out of: room in its redo log, purge, memory for temporary tables, its cache
-//! of tables, threads for new connections; and the one statement that costs most.
+//! of tables, threads for new connections, threads that may be at work; and the one statement that costs
+//! most.
 
 use super::{Finding, Name, Unit, Window, least};
 use crate::server::Blocker;
@@ -25,6 +26,9 @@ const ONE: (f64, f64, f64) = (0.50, 1000.0, 100.0);
 const WAITING: f64 = 0.20;
 /// Of the sessions at work, in their commit for a replica.
 const ACKNOWLEDGED: f64 = 0.30;
+/// Statements that wait to be let in, as a share of those and the ones at work, while this much of the CPU is
+/// idle.
+const ADMISSION: (f64, f64) = (0.20, 0.25);
 /// How much of a statement's text is shown.
 const TEXT: usize = 80;
 
@@ -125,6 +129,22 @@ pub(super) fn table_cache(window: &Window) -> Option<Finding> {
             .figure("tables opened", server.tables_opened_per_s, Unit::PerSecond, Some(TABLES.0))
             .figure("of table_open_cache in use", full.min(1.0), Unit::Share, Some(TABLES.1))
             .figure("openings a statement", of_statements, Unit::Count, None),
+    )
+}
+
+/// A limit of threads at work is there to keep the CPU from being overrun: while that is busy, waiting is
+/// what was asked for.
+pub(super) fn admission(window: &Window) -> Option<Finding> {
+    let server = window.server.as_ref().filter(|server| server.settings.at_work > 0)?;
+    let share = server.in_admission / (server.in_admission + server.active).max(1.0);
+    let idle = window.host.as_ref().map_or(1.0, |host| 1.0 - host.cpu.all.busy());
+    let load = least([(server.in_admission, 1.0), (share, ADMISSION.0), (idle, ADMISSION.1)]);
+    Some(
+        Finding::new(Name::Admission, load, share.max(0.5))
+            .figure("statements that wait to be let in", server.in_admission, Unit::Count, Some(1.0))
+            .figure("of those and the ones at work", share, Unit::Share, Some(ADMISSION.0))
+            .figure("may be at work", server.settings.at_work as f64, Unit::Count, None)
+            .figure("CPU idle", idle, Unit::Share, Some(ADMISSION.1)),
     )
 }
 

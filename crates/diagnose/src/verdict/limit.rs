@@ -1,4 +1,4 @@
-//! Limits of a container or service (its cgroup), and of the file system with the data.
+//! Limits of a container or service (its cgroup), of open files, and of the file system with the data.
 
 use super::{Finding, Name, Unit, Window, greatest, least};
 
@@ -13,6 +13,10 @@ const MEMORY_WAITS: (f64, f64) = (0.15, 0.02);
 const LIMIT_MET: (f64, f64) = (100.0, 20.0);
 /// Of what `io.max` allows, over the whole window.
 const IO_USED: f64 = 0.90;
+/// Of the threads that its cgroup may have.
+const THREADS_USED: f64 = 0.95;
+/// Of the files that its process may open.
+const FILES_USED: f64 = 0.90;
 /// Of the file system.
 const SPACE_USED: f64 = 0.95;
 /// From here on writes wait or fail: it explains why commits hang.
@@ -92,6 +96,33 @@ pub(super) fn io(window: &Window) -> Option<Finding> {
             .figure("used", limit.used, unit, None)
             .figure("sessions at work", active, Unit::Count, Some(1.0))
             .who(Some(format!("cgroup {}, device {}", limit.path, limit.device))),
+    )
+}
+
+pub(super) fn threads(window: &Window) -> Option<Finding> {
+    let limit = window.limits.as_ref()?.threads.as_ref().filter(|limit| limit.limit > 0)?;
+    let used = limit.used as f64 / limit.limit as f64;
+    let refused = limit.refused as f64;
+    let weight = if limit.refused > 0 { 1.0 } else { 0.3 };
+    Some(
+        Finding::new(Name::ThreadLimit, greatest([(used, THREADS_USED), (refused, 1.0)]), weight)
+            .ceiling(used)
+            .figure("of the threads that its limit allows", used, Unit::Share, Some(THREADS_USED))
+            .figure("the limit", limit.limit as f64, Unit::Count, None)
+            .figure("threads that could not be started", refused, Unit::Count, Some(1.0))
+            .who(Some(format!("cgroup {}", limit.path))),
+    )
+}
+
+pub(super) fn files(window: &Window) -> Option<Finding> {
+    let limit = window.limits.as_ref()?.files.as_ref().filter(|limit| limit.limit > 0)?;
+    let used = limit.open as f64 / limit.limit as f64;
+    Some(
+        Finding::new(Name::OpenFiles, used / FILES_USED, 0.3)
+            .ceiling(used.min(1.0))
+            .figure("of the files that it may open", used.min(1.0), Unit::Share, Some(FILES_USED))
+            .figure("open, connections included", limit.open as f64, Unit::Count, None)
+            .figure("the limit", limit.limit as f64, Unit::Count, None),
     )
 }
 

@@ -6,11 +6,11 @@
 
 use super::{Finding, Name, Window, compute, elsewhere, engine, limit, lock, network, replication, storage};
 use Name::{
-    ApplyWithoutKey, BufferPool, CommitsHang, Connections, ConntrackTable, Cpu, CpuLimit, CrossZone,
-    DiskLatency, DiskSpace, FlushBound, GlobalLock, HostMemory, IoLimit, MemoryLimit, MetadataLocks,
-    NeighbourTable, NewConnections, Nic, NotTheDatabase, OneSession, OneStatement, PacketDrops, Purge,
-    RedoLog, ReplicationLag, Retransmits, RowLocks, SemiSync, SingleThreadedApply, SoftirqOnOneCpu, Steal,
-    TableCache, TemporaryTables,
+    Admission, ApplyWithoutKey, BufferPool, CommitsHang, Connections, ConntrackTable, Cpu, CpuLimit,
+    CrossZone, DiskLatency, DiskSpace, FlushBound, GlobalLock, HostMemory, IoLimit, MemoryLimit,
+    MetadataLocks, NeighbourTable, NewConnections, Nic, NotTheDatabase, OneSession, OneStatement, OpenFiles,
+    PacketDrops, Purge, RedoLog, ReplicationLag, Retransmits, RowLocks, SemiSync, SingleThreadedApply,
+    SoftirqOnOneCpu, Steal, TableCache, TemporaryTables, ThreadLimit,
 };
 
 #[derive(Debug)]
@@ -47,7 +47,7 @@ pub static RULES: &[Rule] = &[
         when: "in the cgroup somebody waits for memory >= 15 % of the time or everybody >= 2 % (K, I), or a process was killed; version 1: the limit is met >= 100 times a second while >= 20 pages a second come back from the disk (I)",
         explains: &[DiskLatency, BufferPool, Cpu, CpuLimit, FlushBound],
         next: &[
-            "raise the limit of the container or service (named above), or lower innodb_buffer_pool_size below it: the pool, 1 MB a connection and temporary tables must fit",
+            "raise the limit of the container or service that is named, or lower innodb_buffer_pool_size below it: the pool, 1 MB a connection and temporary tables must fit",
             "let InnoDB bypass the page cache: innodb_flush_method = O_DIRECT",
         ],
         judge: limit::memory,
@@ -58,7 +58,7 @@ pub static RULES: &[Rule] = &[
         when: ">= 85 % of the CPU time that the limit allows is used, and it is held back in >= 25 % of the periods (K, I)",
         explains: &[Cpu],
         next: &[
-            "raise the limit of the container or service (named above), or take it away and keep the request: the host has CPU left",
+            "raise the limit of the container or service that is named, or take it away and keep the request: the host has CPU left",
             "the statements that take most time: an index saves more than a core",
             "send reads to a replica with room",
         ],
@@ -70,10 +70,32 @@ pub static RULES: &[Rule] = &[
         when: ">= 90 % of the bytes or requests a second that io.max of its cgroup (version 2) allows, while sessions are at work (I)",
         explains: &[DiskLatency, FlushBound, BufferPool, RedoLog, CommitsHang],
         next: &[
-            "raise io.max of the container or service (named above), if the device has room: headroom probe measures it",
+            "raise io.max of the container or service that is named, if the device has room: headroom probe measures it",
             "reads: a larger buffer pool; writes: a larger redo log, so that pages are written less often",
         ],
         judge: limit::io,
+    },
+    Rule {
+        name: ThreadLimit,
+        called: "the limit of threads of its cgroup",
+        when: ">= 95 % of the threads that pids.max of its cgroup allows are there (I), or one could not be started (K)",
+        explains: &[Connections],
+        next: &[
+            "raise it: TasksMax= of the service, pids of the container; each connection is a thread",
+            "fewer connections: smaller pools in the applications; thread_handling = pool-of-threads (MariaDB)",
+        ],
+        judge: limit::threads,
+    },
+    Rule {
+        name: OpenFiles,
+        called: "its limit of open files",
+        when: ">= 90 % of the files that its process may open are open, connections included (I)",
+        explains: &[],
+        next: &[
+            "raise it: LimitNOFILE= of the service and open_files_limit; then no table can be opened and no client let in",
+            "see what holds them: ls -l /proc/PID/fd; table_open_cache and connections count",
+        ],
+        judge: limit::files,
     },
     Rule {
         name: Steal,
@@ -122,7 +144,7 @@ pub static RULES: &[Rule] = &[
         when: ">= 20 % of the sessions at work, and at least one, wait for a global read lock, a backup lock or a lock of the server on a table (I)",
         explains: &[Connections, RowLocks, MetadataLocks],
         next: &[
-            "end the session that holds it (named above): FLUSH TABLES WITH READ LOCK, BACKUP STAGE or a dump with --lock-all-tables",
+            "end the session that is named, which holds it: FLUSH TABLES WITH READ LOCK, BACKUP STAGE or a dump with --lock-all-tables",
             "take backups that hold no lock: mariadb-backup, xtrabackup, mysqldump --single-transaction",
             "who holds it is not named: INSTALL SONAME 'metadata_lock_info' (MariaDB)",
         ],
@@ -134,7 +156,7 @@ pub static RULES: &[Rule] = &[
         when: ">= 20 % of the sessions at work, and at least one, wait for a metadata lock or table flush (I)",
         explains: &[Connections, RowLocks],
         next: &[
-            "end the transaction that holds the table (named above), or the DDL that waits in front of the others",
+            "end the transaction that is named, which holds the table, or the DDL that waits in front of the others",
             "run DDL with a short lock_wait_timeout, so that it gives up instead of queueing everybody",
         ],
         judge: lock::metadata_locks,
@@ -145,7 +167,7 @@ pub static RULES: &[Rule] = &[
         when: ">= 20 % of the sessions at work, and at least one, wait for a row (I)",
         explains: &[Connections],
         next: &[
-            "look at the session that holds the row (named above): an idle one has a transaction left open",
+            "look at the session that is named, which holds the row: an idle one has a transaction left open",
             "shorten the transaction: update the hot row last, commit at once",
             "split the hot row (counters in several rows), or queue the work",
         ],
@@ -228,7 +250,7 @@ pub static RULES: &[Rule] = &[
         when: "one statement takes >= 50 % of the time of all, looks at >= 1000 rows a call and at >= 100 for each row it sends (I); needs performance_schema",
         explains: &[OneSession, Cpu, CpuLimit, BufferPool, DiskLatency],
         next: &[
-            "look at its plan (EXPLAIN) and add the index that it lacks; its text is named above",
+            "look at the plan of the statement that is named (EXPLAIN), and add the index that it lacks",
             "headroom top shows which endpoint sends it",
         ],
         judge: engine::one_statement,
@@ -267,6 +289,17 @@ pub static RULES: &[Rule] = &[
         judge: engine::temporary_tables,
     },
     Rule {
+        name: Admission,
+        called: "a limit of threads at work",
+        when: ">= 1 statement, and >= 20 % of those and the ones at work, wait to be let in by the pool of threads (MariaDB) or innodb_thread_concurrency (MySQL), while >= 25 % of the CPU is idle (I)",
+        explains: &[],
+        next: &[
+            "raise thread_pool_size (MariaDB, while running), or set innodb_thread_concurrency = 0 (MySQL)",
+            "those that are let in wait for something else: see what their sessions do (SHOW PROCESSLIST)",
+        ],
+        judge: engine::admission,
+    },
+    Rule {
         name: TableCache,
         called: "the cache of open tables",
         when: ">= 50 tables opened a second with >= 95 % of table_open_cache in use (I)",
@@ -280,7 +313,7 @@ pub static RULES: &[Rule] = &[
         when: ">= 20,000 undo logs are not purged while a transaction is open for >= 10 s (I)",
         explains: &[],
         next: &[
-            "end the transaction that is named above: an idle session, a long report, mysqldump --single-transaction",
+            "end the transaction that is named: an idle session, a long report, mysqldump --single-transaction",
             "long reports on a replica of their own; innodb_max_purge_lag only slows writers down",
         ],
         judge: engine::purge,

@@ -183,6 +183,22 @@ fn each_bottleneck_is_named_when_only_it_is_there() {
                 ..healthy()
             }
         }),
+        (
+            Name::Admission,
+            with(|_, server| {
+                (server.settings.at_work, server.active, server.in_admission) = (2, 2.0, 12.0);
+            }),
+        ),
+        (Name::ThreadLimit, {
+            let threads = host::cgroup::ThreadLimit { limit: 100, used: 99, ..Default::default() };
+            let limits = Some(host::cgroup::Sample { threads: Some(threads), ..Default::default() });
+            Window { limits, ..healthy() }
+        }),
+        (Name::OpenFiles, {
+            let files = Some(host::cgroup::FileLimit { limit: 1024, open: 1000 });
+            let limits = Some(host::cgroup::Sample { files, ..Default::default() });
+            Window { limits, ..healthy() }
+        }),
         (Name::IoLimit, {
             let io = host::cgroup::IoLimit {
                 limit: 2e6,

@@ -101,6 +101,13 @@ fn servers() -> Row {
             Panel::lines("Redo log in use", Unit::Share, "max by (server) (headroom_watched_server_checkpoint_age_share{%,server=~\"$server\"})", "{{server}}")
                 .limits(Limits::Above(0.6, 0.75))
                 .says("Share of the redo log used since the last checkpoint. Near the top, writes wait for pages to be flushed."),
+            Panel::lines("Limits in use", Unit::Share, "max by (server, limit) (headroom_watched_server_limit_used_share{%,server=~\"$server\"})", "{{server}} {{limit}}")
+                .limits(Limits::Above(0.85, 0.95))
+                .says("CPU, memory, IO and threads of the server's cgroup, open files of its process: how much of what is allowed is used.")
+                .guide("watch.md#how-a-verdict-is-found"),
+            Panel::lines("Room for the data", Unit::Bytes, "max by (server) (headroom_watched_server_disk_available_bytes{%,server=~\"$server\"})", "{{server}} left")
+                .query("max by (server) (headroom_watched_server_disk_size_bytes{%,server=~\"$server\"})", "{{server}} size")
+                .says("What is left on the file system of the data, beside its size."),
         ],
     }
 }

@@ -42,6 +42,23 @@ function host(view, history) {
     verdict(view.verdict), history ? charts(history, subject, HOST) : null);
 }
 
+// The limits that a server lives under, and the room for its data: what is known of them.
+function surroundings({ limits, space }) {
+  const known = [];
+  if (limits?.cpu) known.push(figure(limits.cpu.used, "count") + " of the " + figure(limits.cpu.cpus, "count") + " CPUs of its limit");
+  if (limits?.memory) known.push("memory " + figure(limits.memory.used, "bytes") + " of its limit of " + figure(limits.memory.limit, "bytes"));
+  if (limits?.io) {
+    const unit = limits.io.what.startsWith("bytes") ? "bytes-per-second" : "per-second";
+    known.push(limits.io.what + " " + figure(limits.io.used, unit) + " of its limit of " + figure(limits.io.limit, unit));
+  }
+  // Far from full, they say nothing.
+  if (limits?.threads && (limits.threads.used * 2 >= limits.threads.limit || limits.threads.refused)) known.push("threads " + limits.threads.used + " of its limit of " + limits.threads.limit);
+  if (limits?.files && limits.files.open * 2 >= limits.files.limit) known.push("open files " + limits.files.open + " of its limit of " + limits.files.limit);
+  if (space) known.push(figure(space.available, "bytes") + " left for its data");
+  return known;
+}
+
+
 // What this host's servers share with it is told once, where the host is.
 export const shared = (one, host) => Boolean(one.on_this_host && one.verdict.bottleneck && host.bottleneck && one.verdict.bottleneck.name === host.bottleneck.name);
 
@@ -52,6 +69,7 @@ function server(one, view, history) {
   const sample = one.sample;
   const facts = [];
   if (sample) facts.push(figure(sample.connected, "count") + " connected", "pool " + figure(sample.pool.size, "bytes"), "asking it takes " + figure(sample.cost.server_ms, "milliseconds"));
+  facts.push(...surroundings(one));
   const notes = sample ? sample.missing : [];
   return h("article", { class: "panel sheet", id: "server-" + one.name, tabindex: "-1" },
     h("div", { class: "head" }, dot(mood(one)), h("h3", {}, one.name), h("span", { class: one.role === "primary" ? "tag primary" : "tag" }, one.role === "?" ? "role not known" : one.role),
