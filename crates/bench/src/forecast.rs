@@ -8,11 +8,14 @@
 //! | `replicas` | a plan that is called safe carries all reads after the loss of each zone | simulated readers |
 //! | `memory` | miss ratio at sizes of the buffer pool that are not part of the curve within 0.03, p99 within 20 %; Hatena's step | a real server on a disk of 1000 requests a second |
 //! | `cores` | from 1 core to 2: mean response time and capacity within 20 %, or refused | a real server in a cpuset cgroup |
+//! | `disks` | from a slow disk to a fast one: mean and p99 within 20 %, or refused | a real server on a disk of 400, then 3000 requests a second |
 //!
 //! What is asked of simulated servers is what `headroom plan` answers: the same functions, not a copy.
 
 mod cores;
+mod disks;
 mod memory;
+mod pair;
 mod simulated;
 
 use super::output::{Directory, finish, write};
@@ -65,6 +68,7 @@ enum Part {
     Replicas,
     Memory,
     Cores,
+    Disks,
 }
 
 #[derive(Default, Serialize)]
@@ -76,6 +80,7 @@ struct Report {
     placement: Vec<Placed>,
     memory: Option<memory::Memory>,
     cores: Option<cores::Cores>,
+    disks: Option<disks::DisksRun>,
 }
 
 /// An instance of a placement.
@@ -133,6 +138,11 @@ pub(crate) async fn run(args: ForecastArgs) -> anyhow::Result<ExitCode> {
         let cores = cores::measure(args.step).await.context("cores: the real server")?;
         report.promises.extend(cores.promises());
         report.cores = Some(cores);
+    }
+    if wanted(Part::Disks) {
+        let disks = disks::measure(args.step).await.context("disks: the real server")?;
+        report.promises.extend(disks.promises());
+        report.disks = Some(disks);
     }
     let met = crate::promise::all_met(&report.promises);
     let text = format!("# Plan, {}\n\n{}", directory.date(), table(&report.promises));

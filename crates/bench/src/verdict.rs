@@ -61,7 +61,7 @@ pub(crate) struct VerdictArgs {
           value_parser = clap::value_parser!(u32).range(0..=2))]
     strengths: Vec<u32>,
     /// Seconds of each making.
-    #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u64).range(14..=300))]
+    #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u64).range(14..=900))]
     seconds: u64,
     /// Only these, by name.
     #[arg(long, value_delimiter = ',', value_enum)]

@@ -149,6 +149,13 @@ impl Volume {
         Ok(Lifted(self.limit.clone()))
     }
 
+    /// From now on it takes this many reads, and as many writes, a second.
+    pub(crate) fn change(&mut self, per_s: u32) -> anyhow::Result<()> {
+        self.limit = limit_of(&self.image, per_s)?;
+        self.per_s = per_s;
+        self.limit.set(true)
+    }
+
     /// Freezes it until what is returned is dropped, or a little more than `time` has passed.
     pub(crate) fn freeze(&self, time: Duration) -> anyhow::Result<Frozen> {
         let thaw = format!("sleep {}; exec fsfreeze -u \"$0\"", time.as_secs() + 5);

@@ -5,13 +5,13 @@
 //! The transactions are read-only ranges that cost milliseconds of CPU, so that the load generator beside the
 //! server costs next to nothing.
 
+use super::pair::Pair;
 use crate::promise::Promise;
 use crate::server::Server;
 use crate::sysbench;
 use anyhow::{Context, bail};
 use load::workload::sysbench::Options;
 use load::{Plan, tables};
-use plan::Interval;
 use serde::Serialize;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -27,7 +27,6 @@ const ROWS: u32 = 20_000;
 /// Rows of a range: some milliseconds of CPU for each transaction.
 const RANGE: u32 = 1_500;
 const CLIENTS: u32 = 32;
-const WITHIN: f64 = 0.20;
 /// Rates that are predicted on two cores, as shares of one core's saturation.
 const RATES: [f64; 3] = [0.6, 1.0, 1.4];
 const CGROUP: &str = "/sys/fs/cgroup/cpuset/headroom-bench-plan";
@@ -38,14 +37,6 @@ pub(super) struct Cores {
     /// From one core.
     answer: LoadAnswer,
     pairs: Vec<Pair>,
-}
-
-#[derive(Clone, Debug, Serialize)]
-struct Pair {
-    what: String,
-    predicted: Option<Interval>,
-    came: Option<f64>,
-    refused: Option<String>,
 }
 
 /// The server's cgroup; dropped, its processes go back where they came from.
@@ -183,23 +174,6 @@ impl Cores {
                 true,
             )];
         }
-        let each = self.pairs.iter().map(|pair| {
-            let asked = format!("from 1 core to 2, {}: within 20 %, or refused", pair.what);
-            match (pair.predicted, pair.came, &pair.refused) {
-                (Some(predicted), Some(came), _) => {
-                    let error = predicted.estimate / came - 1.0;
-                    let words = format!(
-                        "{} predicted, {came:.2} came ({:+.0} %)",
-                        whatif::words::interval(&predicted),
-                        error * 100.0
-                    );
-                    Promise::new(&asked, words, error.abs() <= WITHIN)
-                }
-                (None, _, Some(why)) => Promise::new(&asked, format!("refused: {why}"), true),
-                (_, None, _) => Promise::new(&asked, "nothing sound was measured there".to_owned(), false),
-                (None, _, None) => Promise::new(&asked, "nothing was predicted".to_owned(), false),
-            }
-        });
-        each.collect()
+        self.pairs.iter().map(|pair| pair.promise("from 1 core to 2")).collect()
     }
 }

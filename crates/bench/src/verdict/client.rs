@@ -18,15 +18,43 @@ pub(super) async fn read_the_usual(mut conn: Conn, until: Instant, number: u32) 
     Ok(())
 }
 
-/// The same without a pause; how many.
-pub(super) async fn read_on(mut conn: Conn, until: Instant, number: u32) -> anyhow::Result<u64> {
-    let (mut at, mut reads) = (number, 0);
-    while Instant::now() < until {
-        at = usual(at);
-        conn.query_drop(point_read(at)).await?;
-        reads += 1;
+/// What a healthy application sends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Work {
+    /// Point reads of rows that are in memory.
+    Reads,
+    /// Durable changes of one row each.
+    Writes,
+    /// Nine reads, then a change.
+    Mixed,
+    /// Sums over two hundred neighbouring rows.
+    Reports,
+}
+
+impl Work {
+    pub(super) const ALL: [Self; 4] = [Self::Reads, Self::Writes, Self::Mixed, Self::Reports];
+
+    fn statement(self, number: u32) -> String {
+        let changed = number.wrapping_mul(7919) % SCANNED;
+        match self {
+            Self::Mixed if number.is_multiple_of(10) => Self::Writes.statement(number),
+            Self::Reads | Self::Mixed => point_read(usual(number)),
+            Self::Writes => format!("UPDATE app.scan SET n = n + 1 WHERE id = {changed}"),
+            Self::Reports => {
+                format!("SELECT SUM(n) FROM app.scan WHERE id BETWEEN {changed} AND {}", changed + 200)
+            }
+        }
     }
-    Ok(reads)
+}
+
+/// Without a pause; how many.
+pub(super) async fn send_on(mut conn: Conn, until: Instant, number: u32, work: Work) -> anyhow::Result<u64> {
+    let mut sent = 0;
+    while Instant::now() < until {
+        conn.query_drop(work.statement(number.wrapping_add(7 * sent as u32))).await?;
+        sent += 1;
+    }
+    Ok(sent)
 }
 
 /// The same at a rate: what could not be sent in time is sent as soon as it can be.
@@ -35,12 +63,13 @@ pub(super) async fn paced(
     until: Instant,
     number: u32,
     every: Duration,
+    work: Work,
 ) -> anyhow::Result<()> {
     let (mut at, mut tick) = (number, tokio::time::interval(every));
     while Instant::now() < until {
         tick.tick().await;
-        at = usual(at);
-        conn.query_drop(point_read(at)).await?;
+        at = at.wrapping_add(7);
+        conn.query_drop(work.statement(at)).await?;
     }
     Ok(())
 }
@@ -145,9 +174,9 @@ pub(super) const SCANNED: u32 = 20_000;
 /// Tables beside the others: more than the cache of open tables holds in their making.
 pub(super) const TABLES: u32 = 300;
 
-/// [`read_on`], not counted.
+/// Point reads without a pause, not counted.
 pub(super) async fn read_without_pause(conn: Conn, until: Instant, number: u32) -> anyhow::Result<()> {
-    read_on(conn, until, number).await.map(|_| ())
+    send_on(conn, until, number, Work::Reads).await.map(|_| ())
 }
 
 /// A lock on everything, until then.

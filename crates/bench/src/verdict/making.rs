@@ -2,9 +2,9 @@
 //! ends it.
 
 use super::application::{Application, Slow};
-use super::client;
+use super::client::{self, Work};
 use super::packets::Packets;
-use super::quota::Quota;
+use super::quota::{FilesAllowed, Quota, ThreadsAllowed};
 use crate::volume::{Filled, Frozen, Lifted, Volume};
 use anyhow::{Context, bail};
 use clap::ValueEnum;
@@ -48,6 +48,14 @@ const CAPACITY: (u32, f64) = (4, 3.0);
 pub(crate) enum Making {
     /// Reads at 30, 40 and 50 % of the rate that the server was found to carry: nothing.
     Healthy,
+    /// Durable changes at 30, 40 and 50 % of what the server was found to carry: nothing.
+    HealthyWrites,
+    /// Nine reads for each change, likewise: nothing.
+    HealthyMixed,
+    /// Sums over two hundred rows, likewise: nothing.
+    HealthyReports,
+    /// Point reads likewise, under limits of CPU, threads and files far above what it needs: nothing.
+    HealthyLimited,
     /// One row that everybody updates.
     RowLocks,
     /// DDL behind a transaction left open, readers behind the DDL.
@@ -96,12 +104,20 @@ pub(crate) enum Making {
     DiskSpace,
     /// Changes of a table without a key: the replica reads the table for each.
     ApplyWithoutKey,
+    /// A server that may open hardly more files than it has open.
+    OpenFiles,
+    /// A server whose cgroup allows hardly more threads than it has.
+    ThreadLimit,
 }
 
 impl Making {
     /// All of them.
-    pub(super) const ALL: [Self; 25] = [
+    pub(super) const ALL: [Self; 31] = [
         Self::Healthy,
+        Self::HealthyWrites,
+        Self::HealthyMixed,
+        Self::HealthyReports,
+        Self::HealthyLimited,
         Self::RowLocks,
         Self::MetadataLocks,
         Self::FlushBound,
@@ -126,12 +142,18 @@ impl Making {
         Self::CommitsHang,
         Self::DiskSpace,
         Self::ApplyWithoutKey,
+        Self::OpenFiles,
+        Self::ThreadLimit,
     ];
 
     /// The verdict that is right.
     pub(super) fn expected(self) -> Option<Name> {
         Some(match self {
-            Self::Healthy => return None,
+            Self::Healthy
+            | Self::HealthyWrites
+            | Self::HealthyMixed
+            | Self::HealthyReports
+            | Self::HealthyLimited => return None,
             Self::RowLocks => Name::RowLocks,
             Self::MetadataLocks => Name::MetadataLocks,
             Self::FlushBound => Name::FlushBound,
@@ -156,7 +178,14 @@ impl Making {
             Self::CommitsHang => Name::CommitsHang,
             Self::DiskSpace => Name::DiskSpace,
             Self::ApplyWithoutKey => Name::ApplyWithoutKey,
+            Self::OpenFiles => Name::OpenFiles,
+            Self::ThreadLimit => Name::ThreadLimit,
         })
+    }
+
+    /// Whether it is a load that nothing holds back.
+    pub(super) fn is_healthy(self) -> bool {
+        self.expected().is_none()
     }
 
     /// Settings of a1 while it is made.
@@ -194,8 +223,8 @@ pub(super) struct VerdictFixture<'a> {
     app: Opts,
     volume: &'a Volume,
     application: Application,
-    /// Point reads that a1 carries, a second.
-    capacity: f64,
+    /// What a1 carries of each kind of load, a second.
+    capacity: [f64; 4],
     /// Settings that some makings change, as they were.
     usual: Vec<(&'static str, String)>,
 }
@@ -212,6 +241,8 @@ pub(super) struct Made {
     quota: Option<Quota>,
     frozen: Option<Frozen>,
     filled: Option<Filled>,
+    files: Option<FilesAllowed>,
+    threads_allowed: Option<ThreadsAllowed>,
 }
 
 impl<'a> VerdictFixture<'a> {
@@ -259,7 +290,10 @@ impl<'a> VerdictFixture<'a> {
             tokio::time::sleep(Duration::from_millis(200)).await;
         }
         let app = direct(lab, "a1")?;
-        let capacity = capacity(&app).await?;
+        let mut capacity = [0.0; 4];
+        for work in Work::ALL {
+            capacity[work as usize] = self::capacity(&app, work).await?;
+        }
         beside(volume, Kind::Write, 8, 0)
             .run()
             .await
@@ -286,7 +320,7 @@ impl<'a> VerdictFixture<'a> {
 
     /// Point reads that a1 was found to carry, a second.
     pub(super) fn capacity(&self) -> f64 {
-        self.capacity
+        self.capacity[Work::Reads as usize]
     }
 
     /// What a server is called by those who watch it.
@@ -303,10 +337,11 @@ impl<'a> VerdictFixture<'a> {
         }
         let until = Instant::now() + time;
         match what {
-            Making::Healthy => {
-                let share = [0.3, 0.4, 0.5][strength.min(2) as usize];
-                self.paced(&mut made, self.capacity * share, until).await?;
-            }
+            Making::Healthy
+            | Making::HealthyWrites
+            | Making::HealthyMixed
+            | Making::HealthyReports
+            | Making::HealthyLimited => self.healthy(&mut made, what, strength, until).await?,
             Making::RowLocks => made.clients(self, 8 * level, until, client::update_the_hot_row).await?,
             Making::MetadataLocks => self.lock_the_shape(&mut made, 6 * level, until).await?,
             Making::FlushBound => {
@@ -315,7 +350,7 @@ impl<'a> VerdictFixture<'a> {
                 made.clients(self, 4 * level, until, client::insert).await?;
             }
             Making::CpuHog => {
-                self.paced(&mut made, self.capacity * 0.2, until).await?;
+                self.paced(&mut made, self.capacity() * 0.2, until).await?;
                 made.hogs(2 * level, until);
             }
             Making::Connections => {
@@ -340,7 +375,7 @@ impl<'a> VerdictFixture<'a> {
                 made.beside = Some(fio);
             }
             Making::Softirq => {
-                self.paced(&mut made, self.capacity * 0.05, until).await?;
+                self.paced(&mut made, self.capacity() * 0.05, until).await?;
                 made.packets = Some(Packets::begin(8 * level, until)?);
             }
             Making::SlowLink => {
@@ -388,11 +423,11 @@ impl<'a> VerdictFixture<'a> {
             }
             Making::TableCache => made.clients(self, 2 * level, until, client::read_many_tables).await?,
             Making::OneStatement => {
-                self.paced(&mut made, self.capacity * 0.1, until).await?;
+                self.paced(&mut made, self.capacity() * 0.1, until).await?;
                 made.clients(self, 2 * level, until, client::scan).await?;
             }
             Making::OneSession => {
-                self.paced(&mut made, self.capacity * [0.0, 0.01, 0.02][strength.min(2) as usize], until)
+                self.paced(&mut made, self.capacity() * [0.0, 0.01, 0.02][strength.min(2) as usize], until)
                     .await?;
                 let (conn, killer) = (self.connect().await?, self.lab.connect("a1").await?);
                 made.clients.spawn(client::compute(conn, killer, until));
@@ -404,12 +439,12 @@ impl<'a> VerdictFixture<'a> {
                 made.clients.spawn(client::stop_acknowledging(primary, replica, until));
             }
             Making::CommitsHang => {
-                self.paced(&mut made, self.capacity * 0.02, until).await?;
+                self.paced(&mut made, self.capacity() * 0.02, until).await?;
                 made.clients(self, 2 * level, until, client::insert).await?;
                 made.frozen = Some(self.volume.freeze(time)?);
             }
             Making::DiskSpace => {
-                self.paced(&mut made, self.capacity * 0.1, until).await?;
+                self.paced(&mut made, self.capacity() * 0.1, until).await?;
                 let full = [0.96, 0.97, 0.98][strength.min(2) as usize];
                 made.filled = Some(self.volume.fill(full)?);
             }
@@ -419,6 +454,16 @@ impl<'a> VerdictFixture<'a> {
                 let root = self.lab.connect("a1").await?;
                 made.clients.spawn(client::change_without_a_key(root, until, rows));
             }
+            Making::OpenFiles => {
+                self.paced(&mut made, self.capacity() * 0.1, until).await?;
+                let share = [0.93, 0.96, 0.98][strength.min(2) as usize];
+                made.files = Some(FilesAllowed::of(pid(self.lab, "a1")?, share)?);
+            }
+            Making::ThreadLimit => {
+                self.paced(&mut made, self.capacity() * 0.1, until).await?;
+                let share = [0.96, 0.98, 1.0][strength.min(2) as usize];
+                made.threads_allowed = Some(ThreadsAllowed::of(pid(self.lab, "a1")?, share)?);
+            }
             Making::SlowApplication => {
                 let extra = Duration::from_millis([40, 80, 160][strength.min(2) as usize]);
                 made.slow = Some(self.application.slow(extra));
@@ -427,11 +472,39 @@ impl<'a> VerdictFixture<'a> {
         Ok(made)
     }
 
+    /// A load at a share of what the server carries of it.
+    async fn healthy(
+        &self,
+        made: &mut Made,
+        what: Making,
+        strength: u32,
+        until: Instant,
+    ) -> anyhow::Result<()> {
+        let work = match what {
+            Making::HealthyWrites => Work::Writes,
+            Making::HealthyMixed => Work::Mixed,
+            Making::HealthyReports => Work::Reports,
+            _ => Work::Reads,
+        };
+        let most = self.capacity[work as usize];
+        if what == Making::HealthyLimited {
+            let pid = pid(self.lab, "a1")?;
+            made.quota = Some(Quota::of(pid, 16.0)?);
+            made.files = Some(FilesAllowed::of(pid, 0.2)?);
+            made.threads_allowed = Some(ThreadsAllowed::of(pid, 0.2)?);
+        }
+        self.send(made, most * [0.3, 0.4, 0.5][strength.min(2) as usize], until, work).await
+    }
+
     /// Point reads at a rate.
     async fn paced(&self, made: &mut Made, per_s: f64, until: Instant) -> anyhow::Result<()> {
+        self.send(made, per_s, until, Work::Reads).await
+    }
+
+    async fn send(&self, made: &mut Made, per_s: f64, until: Instant, work: Work) -> anyhow::Result<()> {
         let every = Duration::from_secs_f64(f64::from(PACED) / per_s.max(1.0));
-        made.clients(self, PACED, until, |conn, until, number| client::paced(conn, until, number, every))
-            .await
+        let send = |conn: Conn, until: Instant, number: u32| client::paced(conn, until, number, every, work);
+        made.clients(self, PACED, until, send).await
     }
 
     /// A transaction that has read the table, then DDL, then readers: in this order.
@@ -516,6 +589,8 @@ impl Made {
             quota: None,
             frozen: None,
             filled: None,
+            files: None,
+            threads_allowed: None,
         }
     }
 
@@ -593,12 +668,12 @@ fn direct(lab: &Lab, server: &str) -> anyhow::Result<Opts> {
     Ok(opts.into())
 }
 
-/// Point reads a second with a few clients that do not wait.
-async fn capacity(app: &Opts) -> anyhow::Result<f64> {
+/// Statements a second with a few clients that do not wait.
+async fn capacity(app: &Opts, work: Work) -> anyhow::Result<f64> {
     let until = Instant::now() + Duration::from_secs_f64(CAPACITY.1);
     let mut clients = JoinSet::new();
     for number in 0..CAPACITY.0 {
-        clients.spawn(client::read_on(Conn::new(app.clone()).await?, until, number));
+        clients.spawn(client::send_on(Conn::new(app.clone()).await?, until, number, work));
     }
     let mut reads = 0;
     while let Some(client) = clients.join_next().await {

@@ -1,7 +1,9 @@
-//! A quota of CPU time for a process: a cgroup of its own, version 2 where that has the controller, else 1.
+//! Limits of a process, for as long as they are held: CPU time and threads by a cgroup of its own, and open
+//! files.
 
 use anyhow::Context;
-use std::path::PathBuf;
+use rustix::process::{Pid, Resource, Rlimit, prlimit};
+use std::path::{Path, PathBuf};
 
 const GROUP: &str = "headroom-bench-cpu";
 /// A period of the quota, microseconds: the kernel's default.
@@ -51,5 +53,71 @@ impl Drop for Quota {
             tracing::warn!(%error, "the server keeps its quota");
         }
         let _ = std::fs::remove_dir(&self.group);
+    }
+}
+
+/// While it is there, the threads of a process are this share of those that it may have.
+pub(super) struct ThreadsAllowed {
+    group: PathBuf,
+    parent: PathBuf,
+    pid: u32,
+}
+
+impl ThreadsAllowed {
+    /// # Errors
+    /// Not root, or no cgroup of threads is mounted.
+    pub(super) fn of(pid: u32, share: f64) -> anyhow::Result<Self> {
+        let one = PathBuf::from("/sys/fs/cgroup/pids");
+        let parent = if one.is_dir() { one } else { PathBuf::from(VERSION_2) };
+        let group = parent.join("headroom-bench-threads");
+        std::fs::create_dir_all(&group).with_context(|| format!("making {}", group.display()))?;
+        let threads = std::fs::read_dir(format!("/proc/{pid}/task"))?.count();
+        let held = Self { group, parent, pid };
+        write(&held.group.join("cgroup.procs"), &pid.to_string())?;
+        write(&held.group.join("pids.max"), &((threads as f64 / share).ceil() as u64).to_string())?;
+        Ok(held)
+    }
+}
+
+impl Drop for ThreadsAllowed {
+    fn drop(&mut self) {
+        if let Err(error) = write(&self.parent.join("cgroup.procs"), &self.pid.to_string()) {
+            tracing::warn!(%error, "the server keeps its limit of threads");
+        }
+        let _ = std::fs::remove_dir(&self.group);
+    }
+}
+
+fn write(path: &Path, words: &str) -> anyhow::Result<()> {
+    std::fs::write(path, words).with_context(|| format!("writing '{words}' to {}", path.display()))
+}
+
+/// While it is there, the open files of a process are this share of those that it may open.
+pub(super) struct FilesAllowed {
+    pid: Pid,
+    usual: Rlimit,
+}
+
+impl FilesAllowed {
+    /// # Errors
+    /// Not root, or the process has ended.
+    pub(super) fn of(pid: u32, share: f64) -> anyhow::Result<Self> {
+        let open = std::fs::read_dir(format!("/proc/{pid}/fd"))?.count();
+        let pid = Pid::from_raw(pid.cast_signed()).context("a process number")?;
+        let most = (open as f64 / share).ceil() as u64;
+        // What it may raise it to stays.
+        let maximum = std::fs::read_to_string(format!("/proc/{}/limits", pid.as_raw_nonzero()))?
+            .lines()
+            .find_map(|line| line.strip_prefix("Max open files")?.split_whitespace().nth(1)?.parse().ok());
+        let usual = prlimit(Some(pid), Resource::Nofile, Rlimit { current: Some(most), maximum })?;
+        Ok(Self { pid, usual })
+    }
+}
+
+impl Drop for FilesAllowed {
+    fn drop(&mut self) {
+        if let Err(error) = prlimit(Some(self.pid), Resource::Nofile, self.usual) {
+            tracing::warn!(%error, "the server keeps its limit of open files");
+        }
     }
 }

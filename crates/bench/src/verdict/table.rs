@@ -40,7 +40,7 @@ fn times(run: &Run) -> String {
 
 /// How long nothing was made, and what was named all the same.
 fn healthy(outcomes: &[Outcome]) -> String {
-    let of_these = || outcomes.iter().filter(|outcome| outcome.made == Making::Healthy);
+    let of_these = || outcomes.iter().filter(|outcome| outcome.made.is_healthy());
     let seconds: u64 = of_these().map(|outcome| outcome.seconds).sum();
     let mut looks: BTreeMap<&str, u32> = BTreeMap::new();
     for (name, count) in of_these().flat_map(|outcome| &outcome.looks) {
