@@ -56,13 +56,30 @@ const DANGEROUS: [Row; 2] = [
     ),
 ];
 
-/// Settings of this host worth a look; `@` stands for each disk.
-const HOST: [(&str, &[&str]); 5] = [
-    ("block.scheduler", &["none", "mq-deadline"]),
+/// Settings of this host worth a look, with values to try beside the present one. Of a disk or an interface
+/// each one that is there is offered; what the kernel here has not, or refuses, is left out.
+const HOST: [(&str, &[&str]); 21] = [
+    ("block.scheduler", &["none", "mq-deadline", "kyber"]),
     ("block.nr_requests", &["64", "256"]),
     ("block.rq_affinity", &["1", "2"]),
-    ("memory.thp", &["never", "madvise"]),
+    ("block.nomerges", &["0", "2"]),
+    ("block.read_ahead_kb", &["16", "128"]),
+    ("block.wbt_lat_usec", &["0", "2000"]),
+    ("block.max_sectors_kb", &["128", "1024"]),
+    ("memory.thp", &["never", "madvise", "always"]),
     ("memory.swappiness", &["1", "60"]),
+    ("memory.dirty_background_ratio", &["2", "10"]),
+    ("memory.dirty_writeback_centisecs", &["100", "500"]),
+    ("memory.numa_balancing", &["0", "1"]),
+    ("cpu.governor", &["performance", "schedutil"]),
+    ("cpu.sched_autogroup", &["0", "1"]),
+    ("cpu.sched_base_slice_ns", &["1500000", "6000000"]),
+    ("network.busy_read", &["0", "50"]),
+    ("network.busy_poll", &["0", "50"]),
+    ("network.netdev_max_backlog", &["1000", "10000"]),
+    ("network.somaxconn", &["128", "4096"]),
+    ("network.rps_sock_flow_entries", &["0", "32768"]),
+    ("network.netdev_budget", &["300", "600"]),
 ];
 
 /// A factor of the spec: a knob, its present value and what to try, and why.
