@@ -8,6 +8,7 @@
 
 mod access;
 mod admin;
+mod changed;
 mod complaint;
 mod conflict;
 mod credentials;
@@ -29,6 +30,7 @@ mod zone;
 
 pub use access::{Access, SAY_WHO_MAY_COME};
 pub use admin::{Admin, AdminAccess, admin_clashes};
+pub use changed::changed;
 pub use complaint::{Complaint, Complaints};
 pub use credentials::{Credentials, PasswordFrom};
 pub use fleet_section::{AskingBudget, FleetConfig};

@@ -2,8 +2,8 @@
 //! programs see (a type for each JSON document, so that what is inside may change), the pages, the metrics,
 //! the admin address and its client, objectives with their webhook, commands to a running router.
 //!
-//! It uses `fleet`, `config`, `insight`, `diagnose`, `term` and `tls`, never `router`: whoever runs one fills
-//! the values in. Read first:
+//! It uses `fleet`, `config`, `zerohop`, `insight`, `diagnose`, `term` and `tls`, never `router`: whoever
+//! runs one fills the values in. Read first:
 //!
 //! * `status_view.rs`: what `/status.json`, the page, the metrics and `headroom status` show;
 //! * `admin.rs`: the admin address, read-only;
@@ -27,6 +27,7 @@ pub mod insight_metrics;
 pub mod insight_view;
 pub mod objectives;
 pub mod page;
+pub mod pinned_text;
 #[cfg(any(test, feature = "sample"))]
 pub mod sample_status;
 pub mod sample_view;

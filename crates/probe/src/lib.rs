@@ -136,6 +136,26 @@ pub fn history(store: &Store, host: &str, count: u32) -> anyhow::Result<Vec<Prob
         .collect()
 }
 
+/// The newest probe of this host in these histories; one that cannot be read is left out with a warning.
+pub fn newest(places: &[PathBuf]) -> Option<Probe> {
+    let there = places.iter().filter(|path| path.exists());
+    let read = there.filter_map(|path| {
+        newest_of(path).unwrap_or_else(|error| {
+            tracing::warn!("ceilings that were measured before are not used: {error:#}");
+            None
+        })
+    });
+    read.max_by_key(|probe| probe.at)
+}
+
+/// The newest probe of this host in one history.
+///
+/// # Errors
+/// It cannot be read.
+pub fn newest_of(path: &Path) -> anyhow::Result<Option<Probe>> {
+    Ok(history(&Store::read(path)?, &host(), 1)?.into_iter().next())
+}
+
 /// This host's name.
 pub fn host() -> String {
     rustix::system::uname().nodename().to_string_lossy().into_owned()
@@ -208,5 +228,25 @@ mod tests {
         let ceilings = back[0].ceilings();
         assert_eq!((ceilings.disk.as_deref(), ceilings.reads_per_s), (Some("nvme0n1"), Some(30_000.0)));
         assert!(history(&store, "db3", 9).unwrap().is_empty());
+    }
+
+    #[test]
+    fn the_newest_probe_of_all_histories_counts_and_one_that_is_none_does_no_harm() {
+        let dir = tempfile::tempdir().unwrap();
+        let place = |name: &str| dir.path().join(name);
+        let keep = |name: &str, at: u64, idle_read_ms: f64| {
+            let mut probe = sample();
+            (probe.host, probe.at) = (host(), at);
+            probe.disk.as_mut().unwrap().idle_read.mean_ms = idle_read_ms;
+            probe.keep(&Store::open(&place(name)).unwrap()).unwrap();
+        };
+        keep("a", 200, 0.7);
+        keep("b", 100, 0.8);
+        std::fs::write(place("broken"), "this is no database, whatever its name may say").unwrap();
+        let places = ["b", "a", "broken", "absent"].map(place);
+        assert_eq!(newest(&places).map(|probe| probe.at), Some(200));
+        assert_eq!(newest(&places[2..]), None);
+        assert_eq!(newest_of(&place("b")).unwrap().unwrap().ceilings().idle_read_ms, Some(0.8));
+        newest_of(&place("broken")).unwrap_err();
     }
 }

@@ -1,6 +1,9 @@
 //! The end that a person asks for, for commands that have something to take down first.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use tokio::signal::unix::{SignalKind, signal};
+use tokio::task::JoinHandle;
 
 /// Returns on Ctrl-C or when we are asked to end.
 pub async fn interrupted() {
@@ -15,5 +18,42 @@ pub async fn interrupted() {
     tokio::select! {
         _ = tokio::signal::ctrl_c() => {}
         () = asked => {}
+    }
+}
+
+/// A flag that is set when a person asks for the end; dropped, nobody listens any more.
+#[derive(Debug)]
+pub struct StopFlag {
+    flag: Arc<AtomicBool>,
+    listening: JoinHandle<()>,
+}
+
+impl StopFlag {
+    /// Listens from now on; `told` is what is done when it is set.
+    pub fn listen(told: impl FnOnce() + Send + 'static) -> Self {
+        let flag = Arc::new(AtomicBool::new(false));
+        let set = flag.clone();
+        let listening = tokio::spawn(async move {
+            interrupted().await;
+            set.store(true, Ordering::Relaxed);
+            told();
+        });
+        Self { flag, listening }
+    }
+
+    /// For whoever works on another thread.
+    pub fn flag(&self) -> Arc<AtomicBool> {
+        self.flag.clone()
+    }
+
+    /// Whether it is set.
+    pub fn is_set(&self) -> bool {
+        self.flag.load(Ordering::Relaxed)
+    }
+}
+
+impl Drop for StopFlag {
+    fn drop(&mut self) {
+        self.listening.abort();
     }
 }

@@ -21,7 +21,7 @@ mod progress;
 mod table;
 pub mod terminal;
 
-pub use interrupted::interrupted;
+pub use interrupted::{StopFlag, interrupted};
 pub use progress::{Progress, Seconds};
 pub use table::Table;
 pub use terminal::{Paint, complain, print, print_json};

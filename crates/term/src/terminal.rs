@@ -1,7 +1,8 @@
 //! What people read: standard output and standard error, colour only on a terminal, a closed pipe is no
 //! error.
 
-use std::io::{IsTerminal, Write};
+use anyhow::bail;
+use std::io::{BufRead, IsTerminal, Write};
 
 /// Writes text to standard output. A reader that went away (`| head`) ends the output quietly.
 ///
@@ -26,6 +27,22 @@ pub fn print_json(value: &impl serde::Serialize) -> anyhow::Result<()> {
 /// Writes a line to standard error.
 pub fn complain(text: &str) {
     let _ = writeln!(std::io::stderr(), "{text}");
+}
+
+/// Asks on the terminal; only `y` or `yes` is yes.
+///
+/// # Errors
+/// Standard input is no terminal: nobody is there to answer, and `--yes` is named.
+pub fn ask(question: &str) -> anyhow::Result<bool> {
+    if !std::io::stdin().is_terminal() {
+        bail!("nobody is here to answer '{question}': say --yes");
+    }
+    let mut error = std::io::stderr();
+    write!(error, "{question} [y/N] ")?;
+    error.flush()?;
+    let mut answer = String::new();
+    std::io::stdin().lock().read_line(&mut answer)?;
+    Ok(matches!(answer.trim().to_ascii_lowercase().as_str(), "y" | "yes"))
 }
 
 /// How text is coloured on standard output.

@@ -25,6 +25,7 @@
 //! * [`store`]: a line on disk for each trial, written as it ends.
 //! * [`run`]: the loop: apply, warm up, measure, put back, write.
 //! * [`rig`]: what it is run on: settings through `knob`, the workload through `load`.
+//! * [`preview`]: every write that it would make.
 
 pub mod compare;
 pub mod cost;
@@ -36,6 +37,7 @@ pub mod halving;
 pub mod init;
 pub mod order;
 pub mod page;
+pub mod preview;
 pub mod report;
 pub mod rig;
 pub mod run;

@@ -85,6 +85,29 @@ impl std::fmt::Debug for HostRig {
 }
 
 impl HostRig {
+    /// What is tried, in words.
+    pub fn words(&self) -> String {
+        let of = |host: &TrialHost| format!("{} ({})", host.name, host.server);
+        match self.hosts.as_slice() {
+            [] => self.server.clone().unwrap_or_default(),
+            hosts => hosts.iter().map(of).collect::<Vec<_>>().join(", "),
+        }
+    }
+
+    /// The addresses of all servers.
+    pub fn addresses(&self) -> Vec<String> {
+        match self.hosts.as_slice() {
+            [] => self.server.iter().cloned().collect(),
+            hosts => hosts.iter().map(|host| host.server.to_string()).collect(),
+        }
+    }
+
+    /// Whether a server is on another machine: then its memory cannot be watched.
+    pub fn is_elsewhere(&self) -> bool {
+        let hosts = self.hosts.iter().map(|host| &host.server);
+        !self.target.writers.iter().chain(hosts).all(diagnose::host::is_here)
+    }
+
     /// Nothing is touched or connected yet.
     #[allow(clippy::too_many_arguments, reason = "each is another thing, and there is one caller")]
     pub fn new(

@@ -7,13 +7,13 @@ use crate::order::Run;
 use crate::schedule::{self, Next};
 use crate::spec::{Every, Metric, Point, Spec};
 use crate::store::{
-    Begun, Ended, HostFigures, Measured, Outcome, RefusedLevel, Second, Store, StoreError, Trial,
+    self, Begun, Ended, HostFigures, Measured, Outcome, RefusedLevel, Second, Store, StoreError, Trial,
 };
 use fleet::Blame;
 use knob::Refusal;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 /// A warm-up is looked at in windows of a fifth of it, within these bounds.
 const WINDOW: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(3));
@@ -327,7 +327,7 @@ pub fn run(
         };
         let time_left = Duration::from_secs_f64(each * progress.left as f64);
         tell(&Event::Begins { next, left: progress.left, time_left });
-        let (at, began) = (now(), Instant::now());
+        let (at, began) = (store::now(), Instant::now());
         let seed = spec.seed.wrapping_add(u64::from(next.place.block) * 8 + next.place.stage as u64);
         let held_against = match next.run {
             Run::Cell(_) => baselines(&trials, next.place.load),
@@ -364,7 +364,7 @@ pub fn run(
         let now = rig.value(knob).unwrap_or_else(|why| format!("unreadable: {why}"));
         (now != *then).then(|| (knob.clone(), then.clone(), now))
     });
-    let ended = Ended { at: now(), complete, differ: differ.collect(), back };
+    let ended = Ended { at: store::now(), complete, differ: differ.collect(), back };
     store.end(&ended)?;
     Ok(End::Ended(ended))
 }
@@ -518,10 +518,6 @@ fn warm_up(
         }
     }
     Ok((windows, sent, false))
-}
-
-fn now() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }
 
 #[cfg(test)]

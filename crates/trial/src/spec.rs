@@ -389,6 +389,24 @@ struct RawFactor {
 }
 
 impl Spec {
+    /// The first server that is tried: of the first host, else the one that is named, else the file's.
+    ///
+    /// # Errors
+    /// What is wrong with it, in words.
+    pub fn address(&self, named: Option<&Address>) -> Result<Address, String> {
+        match (named, &self.server, self.hosts.first()) {
+            (Some(_), _, Some(_)) => {
+                Err("the spec names hosts, each with its server: leave --server out".to_owned())
+            }
+            (None, _, Some(host)) => Ok(host.server.clone()),
+            (Some(address), ..) => Ok(address.clone()),
+            (None, Some(text), None) => text.parse().map_err(|error| format!("server = \"{text}\": {error}")),
+            (None, None, None) => {
+                Err("nothing says which server; name one with --server, or server = in the spec".to_owned())
+            }
+        }
+    }
+
     /// Reads and checks a file's text; `file` is its name in complaints.
     ///
     /// # Errors

@@ -55,6 +55,14 @@ pub struct PinnedListener {
     pub servers: Vec<(SocketAddr, u64)>,
 }
 
+impl PinSet {
+    /// Whether `which` names these pins, or one of their listeners.
+    pub fn is_called(&self, which: &str) -> bool {
+        let address = which.parse::<SocketAddr>().ok();
+        self.name == which || self.listeners.iter().any(|listener| Some(listener.address) == address)
+    }
+}
+
 /// What was removed.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Removal {
@@ -151,6 +159,25 @@ pub fn claim(bound: &[SocketAddr], own: &str, take_over: bool) -> io::Result<Cla
         }
     }
     Ok(claimed)
+}
+
+/// Removes what these names and addresses of listeners are called by, or all of it where none is given.
+///
+/// # Errors
+/// As [`remove`] and [`remove_listeners`].
+pub fn remove_called(which: &[String]) -> io::Result<Removal> {
+    let addresses: Vec<SocketAddr> = which.iter().filter_map(|which| which.parse().ok()).collect();
+    let names: Vec<String> = which.iter().filter(|w| w.parse::<SocketAddr>().is_err()).cloned().collect();
+    let whole = which.is_empty() || !names.is_empty();
+    let mut removed = if whole { remove(&names)? } else { Removal::default() };
+    if !addresses.is_empty() {
+        let alone = remove_listeners(&addresses)?;
+        removed.names.extend(alone.names);
+        removed.listeners.extend(alone.listeners);
+        removed.sessions += alone.sessions;
+        removed.unmounted |= alone.unmounted;
+    }
+    Ok(removed)
 }
 
 /// Removes what is pinned for these listeners in this network namespace; what has no other is removed whole.

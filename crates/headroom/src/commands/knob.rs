@@ -14,6 +14,7 @@ use fleet::Address;
 use knob::journal::Journal;
 use knob::session::{Connect, RestoreOutcome, Session, Which};
 use knob::{Host, name, text};
+pub(crate) use set::absolute;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use term::{exit, terminal};

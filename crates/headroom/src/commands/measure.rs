@@ -15,7 +15,7 @@ use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 use term::{exit, terminal};
 
@@ -100,12 +100,8 @@ pub(crate) struct MeasureArgs {
 pub(crate) async fn run(args: MeasureArgs, environment: &Environment) -> anyhow::Result<ExitCode> {
     let plan = args.plan(environment)?;
     let account = plan.target.account.clone();
-    let stop = Arc::new(AtomicBool::new(false));
-    let flag = stop.clone();
-    tokio::spawn(async move {
-        term::interrupted().await;
-        flag.store(true, Ordering::Relaxed);
-    });
+    let flag = term::StopFlag::listen(|| ());
+    let stop = flag.flag();
     let observed = match &args.current_from {
         Some(address) => {
             terminal::complain(&format!("asking {address} for today's rate, 10 s"));

@@ -12,7 +12,6 @@ use diagnose::verdict::Ceilings;
 use load::store::Store;
 use probe::{Probe, Scope, host, machine, servers_here};
 use serde::Serialize;
-use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -86,8 +85,8 @@ pub(crate) fn known_ceilings(named: Option<&Path>, environment: &Environment) ->
         Some(path) if !path.exists() => {
             bail!("there is no history at {0}; headroom probe --store {0} makes one", path.display())
         }
-        Some(path) => newest_of(path)?,
-        None => newest(&usual_places(environment)),
+        Some(path) => probe::newest_of(path)?,
+        None => probe::newest(&usual_places(environment)),
     };
     Ok(probe.as_ref().map(Probe::ceilings).unwrap_or_default())
 }
@@ -98,28 +97,12 @@ pub(crate) fn known_ceilings(named: Option<&Path>, environment: &Environment) ->
 /// A history there cannot be read.
 pub(crate) fn known_probe(environment: &Environment) -> anyhow::Result<Option<Probe>> {
     let places = usual_places(environment).into_iter().filter(|path| path.exists());
-    let read = places.map(|path| newest_of(&path)).collect::<anyhow::Result<Vec<_>>>()?;
+    let read = places.map(|path| probe::newest_of(&path)).collect::<anyhow::Result<Vec<_>>>()?;
     Ok(read.into_iter().flatten().max_by_key(|probe| probe.at))
 }
 
 fn usual_places(environment: &Environment) -> Vec<PathBuf> {
     usual_store(environment).into_iter().chain([PathBuf::from(HOSTS_STORE)]).collect()
-}
-
-/// The newest probe of this host in these histories; one that cannot be read is left out with a warning.
-fn newest(places: &[PathBuf]) -> Option<Probe> {
-    let there = places.iter().filter(|path| path.exists());
-    let read = there.filter_map(|path| {
-        newest_of(path).unwrap_or_else(|error| {
-            tracing::warn!("ceilings that were measured before are not used: {error:#}");
-            None
-        })
-    });
-    read.max_by_key(|probe| probe.at)
-}
-
-fn newest_of(path: &Path) -> anyhow::Result<Option<Probe>> {
-    Ok(probe::history(&Store::read(path)?, &host(), 1)?.into_iter().next())
 }
 
 /// Runs `headroom probe`.
@@ -176,15 +159,7 @@ fn agreed(scope: &Scope, busy: f64) -> anyhow::Result<bool> {
         "This host seems to be in service ({why}). For about {} s its disk, then its CPUs and memory will be loaded fully.",
         scope.duration_s()
     );
-    if !std::io::stdin().is_terminal() {
-        bail!("{what} Say that this is meant with --yes.");
-    }
-    let mut error = std::io::stderr();
-    write!(error, "{what} Go on? [y/N] ")?;
-    error.flush()?;
-    let mut answer = String::new();
-    std::io::stdin().read_line(&mut answer)?;
-    Ok(matches!(answer.trim(), "y" | "Y" | "yes"))
+    terminal::ask(&format!("{what} Go on?"))
 }
 
 /// What is to be measured.
@@ -281,25 +256,11 @@ mod tests {
     }
 
     #[test]
-    fn the_newest_probe_of_all_histories_counts_and_one_that_is_none_does_no_harm() {
+    fn a_history_that_is_named_must_be_there_and_be_one() {
         let dir = tempfile::tempdir().unwrap();
-        let place = |name: &str| dir.path().join(name);
-        let keep = |name: &str, at: u64, idle_read_ms: f64| {
-            let mut probe = probe::sample();
-            (probe.host, probe.at) = (host(), at);
-            probe.disk.as_mut().unwrap().idle_read.mean_ms = idle_read_ms;
-            probe.keep(&Store::open(&place(name)).unwrap()).unwrap();
-        };
-        keep("a", 200, 0.7);
-        keep("b", 100, 0.8);
-        std::fs::write(place("broken"), "this is no database, whatever its name may say").unwrap();
-        let places = ["b", "a", "broken", "absent"].map(place);
-        assert_eq!(newest(&places).map(|probe| probe.at), Some(200));
-        assert_eq!(newest(&places[2..]), None);
-
-        let named = |name: &str| known_ceilings(Some(&place(name)), &Environment::default());
-        assert_eq!(named("b").unwrap().idle_read_ms, Some(0.8));
+        let named = |name: &str| known_ceilings(Some(&dir.path().join(name)), &Environment::default());
         assert!(named("absent").unwrap_err().to_string().contains("headroom probe --store"));
+        std::fs::write(dir.path().join("broken"), "this is no database, whatever its name may say").unwrap();
         named("broken").unwrap_err();
     }
 }

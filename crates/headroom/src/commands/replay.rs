@@ -11,10 +11,9 @@ use load::replay::compare::{self, ReplayView};
 use load::replay::{self, ReplayOutcome, ReplayPlan, ReplayProgress, Script, ScriptOptions, replay};
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
-use term::{Paint, Seconds, exit, interrupted, terminal};
+use term::{Paint, Seconds, StopFlag, exit, terminal};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -102,12 +101,8 @@ pub(crate) async fn run(args: ReplayArgs, environment: &Environment) -> anyhow::
         threads: args.threads.map_or(usual, usize::from),
         grace: args.grace,
     };
-    let stop = Arc::new(AtomicBool::new(false));
-    let ends = stop.clone();
-    tokio::spawn(async move {
-        interrupted().await;
-        ends.store(true, Relaxed);
-    });
+    let flag = StopFlag::listen(|| ());
+    let stop = flag.flag();
     let other = args.against.clone().map(|target| ReplayPlan { target, ..plan.clone() });
     let json = args.json;
     let view = tokio::task::spawn_blocking(move || -> anyhow::Result<ReplayView> {

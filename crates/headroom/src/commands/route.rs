@@ -361,29 +361,3 @@ impl ReadyAdmin {
         Ok(Self { listener, server: AdminServer { address, asked_for, stop: CancellationToken::new(), ear } })
     }
 }
-
-/// What changed between two configurations that the router does not report itself.
-fn changed(before: &Config, after: &Config) -> Vec<String> {
-    let mut notes = Vec::new();
-    let (a, b) = (&before.fleet, &after.fleet);
-    let mut note = |differs: bool, what: &str| {
-        if differs {
-            notes.push(format!("{what} changed"));
-        }
-    };
-    note(a.seeds != b.seeds, "seeds");
-    note(a.credentials != b.credentials, "credentials");
-    note(a.zones != b.zones || a.zones_by_round_trip != b.zones_by_round_trip, "zones");
-    note(a.own_zone != b.own_zone, "own zone");
-    note(a.servers != b.servers, "rules for servers");
-    note(a.address_map != b.address_map, "address map");
-    note(
-        (a.interval, a.deadline, a.discover) != (b.interval, b.deadline, b.discover),
-        "how the fleet is asked",
-    );
-    note(before.admin != after.admin, "admin address");
-    note(before.admin_access != after.admin_access, "names and cache of the admin address");
-    note(before.objectives != after.objectives, "objectives");
-    note(before.webhook != after.webhook, "webhook");
-    notes
-}

@@ -2,7 +2,7 @@
 
 mod init;
 
-use crate::commands::knob::{blocking, connect_as};
+use crate::commands::knob::{absolute, blocking, connect_as};
 use crate::commands::load::{Named, WorkloadArgs, account_with_tls, tls::TlsArgs};
 use crate::environment::Environment;
 use crate::version;
@@ -22,7 +22,6 @@ use std::time::Duration;
 use term::{exit, terminal};
 use tokio::signal::unix::{SignalKind, signal};
 use trial::compare;
-use trial::order::Run;
 use trial::report::{self, Report};
 use trial::rig::HostRig;
 use trial::run::{self as runner, End, Event, Experiment, RunError};
@@ -259,21 +258,7 @@ fn verdict(report: &Report) -> ExitCode {
 
 async fn experiment(args: RunArgs, environment: &Environment) -> anyhow::Result<ExitCode> {
     let (spec, text) = spec(&args.spec)?;
-    let address = match (&args.server, &spec.server) {
-        (Some(_), _) if !spec.hosts.is_empty() => {
-            return Err(exit::usage_error("the spec names hosts, each with its server: leave --server out"));
-        }
-        _ if !spec.hosts.is_empty() => spec.hosts[0].server.clone(),
-        (Some(address), _) => address.clone(),
-        (None, Some(text)) => {
-            text.parse().map_err(|error| exit::usage_error(format!("server = \"{text}\": {error}")))?
-        }
-        (None, None) => {
-            return Err(exit::usage_error(
-                "nothing says which server; name one with --server, or server = in the spec",
-            ));
-        }
-    };
+    let address = spec.address(args.server.as_ref()).map_err(exit::usage_error)?;
     let stop = Arc::new(AtomicBool::new(false));
     on_stop(&stop)?;
     let (account, tls) = account_with_tls(
@@ -301,7 +286,7 @@ async fn experiment(args: RunArgs, environment: &Environment) -> anyhow::Result<
     }
     let program = match (&managed, &args.restart_with) {
         (Some(path), None) => Some(Managed::read(path)?.program()),
-        (_, program) => program.as_ref().map(|path| absolute(path)).transpose()?,
+        (_, program) => program.as_ref().map(|path| absolute(&Host::new("/"), path)).transpose()?,
     };
     let author = Author {
         user: rustix::process::getuid().as_raw().to_string(),
@@ -343,12 +328,6 @@ fn on_stop(stop: &Arc<AtomicBool>) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A journal outlives the directory that this command was started in.
-fn absolute(path: &Path) -> anyhow::Result<String> {
-    let whole = path.canonicalize().with_context(|| format!("the program {}", path.display()))?;
-    whole.to_str().map(str::to_owned).with_context(|| format!("{} is no UTF-8", whole.display()))
-}
-
 /// `None` after a dry run.
 fn go(
     args: &RunArgs,
@@ -374,11 +353,8 @@ fn go(
         }
     }
     // A server that does not answer is no fault of the spec.
-    let named = rig.hosts.iter().map(|host| host.server.to_string());
-    let addresses: Vec<String> =
-        if rig.hosts.is_empty() { rig.server.iter().cloned().collect() } else { named.collect() };
-    for address in &addresses {
-        rig.session.server(address)?;
+    for address in rig.addresses() {
+        rig.session.server(&address)?;
     }
     let (mut store, begun, trials) = if args.resume {
         let (store, history) = Store::resume(&dir, text)?;
@@ -387,15 +363,10 @@ fn go(
         let (start, refused) = runner::look(&spec, &mut rig).map_err(usage)?;
         let begun = Begun {
             format: 0,
-            at: now(),
+            at: store::now(),
             version: version::version().to_owned(),
-            server: servers(&rig),
-            elsewhere: !rig
-                .target
-                .writers
-                .iter()
-                .chain(rig.hosts.iter().map(|host| &host.server))
-                .all(diagnose::host::is_here),
+            server: rig.words(),
+            elsewhere: rig.is_elsewhere(),
             start,
             refused,
         };
@@ -432,15 +403,6 @@ fn go(
     Ok(Some(report::report(&experiment, &store::read(&dir)?)))
 }
 
-/// What is tried, in words.
-fn servers(rig: &HostRig) -> String {
-    let of = |host: &trial::spec::TrialHost| format!("{} ({})", host.name, host.server);
-    match rig.hosts.as_slice() {
-        [] => rig.server.clone().unwrap_or_default(),
-        hosts => hosts.iter().map(of).collect::<Vec<_>>().join(", "),
-    }
-}
-
 /// A spec that does not fit is a wrong command line.
 fn usage(error: RunError) -> anyhow::Error {
     match error {
@@ -449,45 +411,9 @@ fn usage(error: RunError) -> anyhow::Error {
     }
 }
 
-/// What a run would write, from what is there now.
-#[derive(serde::Serialize)]
-struct Writes {
-    run: String,
-    writes: Vec<knob::apply::Write>,
-    refused: Option<String>,
-}
-
 fn dry_run(experiment: &Experiment, rig: &mut HostRig, json: bool) -> anyhow::Result<()> {
-    let runs = std::iter::once(Run::Baseline).chain(experiment.possible.iter().map(|cell| Run::Cell(*cell)));
-    let mut all = Vec::new();
-    for run in runs {
-        let (writes, refused) = match rig.writes(&experiment.assignments(run)) {
-            Ok(writes) => (writes, None),
-            Err(why) => (Vec::new(), Some(why)),
-        };
-        all.push(Writes {
-            run: experiment.words(run),
-            writes,
-            refused: refused.map(|error| error.to_string()),
-        });
-    }
-    if json {
-        return terminal::print_json(&all);
-    }
-    let mut text = String::new();
-    for Writes { run, writes, refused } in &all {
-        text.push_str(&format!("{run}\n"));
-        for write in writes {
-            let note = write.note.as_ref().map_or_else(String::new, |note| format!(" ({note})"));
-            text.push_str(&format!("  {}: {} -> {}{note}\n", write.item, write.from, write.to));
-        }
-        match refused {
-            Some(why) => text.push_str(&format!("  refused: {why}\n")),
-            None if writes.is_empty() => text.push_str("  nothing: it is so already\n"),
-            None => {}
-        }
-    }
-    terminal::print(&(text + "Nothing was written.\n"))
+    let all = trial::preview::of(experiment, rig);
+    if json { terminal::print_json(&all) } else { terminal::print(&trial::preview::text(&all)) }
 }
 
 fn tell(experiment: &Experiment, event: &Event<'_>) {
@@ -510,8 +436,4 @@ fn tell(experiment: &Experiment, event: &Event<'_>) {
         }
         Event::Returning => terminal::complain("the baseline once more: is everything as it was?"),
     }
-}
-
-fn now() -> u64 {
-    std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }

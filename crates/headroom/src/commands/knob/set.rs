@@ -204,7 +204,7 @@ fn manner(args: &SetArgs, host: &Host) -> anyhow::Result<Manner> {
 
 /// A journal outlives the directory that this command was started in. Below another root a path is that
 /// root's.
-fn absolute(host: &Host, path: &std::path::Path) -> anyhow::Result<String> {
+pub(crate) fn absolute(host: &Host, path: &std::path::Path) -> anyhow::Result<String> {
     let whole = match host.is_this_one() {
         true => path.canonicalize().with_context(|| format!("the program {}", path.display()))?,
         false => path.to_owned(),

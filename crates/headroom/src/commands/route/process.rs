@@ -1,7 +1,7 @@
 //! The running process: the engine, the configuration in force, the admin server. Reload takes all of a new
 //! configuration or nothing of it, and remembers which for the status page.
 
-use super::{AdminServer, ReadyAdmin, RouteArgs, changed};
+use super::{AdminServer, ReadyAdmin, RouteArgs};
 use crate::credentials;
 use crate::environment::{self, Environment};
 use crate::source::{self, Sourced};
@@ -167,7 +167,7 @@ impl Process {
         // Nothing of the new configuration is in force up to here, and nothing below can fail but the first
         // line, which then changes nothing.
         let mut notes = self.engine.reconfigure(&sourced.config)?;
-        notes.extend(changed(&before, &sourced.config));
+        notes.extend(config::changed(&before, &sourced.config));
         self.objectives.change(&sourced.config.objectives, hook);
         let off = sourced.config.admin.is_none();
         {
