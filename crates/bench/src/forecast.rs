@@ -8,7 +8,7 @@
 //! | `replicas` | a plan that is called safe carries all reads after the loss of each zone | simulated readers |
 //! | `memory` | miss ratio at sizes of the buffer pool that are not part of the curve within 0.03, p99 within 20 %; Hatena's step | a real server on a disk of 1000 requests a second |
 //! | `cores` | from 1 core to 2: mean response time and capacity within 20 %, or refused | a real server in a cpuset cgroup |
-//! | `disks` | from a slow disk to a fast one: mean and p99 within 20 %, or refused | a real server on a disk of 400, then 3000 requests a second |
+//! | `disks` | from a slow disk to a fast one: mean and p99 within 20 %, or refused | a real server on a disk of 800, then 3000 requests a second |
 //!
 //! What is asked of simulated servers is what `headroom plan` answers: the same functions, not a copy.
 
