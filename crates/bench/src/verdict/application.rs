@@ -24,11 +24,12 @@ const MOST: usize = 8192;
 pub(super) struct Application {
     slow_ms: Arc<AtomicU64>,
     timings: watch::Receiver<Option<Timing>>,
+    statements: Times,
     _stop: DropGuard,
 }
 
 /// When something ended, and how long it took.
-type Times = Arc<Mutex<VecDeque<(Instant, f64)>>>;
+pub(super) type Times = Arc<Mutex<VecDeque<(Instant, f64)>>>;
 
 impl Application {
     /// Begins; its figures are of the last `window`.
@@ -49,7 +50,7 @@ impl Application {
             });
         }
         let (publish, timings) = watch::channel(None);
-        let stopped = stop.clone();
+        let (stopped, timed) = (stop.clone(), statements.clone());
         tokio::spawn(async move {
             while !stopped.is_cancelled() {
                 tokio::time::sleep(Duration::from_secs(1)).await;
@@ -62,12 +63,17 @@ impl Application {
                 );
             }
         });
-        Ok(Self { slow_ms, timings, _stop: stop.drop_guard() })
+        Ok(Self { slow_ms, timings, statements: timed, _stop: stop.drop_guard() })
     }
 
     /// How it does.
     pub(super) fn timings(&self) -> watch::Receiver<Option<Timing>> {
         self.timings.clone()
+    }
+
+    /// Where others that are part of it note what their statements took.
+    pub(super) fn statements(&self) -> Times {
+        self.statements.clone()
     }
 
     /// What else it does between its statements; dropped, it is as fast as before.
@@ -110,7 +116,7 @@ async fn serve(
     }
 }
 
-fn note(times: &Times, since: Instant) {
+pub(super) fn note(times: &Times, since: Instant) {
     let mut times = times.lock().unwrap_or_else(PoisonError::into_inner);
     times.push_back((Instant::now(), since.elapsed().as_secs_f64() * 1e3));
     if times.len() > MOST {

@@ -1,5 +1,6 @@
 //! What the clients of a making do, each on a connection of its own.
 
+use super::application::{Times, note};
 use super::making::BIG;
 use mysql_async::prelude::Queryable;
 use mysql_async::{Conn, Opts};
@@ -7,12 +8,19 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// A point read of a row that is in memory, now and again.
-pub(super) async fn read_the_usual(mut conn: Conn, until: Instant, number: u32) -> anyhow::Result<()> {
+/// A point read of a row that is in memory, now and again; what it took counts as the application's.
+pub(super) async fn read_the_usual(
+    mut conn: Conn,
+    until: Instant,
+    number: u32,
+    times: Times,
+) -> anyhow::Result<()> {
     let mut at = number;
     while Instant::now() < until {
         at = usual(at);
+        let asked = Instant::now();
         conn.query_drop(point_read(at)).await?;
+        note(&times, asked);
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
     Ok(())

@@ -74,7 +74,7 @@ pub(crate) enum Making {
     Disk,
     /// Small packets that one CPU has to handle.
     Softirq,
-    /// A server in another zone, milliseconds away.
+    /// An application whose server is in another zone, milliseconds away.
     SlowLink,
     /// An application that takes its time between its statements.
     SlowApplication,
@@ -383,7 +383,8 @@ impl<'a> VerdictFixture<'a> {
                 self.lab.set_round_trip("a", "b", far).await?;
                 let b1 = self.lab.opts("a", "b1", Account::App)?;
                 for number in 0..8 {
-                    made.clients.spawn(client::read_the_usual(Conn::new(b1.clone()).await?, until, number));
+                    let (conn, times) = (Conn::new(b1.clone()).await?, self.application.statements());
+                    made.clients.spawn(client::read_the_usual(conn, until, number, times));
                 }
             }
             Making::CpuLimit => {
