@@ -12,7 +12,7 @@
 //! | how far purge is behind (MySQL) | every 10 s | one counter of `innodb_metrics` |
 //! | durations | every 5 s, where counted | some hundred rows |
 //! | statements that take most time | every 10 s, where told apart | two scans of the digest table (10,000 rows at most by default) |
-//! | settings | every 60 s | |
+//! | settings | every 15 s | |
 
 use observe::Dialect;
 
@@ -93,8 +93,9 @@ pub(super) fn row_blocker(dialect: Dialect) -> &'static str {
     }
 }
 
-/// Who holds the metadata lock that most wait for, by `performance_schema`: for as long as its transaction is
-/// open, or without one as it has been at what it does.
+/// Who holds the metadata lock that most wait for, by `performance_schema` (locks of GET_LOCK, among them
+/// Headroom's own, hold back nobody's statements): for as long as its transaction is open, or without one as
+/// it has been at what it does.
 pub(super) const LOCKS_OF_PERFORMANCE_SCHEMA: &str = "SELECT t.processlist_id AS id, t.processlist_user AS user, t.processlist_host AS host, \
      t.processlist_command AS command, \
      IFNULL(TIMESTAMPDIFF(SECOND, x.trx_started, NOW()), t.processlist_time) AS age_s, \
@@ -105,7 +106,8 @@ pub(super) const LOCKS_OF_PERFORMANCE_SCHEMA: &str = "SELECT t.processlist_id AS
      AND g.owner_thread_id <> p.owner_thread_id \
      JOIN performance_schema.threads t ON t.thread_id = g.owner_thread_id \
      LEFT JOIN information_schema.INNODB_TRX x ON x.trx_mysql_thread_id = t.processlist_id \
-     WHERE p.lock_status = 'PENDING' AND IFNULL(t.processlist_state, '') NOT LIKE 'Waiting for%' \
+     WHERE p.lock_status = 'PENDING' AND p.object_type <> 'USER LEVEL LOCK' \
+     AND IFNULL(t.processlist_state, '') NOT LIKE 'Waiting for%' \
      GROUP BY t.thread_id, t.processlist_id, t.processlist_user, t.processlist_host, t.processlist_command, \
      t.processlist_time, x.trx_started ORDER BY waiting DESC LIMIT 1";
 
@@ -129,7 +131,8 @@ pub(super) const LOCK_PLUGIN: &str = "SELECT p.id AS id, p.user AS user, p.host 
     p.time AS age_s, MAX(NULLIF(CONCAT_WS('.', NULLIF(i.table_schema, ''), NULLIF(i.table_name, '')), '')) AS held, \
     0 AS waiting, 0 AS guessed \
     FROM information_schema.METADATA_LOCK_INFO i JOIN information_schema.PROCESSLIST p ON p.id = i.thread_id \
-    WHERE p.id <> CONNECTION_ID() AND IFNULL(p.state, '') NOT LIKE 'Waiting for%' \
+    WHERE p.id <> CONNECTION_ID() AND i.lock_type NOT LIKE 'User%' \
+    AND IFNULL(p.state, '') NOT LIKE 'Waiting for%' \
     GROUP BY p.id ORDER BY MAX(i.lock_mode LIKE 'MDL_BACKUP_FTWRL%' OR i.lock_mode IN \
     ('MDL_EXCLUSIVE', 'MDL_SHARED_NO_READ_WRITE', 'MDL_SHARED_NO_WRITE', 'MDL_SHARED_READ_ONLY')) DESC, \
     p.time DESC LIMIT 1";

@@ -19,7 +19,7 @@ const DURATIONS_EVERY: Duration = Duration::from_secs(5);
 /// How often the statements that take most time are asked.
 const DIGESTS_EVERY: Duration = Duration::from_secs(10);
 /// How often settings are asked.
-const SETTINGS_EVERY: Duration = Duration::from_secs(60);
+const SETTINGS_EVERY: Duration = Duration::from_secs(15);
 /// What was refused or is not there is asked again after this long.
 const REFUSED: Duration = Duration::from_secs(60);
 /// After a question hung that keeps a temporary table on MariaDB's disk, none such is asked for this long.

@@ -18,7 +18,7 @@ const ON_DISK: (f64, f64, f64) = (5.0, 0.25, 0.20);
 /// Connections begun a second, and a statement.
 const CONNECTS: (f64, f64) = (50.0, 0.20);
 /// The CPU is this busy with them, or this many wait to be let in.
-const CONNECT_COST: (f64, f64) = (0.85, 1.0);
+const CONNECT_COST: (f64, f64) = (0.70, 1.0);
 /// Tables opened a second, and of what the cache holds are open.
 const TABLES: (f64, f64) = (50.0, 0.95);
 /// Of the time of all statements; rows looked at for a call and for each row sent.

@@ -269,7 +269,7 @@ pub static RULES: &[Rule] = &[
     Rule {
         name: NewConnections,
         called: "new connections",
-        when: ">= 50 a second, >= 1 for five statements, while the CPU is >= 85 % busy or somebody waits to be let in (I)",
+        when: ">= 50 a second, >= 1 for five statements, while the CPU is >= 70 % busy or somebody waits to be let in (I)",
         explains: &[Cpu, CpuLimit],
         next: &[
             "keep connections open: a pool in the application",
