@@ -51,6 +51,11 @@ pub enum JournalError {
 }
 
 impl Error {
+    /// Whether the server cannot read what it kept of its source (`ER_MASTER_INFO`).
+    pub(crate) fn is_unreadable_source(&self) -> bool {
+        matches!(self, Self::Server { source: AskError::Answered { code: 1201, .. }, .. })
+    }
+
     /// Whose fault it is.
     pub fn blame(&self) -> Blame {
         match self {
