@@ -14,6 +14,7 @@
 
 mod cores;
 mod disks;
+mod filled_server;
 mod memory;
 mod pair;
 mod simulated;

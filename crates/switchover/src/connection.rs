@@ -1,6 +1,7 @@
 //! A connection that may write: each statement with a deadline, answers read by column name.
 
 use crate::Error;
+use crate::dialect::{Dialect, Source};
 use config::Credentials;
 use fleet::{Address, ServerName};
 use mysql_async::prelude::Queryable;
@@ -68,6 +69,26 @@ impl Connection {
     }
 
     /// Says goodbye.
+    /// A former primary follows `source` from now on.
+    pub(crate) async fn follow(
+        &mut self,
+        dialect: Dialect,
+        source: &Source<'_>,
+        deadline: Duration,
+    ) -> Result<(), Error> {
+        for statement in dialect.demote(source) {
+            let mut told = self.run(&statement, deadline).await;
+            // An attempt while its disk was full left empty files, which MariaDB cannot read: nothing in them
+            // is worth keeping.
+            if told.as_ref().is_err_and(Error::is_unreadable_source) {
+                self.run(dialect.forget_source(), deadline).await?;
+                told = self.run(&statement, deadline).await;
+            }
+            told?;
+        }
+        self.run(dialect.start_replication(), deadline).await
+    }
+
     pub(crate) async fn close(self) {
         let _ = tokio::time::timeout(Duration::from_secs(1), self.conn.disconnect()).await;
     }

@@ -161,7 +161,13 @@ pub async fn read(
     who: &Credentials,
     deadline: Duration,
 ) -> Result<Facts, Error> {
-    read_as_wanted(server, reach, who, deadline, Wanted::Everything).await
+    let mut conn = Connection::open(server, reach, who, deadline, BRIEFLY).await?;
+    let mut facts = read_basics(&mut conn, reach, deadline).await;
+    if let Ok(facts) = &mut facts {
+        read_the_rest(facts, &mut conn, deadline).await;
+    }
+    conn.close().await;
+    facts
 }
 
 /// Reads what a failover decides on, while clients wait: neither accounts and their privileges nor what a
@@ -175,27 +181,8 @@ pub async fn read_for_failover(
     who: &Credentials,
     deadline: Duration,
 ) -> Result<Facts, Error> {
-    read_as_wanted(server, reach, who, deadline, Wanted::ForFailover).await
-}
-
-#[derive(Clone, Copy, PartialEq)]
-enum Wanted {
-    Everything,
-    ForFailover,
-}
-
-async fn read_as_wanted(
-    server: &ServerName,
-    reach: &Address,
-    who: &Credentials,
-    deadline: Duration,
-    wanted: Wanted,
-) -> Result<Facts, Error> {
     let mut conn = Connection::open(server, reach, who, deadline, BRIEFLY).await?;
-    let mut facts = read_basics(&mut conn, reach, deadline).await;
-    if let (Ok(facts), Wanted::Everything) = (&mut facts, wanted) {
-        read_the_rest(facts, &mut conn, deadline).await;
-    }
+    let facts = read_basics(&mut conn, reach, deadline).await;
     conn.close().await;
     facts
 }

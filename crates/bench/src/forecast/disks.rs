@@ -8,17 +8,17 @@
 //! Both disks are the machine's own below limits of requests, so that they differ by a known factor; what a
 //! single request takes differs by the way the kernel holds requests back.
 
+use super::filled_server::{FilledServer, fill};
 use super::pair::Pair;
 use crate::output::scratch;
 use crate::promise::Promise;
-use crate::sysbench::{ACCOUNT, DATABASE, target};
+use crate::sysbench::{ACCOUNT, target};
 use crate::volume::Volume;
 use anyhow::{Context, bail};
 use config::Credentials;
 use lab::{Lab, Spec};
+use load::Plan;
 use load::workload::sysbench::{Options, workload};
-use load::{Distribution, Plan, tables};
-use mysql_async::prelude::Queryable;
 use probe::Scope;
 use serde::Serialize;
 use std::net::SocketAddr;
@@ -33,7 +33,6 @@ use whatif::ladder::Ladder;
 use whatif::load_point::{LoadPoint, Observations};
 use whatif::server::Server;
 
-const SERVER: &str = "a1";
 /// Some 90 MB beside a pool of 32.
 const ROWS: u32 = 400_000;
 const POOL_MIB: u32 = 32;
@@ -82,30 +81,7 @@ pub(super) async fn measure(step: Duration) -> anyhow::Result<DisksRun> {
 }
 
 async fn both(lab: &Lab, volume: &mut Volume, step: Duration) -> anyhow::Result<DisksRun> {
-    let address = SocketAddr::from(lab.real(SERVER)?);
-    let mut root = lab.connect(SERVER).await?;
-    for statement in [
-        format!("CREATE DATABASE {DATABASE}"),
-        format!("CREATE USER '{ACCOUNT}'@'%'"),
-        format!("GRANT ALL ON *.* TO '{ACCOUNT}'@'%'"),
-    ] {
-        root.query_drop(statement).await?;
-    }
-    terminal::complain(&format!("disks: {ROWS} rows"));
-    let options = Options {
-        table_size: ROWS,
-        distribution: Distribution::Uniform,
-        point_selects: POINTS,
-        range_selects: false,
-        skip_trx: true,
-        ..Options::default()
-    };
-    let (prepared, to) = (options.clone(), target(address));
-    tokio::task::spawn_blocking(move || tables::prepare(&to, &prepared, 1, 1, |_| {})).await??;
-    let pid_file: Option<String> = root.query_first("SELECT @@pid_file").await?;
-    let pid_file = pid_file.context("the server names no pid file")?;
-    volume.limit(std::fs::read_to_string(Path::new(&pid_file))?.trim().parse()?)?;
-
+    let FilledServer { address, options, .. } = fill(lab, volume, ROWS, POINTS).await?;
     let here = probed("slow", volume).await?;
     terminal::complain("disks: the slow one");
     let slow = climb(address, &options, step, Vec::new(), here.disk.reads_per_s).await?;

@@ -9,6 +9,7 @@
 //! The third skew is Hatena's step at scale: the rows that are read fill one and a half times the smallest
 //! pool, so that the smallest is to twice its size as 16 GB is to 32 GB for a working set of 24 GB.
 
+use super::filled_server::{FilledServer, fill};
 use crate::output::scratch;
 use crate::promise::Promise;
 use crate::sysbench::{ACCOUNT, DATABASE, target};
@@ -17,7 +18,7 @@ use anyhow::{Context, bail};
 use config::Credentials;
 use lab::{Lab, Spec};
 use load::workload::sysbench::{Options, workload};
-use load::{Arrivals, Distribution, Plan, tables};
+use load::{Arrivals, Distribution, Plan};
 use mysql_async::prelude::Queryable;
 use plan::Interval;
 use plan::memory::{Curve, Measured};
@@ -31,7 +32,6 @@ use term::terminal;
 use whatif::memory::{Experiment, Measurement, MemoryAnswer, PoolServer, answer};
 use whatif::words::{bytes, figure, interval, percent};
 
-const SERVER: &str = "a1";
 /// Some 270 MB.
 const ROWS: u32 = 1_200_000;
 /// Requests of the disk a second.
@@ -100,30 +100,7 @@ pub(super) async fn measure(window: Duration) -> anyhow::Result<Memory> {
 }
 
 async fn all_skews(lab: &Lab, volume: &Volume, window: Duration) -> anyhow::Result<Memory> {
-    let address = SocketAddr::from(lab.real(SERVER)?);
-    let mut root = lab.connect(SERVER).await?;
-    for statement in [
-        format!("CREATE DATABASE {DATABASE}"),
-        format!("CREATE USER '{ACCOUNT}'@'%'"),
-        format!("GRANT ALL ON *.* TO '{ACCOUNT}'@'%'"),
-    ] {
-        root.query_drop(statement).await?;
-    }
-    terminal::complain(&format!("memory: {ROWS} rows"));
-    let options = Options {
-        table_size: ROWS,
-        distribution: Distribution::Uniform,
-        point_selects: POINTS,
-        range_selects: false,
-        skip_trx: true,
-        ..Options::default()
-    };
-    let (prepared, to) = (options.clone(), target(address));
-    tokio::task::spawn_blocking(move || tables::prepare(&to, &prepared, 1, 1, |_| {})).await??;
-    let data: Option<(u64, String)> =
-        root.query_first(format!("SELECT data_length, @@pid_file FROM information_schema.tables WHERE table_schema='{DATABASE}' AND table_name='sbtest1'")).await?;
-    let (data_bytes, pid_file) = data.context("the table is not there")?;
-    volume.limit(std::fs::read_to_string(Path::new(&pid_file))?.trim().parse()?)?;
+    let FilledServer { address, mut root, options, data_bytes } = fill(lab, volume, ROWS, POINTS).await?;
     let zipf = Distribution::Zipfian { exponent: 0.8 };
     let hot = (f64::from(ROWS) * HOT) as u32;
     let mut skews = Vec::new();

@@ -144,7 +144,7 @@ pub static RULES: &[Rule] = &[
         when: ">= 20 % of the sessions at work, and at least one, wait for a global read lock, a backup lock or a lock of the server on a table (I)",
         explains: &[Connections, RowLocks, MetadataLocks],
         next: &[
-            "end the session that is named, which holds it: FLUSH TABLES WITH READ LOCK, BACKUP STAGE or a dump with --lock-all-tables",
+            "end the session that is named: FLUSH TABLES WITH READ LOCK, BACKUP STAGE or a dump with --lock-all-tables",
             "take backups that hold no lock: mariadb-backup, xtrabackup, mysqldump --single-transaction",
             "who holds it is not named: INSTALL SONAME 'metadata_lock_info' (MariaDB)",
         ],

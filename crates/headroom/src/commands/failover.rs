@@ -288,7 +288,7 @@ impl FailoverArgs {
             }
             Found::NobodyPromoted(stopped) => {
                 terminal::complain(&text::nobody_promoted(&stopped));
-                if !self.yes && !terminal::ask("Let them?")? {
+                if !self.yes && !terminal::ask("Let them look again?")? {
                     return Ok(exit::no());
                 }
                 stopped.start(&admin, deadline).await?;
@@ -301,7 +301,7 @@ impl FailoverArgs {
         let plan = &unfinished.plan;
         let logins = Logins { admin, replication: Default::default() };
         if switchover::perform::is_under_way(plan, &logins).await {
-            return Err(anyhow!("its tool still holds its locks: wait until that has ended"));
+            return Err(anyhow!("its tool is still at work: wait until that has ended"));
         }
         if !self.yes && !terminal::ask(&format!("Go on, so that all follow {}?", plan.candidate.name))? {
             terminal::complain("not done");

@@ -14,8 +14,6 @@ use anyhow::Context;
 use clap::Subcommand;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use term::{exit, terminal};
 use whatif::ledger::{self, Answer, Entry};
 
@@ -107,17 +105,6 @@ fn show<T: serde::Serialize>(what: &T, text: impl FnOnce(&T) -> String, json: bo
 fn none(what: &str, why: impl std::fmt::Display) -> ExitCode {
     terminal::complain(&format!("headroom: no {what}: {why}"));
     exit::no()
-}
-
-/// Set on Ctrl-C and SIGTERM.
-fn stop() -> Arc<AtomicBool> {
-    let stop = Arc::new(AtomicBool::new(false));
-    let flag = stop.clone();
-    tokio::spawn(async move {
-        term::interrupted().await;
-        flag.store(true, Ordering::Relaxed);
-    });
-    stop
 }
 
 /// The file that is named, else the usual one beside the history.

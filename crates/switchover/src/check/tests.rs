@@ -1,3 +1,5 @@
+//! The checks on facts that are made up: what stops a move, what warns, and what is not known.
+
 use super::*;
 use crate::facts::ScheduledEvent;
 use crate::facts::tests::{channel, facts};

@@ -199,16 +199,7 @@ pub async fn rejoin(
     let (user, password) = &logins.replication;
     let login = Some((user.as_str(), password.as_str()));
     let source = Source { host: &target.host, port: target.port, login, protection };
-    for statement in dialect.demote(&source) {
-        let mut told = returned.run(&statement, deadline).await;
-        // An attempt while its disk was full left empty files, which MariaDB cannot read.
-        if told.as_ref().is_err_and(Error::is_unreadable_source) && old.channels.is_empty() {
-            returned.run(dialect.forget_source(), deadline).await?;
-            told = returned.run(&statement, deadline).await;
-        }
-        told?;
-    }
-    returned.run(dialect.start_replication(), deadline).await?;
+    returned.follow(dialect, &source, deadline).await?;
     let position = primary.scalar(new.dialect().position(), deadline).await?.unwrap_or_default();
     let seconds = deadline.as_secs_f64();
     let wait = dialect.wait_for(&position, seconds);

@@ -121,37 +121,30 @@ async fn recorded(
 
 /// Nobody takes writes: receivers that a failover stopped are started again.
 fn nobody_promoted(answers: &Answers, snapshot: &Snapshot) -> Found {
-    let followed = |facts: &&Facts| {
-        let channel = facts.channels.first();
-        channel.is_some_and(|channel| !answers.answering.iter().any(|other| is_source(other, channel)))
-    };
+    let alive = |channel: &Channel| answers.answering.iter().any(|other| is_source(other, channel));
+    let followed = |facts: &&Facts| facts.channels.first().is_some_and(|channel| !alive(channel));
     let replicas: Vec<Facts> = answers.answering.iter().filter(followed).cloned().collect();
-    stopped(replicas, answers, snapshot)
-}
-
-/// [`Found::NobodyPromoted`] where no replica of the one that these follow looks for it.
-fn stopped(replicas: Vec<Facts>, answers: &Answers, snapshot: &Snapshot) -> Found {
     let Some(channel) = replicas.first().and_then(|facts| facts.channels.first()) else {
         return Found::Nothing;
     };
-    if replicas.iter().any(|facts| scene::view(&facts.channels) != View::Stopped) {
-        return Found::Nothing;
-    }
-    let source = (channel.host.clone(), channel.port);
-    let alive = answers.answering.iter().find(|facts| is_source(facts, channel));
     let silent: Vec<ServerName> = answers.unread.iter().map(|(name, _)| name.clone()).collect();
-    let primary = alive.map(|facts| facts.server.clone());
-    let primary = primary.unwrap_or_else(|| scene::named(snapshot, &source, &replicas, &silent));
-    Found::NobodyPromoted(Stopped { primary, replicas })
+    let primary = scene::named(snapshot, &(channel.host.clone(), channel.port), &replicas, &silent);
+    stopped(primary, replicas)
+}
+
+/// [`Found::NobodyPromoted`] where none of the primary's replicas looks for it. Those that were stopped by
+/// hand are their people's affair while one at least goes on.
+fn stopped(primary: ServerName, replicas: Vec<Facts>) -> Found {
+    let all = replicas.iter().all(|facts| scene::view(&facts.channels) == View::Stopped);
+    if all && !replicas.is_empty() {
+        Found::NobodyPromoted(Stopped { primary, replicas })
+    } else {
+        Found::Nothing
+    }
 }
 
 /// The writer follows nobody: its failover is recorded, or it is the primary that a failover took for dead.
 fn marked(writer: &Facts, answers: &Answers, recorded: Option<(String, Plan)>) -> Found {
-    let followers = answers
-        .answering
-        .iter()
-        .filter(|facts| facts.channels.first().is_some_and(|channel| is_source(writer, channel)));
-    let followers: Vec<Facts> = followers.cloned().collect();
     if let Some((state, plan)) = recorded
         && state == "done"
         && matches!(plan.kind, Kind::Failover { .. })
@@ -172,8 +165,8 @@ fn marked(writer: &Facts, answers: &Answers, recorded: Option<(String, Plan)>) -
         );
         return Found::Promoted(Box::new(Unfinished { plan, from: Step::Repoint, left, why }));
     }
-    // Replicas that were stopped by hand are their people's affair where one at least goes on.
-    stopped(followers, answers, &Snapshot::empty(std::time::Instant::now()))
+    let follows = |facts: &&Facts| facts.channels.first().is_some_and(|channel| is_source(writer, channel));
+    stopped(writer.server.clone(), answers.answering.iter().filter(follows).cloned().collect())
 }
 
 /// Whether the plan means this server: by the address under which it registers, since each host may have

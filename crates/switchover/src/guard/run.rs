@@ -286,12 +286,21 @@ impl Guard {
         locks: &mut Locks,
     ) -> Attempt {
         let committed = AtomicBool::new(false);
-        let keep = self.keep(Some(primary), locks, &committed);
+        let attempt = self.attempt(snapshot, primary, gray, evidence, &committed);
+        self.keeping(Some(primary), locks, &committed, attempt).await
+    }
+
+    /// Works, and keeps the lock meanwhile.
+    async fn keeping(
+        &self,
+        primary: Option<&ServerName>,
+        locks: &mut Locks,
+        committed: &AtomicBool,
+        work: impl Future<Output = Result<Attempt, Error>>,
+    ) -> Attempt {
         tokio::select! {
-            attempt = self.attempt(snapshot, primary, gray, evidence, &committed) => {
-                attempt.unwrap_or_else(|error| Attempt::NotDone(error.to_string()))
-            }
-            why = keep => Attempt::NotDone(why),
+            attempt = work => attempt.unwrap_or_else(|error| Attempt::NotDone(error.to_string())),
+            why = self.keep(primary, locks, committed) => Attempt::NotDone(why),
         }
     }
 
@@ -348,11 +357,7 @@ impl Guard {
             let (mut journal, _) = Journal::reopen(&path)?;
             self.perform(plan, &mut journal, state).await
         };
-        let committed = AtomicBool::new(true);
-        Some(tokio::select! {
-            attempt = going_on => attempt.unwrap_or_else(|error| Attempt::NotDone(error.to_string())),
-            why = self.keep(primary, locks, &committed) => Attempt::NotDone(why),
-        })
+        Some(self.keeping(primary, locks, &AtomicBool::new(true), going_on).await)
     }
 
     /// Ends a failover that whoever began it has recorded and not ended, where its own tool had time to: a
@@ -402,11 +407,7 @@ impl Guard {
             let state = State::Forward { step: unfinished.from };
             self.perform(&unfinished.plan, &mut journal, state).await
         };
-        let committed = AtomicBool::new(true);
-        Some(tokio::select! {
-            attempt = ending => attempt.unwrap_or_else(|error| Attempt::NotDone(error.to_string())),
-            why = self.keep(primary.as_ref(), locks, &committed) => Attempt::NotDone(why),
-        })
+        Some(self.keeping(primary.as_ref(), locks, &AtomicBool::new(true), ending).await)
     }
 
     fn logins(&self) -> Logins {

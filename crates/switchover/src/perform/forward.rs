@@ -524,14 +524,16 @@ async fn demote(plan: &Plan, servers: &mut Servers<'_>) -> Result<(), Error> {
             servers.run(primary, &statement).await?;
         }
     }
-    let (user, password) = &servers.logins.replication;
+    let (deadline, logins) = (servers.deadline(), servers.logins);
+    let (user, password) = &logins.replication;
     let login = Some((user.as_str(), password.as_str()));
     let protection = &plan.protection;
     let source = Source { host: &plan.candidate.host, port: plan.candidate.port, login, protection };
-    for statement in dialect.demote(&source) {
-        servers.run(primary, &statement).await?;
+    let followed = servers.of(primary).await?.follow(dialect, &source, deadline).await;
+    if followed.is_err() {
+        servers.forget(primary);
     }
-    servers.run(primary, dialect.start_replication()).await
+    followed
 }
 
 async fn verify(plan: &Plan, servers: &mut Servers<'_>) -> Result<(), Error> {

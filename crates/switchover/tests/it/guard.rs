@@ -159,7 +159,8 @@ async fn one_of_two_guards_acts_once_and_neither_while_paused_or_a_second_time()
     assert_eq!(writers(&fleet).await, Vec::<&str>::new());
     fleet.lab.heal("a1").await.unwrap();
     // Restarted in place without the switch: its replicas show the same as before, and it does not wait.
-    let until = Instant::now() + PATIENCE;
+    // A replica that found nobody looks again after a minute.
+    let until = Instant::now() + 2 * PATIENCE;
     loop {
         let snapshot = observe::survey(&config(&fleet)).await;
         let restarted = GuardOverview::read(&snapshot, &who, DEADLINE).await.loss;

@@ -1,7 +1,7 @@
 //! `headroom plan disks`: another host's disk in the place of this one's.
 
+use super::KeepArgs;
 use super::ladder::ClimbArgs;
-use super::{KeepArgs, stop};
 use crate::commands::probe::known_probe;
 use crate::environment::Environment;
 use anyhow::Context;
@@ -49,7 +49,7 @@ pub(crate) struct DisksArgs {
 pub(crate) async fn run(args: DisksArgs, environment: &Environment) -> anyhow::Result<ExitCode> {
     let (here, other) = (args.here(environment)?, disks::read(&args.probe)?);
     let climbed =
-        args.climb.climb(Vec::new(), Some(here.disk.reads_per_s), args.current, stop(), environment).await?;
+        args.climb.climb(Vec::new(), Some(here.disk.reads_per_s), args.current, environment).await?;
     let question = DisksQuestion {
         cores: climbed.cores,
         baseline: climbed.of.baseline(args.current),

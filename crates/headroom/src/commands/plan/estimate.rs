@@ -1,6 +1,6 @@
 //! `headroom plan estimate`: a larger buffer pool, from the reads that the kernel sees.
 
-use super::{KeepArgs, stop};
+use super::KeepArgs;
 use crate::commands::knob::{blocking, credentials_as};
 use crate::environment::Environment;
 use clap::Args;
@@ -52,7 +52,9 @@ pub(crate) async fn run(args: EstimateArgs, environment: &Environment) -> anyhow
     let wrong = |why: String| exit::usage_error(format!("--sizes: {why}"));
     let sizes = parse_sizes(&args.sizes, 1..=20).map_err(wrong)?;
     let who = credentials_as(args.user.as_deref(), args.option_file.as_deref(), environment)?;
-    let (address, directory, time, stop) = (args.server.clone(), args.directory.clone(), args.time, stop());
+    let listening = term::StopFlag::listen(|| ());
+    let (address, directory, time, stop) =
+        (args.server.clone(), args.directory.clone(), args.time, listening.flag());
     terminal::complain(&format!("tracing for {} s", time.as_secs()));
     let traced = blocking(move || {
         let mut server = Server::open(&address, &who)?;

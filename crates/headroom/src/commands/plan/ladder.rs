@@ -1,7 +1,7 @@
 //! `headroom plan ladder`: more load or more cores, from a ladder of rates that is sent to a server.
 
+use super::KeepArgs;
 use super::load::GrowthArgs;
-use super::{KeepArgs, stop};
 use crate::commands::knob::credentials_as;
 use crate::commands::load::{TargetArgs, WorkloadArgs};
 use crate::environment::Environment;
@@ -9,9 +9,8 @@ use clap::Args;
 use load::Plan;
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 use std::time::Duration;
-use term::terminal;
+use term::{StopFlag, terminal};
 use whatif::disks;
 use whatif::ladder::Ladder;
 use whatif::load_point::Observations;
@@ -81,8 +80,7 @@ pub(super) struct Climbed {
 
 /// Does it.
 pub(crate) async fn run(args: LadderArgs, environment: &Environment) -> anyhow::Result<ExitCode> {
-    let climbed =
-        args.climb.climb(args.clients.clone(), None, args.growth.current, stop(), environment).await?;
+    let climbed = args.climb.climb(args.clients.clone(), None, args.growth.current, environment).await?;
     args.keep.finish(&args.growth.answer(climbed.cores, climbed.of), environment)
 }
 
@@ -92,9 +90,10 @@ impl ClimbArgs {
         clients: Vec<u32>,
         disk_reads_per_s: Option<f64>,
         current: Option<f64>,
-        stop: Arc<AtomicBool>,
         environment: &Environment,
     ) -> anyhow::Result<Climbed> {
+        let listening = StopFlag::listen(|| ());
+        let stop = listening.flag();
         let workload = Arc::new(self.workload.named()?.workload());
         let target = self.target.resolve(environment)?;
         let plan = Plan::new(workload, target, self.connections, self.step);

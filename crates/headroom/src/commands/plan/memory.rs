@@ -1,7 +1,7 @@
 //! `headroom plan memory`: the buffer pool at several sizes. Flags become an experiment here; the crate
 //! `whatif` runs it.
 
-use super::{KeepArgs, stop};
+use super::KeepArgs;
 use crate::commands::knob::{blocking, credentials_as};
 use crate::commands::load::{TargetArgs, WorkloadArgs};
 use crate::environment::Environment;
@@ -78,7 +78,8 @@ pub(crate) async fn run(args: MemoryArgs, environment: &Environment) -> anyhow::
     let journal = args.journal.clone().map_or_else(|| environment.journals("knobs"), Ok)?;
     let command = "headroom plan memory".to_owned();
     let server = PoolServer { address, who, journal, command };
-    let stop = stop();
+    let listening = term::StopFlag::listen(|| ());
+    let stop = listening.flag();
     terminal::complain(&format!("about {:.0} s, and the time to warm up", experiment.length().as_secs_f64()));
     let measured = blocking(move || Ok(experiment.run(&server, &plan, &stop, terminal::complain)?)).await?;
     args.keep.finish(&answer(subject, workload, measured)?, environment)
