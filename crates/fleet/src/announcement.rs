@@ -13,6 +13,7 @@
 //! | [`holding`] | a router's control connection | the primary | this router holds, and has no writer session left |
 //! | [`seat`] | a router's control connection | every server | one router asks this server |
 //! | [`OPERATION`] | the switchover or failover | every server | one operation at a time; its candidate waits for its epoch |
+//! | [`FREEZE`] | the switchover | the primary | this session holds the global read lock |
 
 use serde::Serialize;
 
@@ -22,6 +23,8 @@ pub const PREPARE: &str = "headroom.switchover.prepare";
 pub const HOLD: &str = "headroom.switchover.hold";
 /// One operation at a time.
 pub const OPERATION: &str = "headroom.switchover";
+/// Held by the session that keeps the primary from writing, so that it is found when its program is lost.
+pub const FREEZE: &str = "headroom.switchover.freeze";
 
 /// What a server announces of itself.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize)]

@@ -34,6 +34,9 @@ pub enum Error {
         /// Why, and what to do.
         why: String,
     },
+    /// There is a primary: nothing to fail over.
+    #[error("{server}: {why}")]
+    HasPrimary { server: ServerName, why: String },
     /// The journal cannot be read or written.
     #[error("the journal {path}: {source}")]
     Journal { path: PathBuf, source: JournalError },
@@ -59,7 +62,9 @@ impl Error {
     /// Whose fault it is.
     pub fn blame(&self) -> Blame {
         match self {
-            Self::Server { .. } | Self::TooLate { .. } | Self::Refused { .. } => Blame::Server,
+            Self::Server { .. } | Self::TooLate { .. } | Self::Refused { .. } | Self::HasPrimary { .. } => {
+                Blame::Server
+            }
             Self::Journal { .. } => Blame::Config,
         }
     }

@@ -163,6 +163,10 @@ pub fn is_over(lines: &[JournalRecord]) -> bool {
 pub fn go_on(lines: &[JournalRecord], promoted: Option<bool>) -> State {
     match last(lines) {
         None => State::Undone { why: "nothing was begun".to_owned() },
+        // It was promoted after all, and then its primary was not told to take writes again.
+        Some((Step::Freeze, true, Some(Event::Failed { .. }))) if promoted == Some(true) => {
+            State::Forward { step: Step::Mark }
+        }
         Some((step, true, _)) => State::Undoing { step, why: "undoing was interrupted".to_owned() },
         Some((step, false, ended)) => State::resume(step, ended, promoted),
     }

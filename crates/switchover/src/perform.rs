@@ -14,7 +14,7 @@ use crate::journal::{self, Journal, JournalRecord};
 use crate::semi_sync::Switches;
 use crate::step::{Event, State, Step};
 use config::Credentials;
-use fleet::announcement::OPERATION;
+use fleet::announcement::{FREEZE, HOLD, OPERATION, PREPARE};
 use fleet::{Address, ServerName};
 use serde::{Deserialize, Serialize};
 use servers::Servers;
@@ -255,7 +255,8 @@ pub struct StepTime {
 /// can be undone.
 ///
 /// # Errors
-/// Only when the journal cannot be written; what servers do is in the outcome.
+/// When the journal cannot be written, or somebody else is at work on what is to be gone on with; what servers
+/// do is in the outcome.
 pub async fn run(
     plan: &Plan,
     logins: &Logins,
@@ -265,6 +266,9 @@ pub async fn run(
     progress: &mut dyn FnMut(Progress<'_>),
 ) -> Result<Outcome, Error> {
     let mut servers = Servers::new(plan, logins);
+    if state != State::START && !state.is_over() {
+        servers.go_on().await?;
+    }
     let mut outcome = Outcome {
         state: state.clone(),
         steps: Vec::new(),
@@ -342,6 +346,28 @@ pub async fn is_under_way(plan: &Plan, logins: &Logins) -> bool {
     }
     servers.close().await;
     held
+}
+
+/// Ends the sessions by which another program holds the locks of an operation, on every server of the plan
+/// that answers: for one whose host was lost, which servers notice only minutes later. What was ended, in
+/// words.
+///
+/// # Errors
+/// A server answers and does not end a session.
+pub async fn end_sessions(plan: &Plan, logins: &Logins) -> Result<Vec<String>, Error> {
+    let mut servers = Servers::new(plan, logins);
+    let mut ended = Vec::new();
+    for member in [&plan.primary, &plan.candidate].into_iter().chain(&plan.others) {
+        for lock in [OPERATION, PREPARE, HOLD, FREEZE] {
+            let ask = format!("SELECT IS_USED_LOCK('{lock}')");
+            let Ok(Some(session)) = servers.scalar(member, &ask).await else { continue };
+            let session: u32 = session.parse().unwrap_or(0);
+            forward::end_session(member, session, &mut servers).await?;
+            ended.push(format!("session {session} on {}, which held {lock}", member.name));
+        }
+    }
+    servers.close().await;
+    Ok(ended)
 }
 
 /// The epoch of a later operation, if any server that answers knows of one: then what this plan began is

@@ -8,9 +8,11 @@
 //!
 //! **Promote** is the point of no return: the candidate takes writes. Before it, a failure, a deadline or an
 //! interrupt undoes what was done, newest first, the failed step included because it may have happened by
-//! half. After it, a failure never goes back: the step is reported and the next one is done. Only the answer
-//! to *promote* itself can leave a doubt (the connection broke, and the candidate cannot be asked): then
-//! nothing moves, because whoever guesses may make two writers, and a person decides.
+//! half. After it, a failure never goes back: the step is reported and the next one is done.
+//!
+//! Two things end in doubt, and then nothing moves until a person decides: the answer to *promote* itself (the
+//! connection broke, and the candidate cannot be asked), because whoever guesses may make two writers; and a
+//! freeze that could not be undone, because then nobody takes writes.
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -102,7 +104,8 @@ pub enum State {
         /// What failed first.
         why: String,
     },
-    /// Whether the candidate was promoted is not known; the old primary stays frozen.
+    /// Whether the candidate was promoted is not known, or the old primary could not be told to take writes
+    /// again: it stays frozen.
     Undecided { why: String },
 }
 
@@ -164,8 +167,12 @@ impl State {
                     forward(step)
                 }
             }
-            // What could not be undone is kept in the journal by whoever performs; the rest is undone all the
-            // same.
+            (
+                Self::Undoing { step: Step::Freeze, why },
+                Event::Failed { why: undo } | Event::Unknown { why: undo },
+            ) => Self::Undecided { why: format!("{undo} (it was to be undone because {why})") },
+            // What else could not be undone is kept in the journal by whoever performs; the rest is undone all
+            // the same.
             (Self::Undoing { step, why }, _) => undo_before(step, why),
             (over, _) => over,
         }
@@ -328,6 +335,17 @@ mod tests {
                 assert_eq!(world, World::START, "{} {half}", about.name);
             }
         }
+    }
+
+    #[test]
+    fn a_freeze_that_cannot_be_undone_is_no_end() {
+        let undoing = |step| State::Undoing { step, why: "the candidate is late".to_owned() };
+        let State::Undecided { why } = undoing(Step::Freeze).next(failed()) else {
+            panic!("nobody takes writes")
+        };
+        assert_eq!(why, "made (it was to be undone because the candidate is late)");
+        // Whatever else stays, the primary takes writes.
+        assert_eq!(undoing(Step::StopReplication).next(failed()), undoing(Step::Await));
     }
 
     #[test]

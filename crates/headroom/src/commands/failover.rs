@@ -2,7 +2,7 @@
 
 mod remembered;
 
-use crate::commands::switchover::{OperatorArgs, perform, resume};
+use crate::commands::switchover::{OperatorArgs, Resuming, TakeOverArgs, perform, resume};
 use crate::environment::Environment;
 use crate::source::SourceArgs;
 use crate::{credentials, source};
@@ -66,6 +66,8 @@ pub(crate) struct FailoverArgs {
     /// With --resume, on a host that does not have the journal: by what the servers themselves show.
     #[arg(long, requires = "resume")]
     from_servers: bool,
+    #[command(flatten)]
+    take_over: TakeOverArgs,
     /// Bring this old primary back as a replica, when it has nothing that the new one lacks.
     #[arg(long, value_name = "SERVER")]
     rejoin: Option<String>,
@@ -114,7 +116,11 @@ pub(crate) struct FailoverArgs {
 /// Runs `headroom failover`.
 pub(crate) async fn run(args: FailoverArgs, environment: &Environment) -> anyhow::Result<ExitCode> {
     if args.resume && !args.from_servers {
-        return resume(&args.operator, &args.source, false, args.json, environment).await;
+        let how = Resuming { undo: false, take_over: args.take_over, json: args.json };
+        return resume(&args.operator, &args.source, how, environment).await;
+    }
+    if !args.resume {
+        args.take_over.refuse_alone()?;
     }
     let mut config = source::for_fleet(&args.source)?.config;
     config.fleet.credentials = credentials::resolve(&config, environment)?;
@@ -138,18 +144,21 @@ pub(crate) async fn run(args: FailoverArgs, environment: &Environment) -> anyhow
     let deadline = config.fleet.deadline.max(Duration::from_secs(2));
     let known = snapshot.primary().filter(|_| args.gray).map(|server| server.name.clone());
     let primary = args.primary.as_deref().map(ServerName::new).or(known);
-    let scene = Scene::read(&snapshot, primary.as_ref(), &admin, deadline).await?;
+    let scene = match Scene::read(&snapshot, primary.as_ref(), &admin, deadline).await {
+        Err(error @ switchover::Error::HasPrimary { .. }) => return not_done(&error.to_string(), args.json),
+        scene => scene?,
+    };
     let dead = scene.primary.name.clone();
     let rule = Rule { over: args.confirm, ..Rule::default() };
     if !args.gray && scene.all_stopped() {
-        terminal::complain(&text::all_stopped(&scene));
         if args.check {
-            return Ok(exit::no());
+            return not_done(&text::all_stopped(&scene), args.json);
         }
+        terminal::complain(&text::all_stopped(&scene));
         scene.start_receivers(&admin, deadline).await?;
     }
-    if !args.is_confirmed(&scene, &admin, &rule, args.within, deadline).await {
-        return Ok(exit::no());
+    if let Err(error) = args.confirm(&scene, &admin, &rule, args.within, deadline).await {
+        return not_done(&error.to_string(), args.json);
     }
     // Again, now that it is dead: what was received is final only from here on.
     let mut scene = Scene::read(&snapshot, Some(&dead), &admin, deadline).await?;
@@ -159,26 +168,33 @@ pub(crate) async fn run(args: FailoverArgs, environment: &Environment) -> anyhow
     if args.check {
         return args.show(&scene, &chosen, &loss, asked_router, environment);
     }
-    let candidate = chosen?;
+    let candidate = match chosen {
+        Ok(candidate) => candidate,
+        Err(error) => return not_done(&error.to_string(), args.json),
+    };
     if !args.gray {
         terminal::complain(&text::others_unknown(&scene, asked_router));
     }
-    let Some(mut fence) = args.fence_by(loss) else { return Ok(exit::no()) };
+    let mut fence = match args.fence_by(loss) {
+        Ok(fence) => fence,
+        Err(why) => return not_done(&why, args.json),
+    };
     if !args.yes {
         if !terminal::ask(&format!("Promote {candidate} in the place of {dead}?"))? {
-            terminal::complain("not done");
-            return Ok(exit::no());
+            return not_done("it was not agreed to", args.json);
         }
         // The answer may have taken minutes: it is looked again, and decided on what is seen now.
         let briefly = rule.over + CONFIRMED_AGAIN;
-        if !args.is_confirmed(&scene, &admin, &rule, briefly, deadline).await {
-            return Ok(exit::no());
+        if let Err(error) = args.confirm(&scene, &admin, &rule, briefly, deadline).await {
+            return not_done(&error.to_string(), args.json);
         }
         scene = Scene::read(&snapshot, Some(&dead), &admin, deadline).await?;
         scene.choose(Some(&candidate))?;
         let evidence = args.source_evidence(&scene, &admin, deadline).await;
-        let Some(again) = args.fence_by(scene.rule_out_loss(&evidence)) else { return Ok(exit::no()) };
-        fence = again;
+        fence = match args.fence_by(scene.rule_out_loss(&evidence)) {
+            Ok(fence) => fence,
+            Err(why) => return not_done(&why, args.json),
+        };
     }
     let plan = scene.plan(&candidate, fence, args.deadlines(), &host())?;
     let plan = if args.gray { plan.of_gray_primary() } else { plan };
@@ -187,16 +203,26 @@ pub(crate) async fn run(args: FailoverArgs, environment: &Environment) -> anyhow
     perform(&plan, &logins, &mut journal, State::START, false, args.json, environment).await
 }
 
+/// Why nothing was done, in words or as JSON.
+fn not_done(why: &str, json: bool) -> anyhow::Result<ExitCode> {
+    if json {
+        terminal::print_json(&text::NotDone { done: false, why: why.to_owned() })?;
+    } else {
+        terminal::complain(&format!("not done: {why}"));
+    }
+    Ok(exit::no())
+}
+
 impl FailoverArgs {
     /// Looks until it is sure, and says what was seen.
-    async fn is_confirmed(
+    async fn confirm(
         &self,
         scene: &Scene,
         admin: &config::Credentials,
         rule: &Rule,
         within: Duration,
         deadline: Duration,
-    ) -> bool {
+    ) -> Result<(), switchover::Error> {
         let dead = &scene.primary.name;
         let confirmed = if self.gray {
             terminal::complain(&format!("looking at the commits of {dead}"));
@@ -212,11 +238,7 @@ impl FailoverArgs {
                 )
             })
         };
-        match &confirmed {
-            Ok(evidence) => terminal::complain(evidence),
-            Err(error) => terminal::complain(&format!("not done: {error}")),
-        }
-        confirmed.is_ok()
+        confirmed.map(|evidence| terminal::complain(&evidence))
     }
 
     /// Whether the primary waited for acknowledgements: a gray one can still be asked.
@@ -233,19 +255,16 @@ impl FailoverArgs {
         }
     }
 
-    /// What keeps the old primary from acknowledging more; `None` where it must not go on, which is said.
-    fn fence_by(&self, loss: Result<String, LossRisk>) -> Option<FenceBy> {
+    /// What keeps the old primary from acknowledging more, or why it must not go on.
+    fn fence_by(&self, loss: Result<String, LossRisk>) -> Result<FenceBy, String> {
         match risk::decide(self.fence.is_some(), loss, self.accept_loss) {
-            Ok(Guard::Hook) => Some(FenceBy::Command { command: self.fence.clone().unwrap_or_default() }),
+            Ok(Guard::Hook) => Ok(FenceBy::Command { command: self.fence.clone().unwrap_or_default() }),
             Ok(Guard::SemiSync(facts)) => {
                 terminal::complain(&facts);
-                Some(FenceBy::SemiSync { facts })
+                Ok(FenceBy::SemiSync { facts })
             }
-            Ok(Guard::Accepted) => Some(FenceBy::Nothing),
-            Err(why) => {
-                terminal::complain(&format!("not done: {why}"));
-                None
-            }
+            Ok(Guard::Accepted) => Ok(FenceBy::Nothing),
+            Err(why) => Err(why.to_string()),
         }
     }
 
@@ -300,8 +319,11 @@ impl FailoverArgs {
         terminal::complain(&unfinished.why);
         let plan = &unfinished.plan;
         let logins = Logins { admin, replication: Default::default() };
+        self.take_over.end_sessions(plan, &logins).await?;
         if switchover::perform::is_under_way(plan, &logins).await {
-            return Err(anyhow!("its tool is still at work: wait until that has ended"));
+            return Err(anyhow!(
+                "its tool is still at work: wait until that has ended; if its host is gone for good: --take-over"
+            ));
         }
         if !self.yes && !terminal::ask(&format!("Go on, so that all follow {}?", plan.candidate.name))? {
             terminal::complain("not done");
@@ -331,6 +353,16 @@ impl FailoverArgs {
         let logins = Logins { admin, replication: self.operator.replication()? };
         let paint = Paint::for_stdout(environment.no_colour);
         match rejoin::rejoin(&facts, &new, &protection, &logins, deadline).await? {
+            outcome if self.json => {
+                let follows = (outcome == RejoinOutcome::Follows).then(|| new.server.clone());
+                let (own_transactions, mend) = match outcome {
+                    RejoinOutcome::Follows => (None, None),
+                    RejoinOutcome::Refused { own, mend } => (Some(own.to_string()), Some(mend)),
+                };
+                let code = if follows.is_some() { exit::DONE } else { exit::no() };
+                terminal::print_json(&text::Rejoined { server: old, follows, own_transactions, mend })?;
+                Ok(code)
+            }
             RejoinOutcome::Follows => {
                 terminal::print(&format!("{} {old} follows {}\n", paint.green("done:"), new.server))?;
                 Ok(exit::DONE)

@@ -76,6 +76,8 @@ pub(crate) struct SwitchoverArgs {
     #[arg(long)]
     undo: bool,
     #[command(flatten)]
+    take_over: TakeOverArgs,
+    #[command(flatten)]
     warm: WarmArgs,
     /// Do not ask before the primary is moved.
     #[arg(long, short)]
@@ -111,6 +113,47 @@ pub(crate) struct SwitchoverArgs {
     json: bool,
 }
 
+/// Of `switchover` and `failover`.
+#[derive(Args, Debug, Clone, Copy)]
+pub(crate) struct TakeOverArgs {
+    /// With --resume or --undo: end the sessions of the program that began it. Only when that is gone for
+    /// good, or its host is: servers notice that after minutes.
+    #[arg(long)]
+    take_over: bool,
+}
+
+impl TakeOverArgs {
+    /// For whoever begins anew.
+    pub(crate) fn refuse_alone(self) -> anyhow::Result<()> {
+        if self.take_over { Err(anyhow!("--take-over goes with --resume or --undo")) } else { Ok(()) }
+    }
+
+    /// Ends the sessions of the program that began it, if that was asked for.
+    pub(crate) async fn end_sessions(self, plan: &Plan, logins: &Logins) -> anyhow::Result<()> {
+        if self.take_over {
+            for ended in perform::end_sessions(plan, logins).await? {
+                terminal::complain(&format!("ended {ended}"));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// How to go on.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Resuming {
+    pub(crate) undo: bool,
+    pub(crate) take_over: TakeOverArgs,
+    pub(crate) json: bool,
+}
+
+/// `--resume --json` where nothing is left to do.
+#[derive(serde::Serialize)]
+struct Over<'a> {
+    journal: &'a std::path::Path,
+    over: Option<&'a State>,
+}
+
 /// Flags of whoever changes roles: of `switchover` and `failover`.
 #[derive(Args, Debug, Clone)]
 pub(crate) struct OperatorArgs {
@@ -133,8 +176,10 @@ pub(crate) async fn run(args: SwitchoverArgs, environment: &Environment) -> anyh
         if args.from_servers {
             return resume_from_servers(&args, &directory, environment).await;
         }
-        return resume(&args.operator, &args.source, args.undo, args.json, environment).await;
+        let how = Resuming { undo: args.undo, take_over: args.take_over, json: args.json };
+        return resume(&args.operator, &args.source, how, environment).await;
     }
+    args.take_over.refuse_alone()?;
     let mut config = source::for_fleet(&args.source)?.config;
     config.fleet.credentials = credentials::resolve(&config, environment)?;
     let admin = args.operator.admin(&config.fleet.credentials)?;
@@ -248,6 +293,7 @@ async fn resume_from_servers(
         return Ok(exit::DONE);
     };
     let logins = Logins { admin, replication: args.operator.replication()? };
+    args.take_over.end_sessions(&plan, &logins).await?;
     let promoted = perform::promoted(&plan, &logins).await;
     let state = if args.undo {
         step::give_up(step::Step::Promote, None, promoted)?
@@ -262,8 +308,7 @@ async fn resume_from_servers(
 pub(crate) async fn resume(
     operator: &OperatorArgs,
     source: &SourceArgs,
-    undo: bool,
-    json: bool,
+    how: Resuming,
     environment: &Environment,
 ) -> anyhow::Result<ExitCode> {
     let directory = operator.journals(environment)?;
@@ -279,7 +324,18 @@ pub(crate) async fn resume(
         bail!("{} does not begin with a plan", path.display())
     };
     if journal::is_over(&lines) {
-        terminal::complain(&format!("{}: this switchover is over, nothing is left to do", path.display()));
+        if how.json {
+            let over = lines.iter().rev().find_map(|line| match line {
+                JournalRecord::Over { state, .. } => Some(state),
+                _ => None,
+            });
+            terminal::print_json(&Over { journal: &path, over })?;
+        } else {
+            terminal::complain(&format!(
+                "{}: this switchover is over, nothing is left to do",
+                path.display()
+            ));
+        }
         return Ok(exit::DONE);
     }
     let admin = operator.admin_alone(source, environment)?;
@@ -296,13 +352,14 @@ pub(crate) async fn resume(
             plan.epoch
         );
     }
+    how.take_over.end_sessions(plan, &logins).await?;
     let promoted = perform::promoted(plan, &logins).await;
     let state = match journal::last(&lines) {
-        Some((step, false, ended)) if undo => step::give_up(step, ended.as_ref(), promoted)?,
+        Some((step, false, ended)) if how.undo => step::give_up(step, ended.as_ref(), promoted)?,
         _ => journal::go_on(&lines, promoted),
     };
     let plan = plan.clone();
-    perform(&plan, &logins, &mut journal, state, false, json, environment).await
+    perform(&plan, &logins, &mut journal, state, false, how.json, environment).await
 }
 
 impl SwitchoverArgs {

@@ -31,7 +31,8 @@ pub struct Channel {
     pub receiver_tries: bool,
     /// What it has received, applied or not: `Gtid_IO_Pos`, `Retrieved_Gtid_Set`.
     pub received: String,
-    /// How it protects its connection: options of `CHANGE MASTER` without their prefix, and values.
+    /// How it protects its connection and how often it tries: options of `CHANGE MASTER` without their prefix,
+    /// and values.
     #[serde(skip)]
     pub protection: Vec<(String, String)>,
     /// What it leaves out, as `name = value`: filters of replication. Positions go on over what is left out,
@@ -135,6 +136,19 @@ fn protection(row: &Named) -> Vec<(String, String)> {
             };
             options.extend(files.into_iter().filter_map(file));
         }
+    }
+    if let Some(path) = row.get("source_public_key_path").or(row.get("master_public_key_path")) {
+        if !path.is_empty() {
+            options.push(("PUBLIC_KEY_PATH".to_owned(), crate::connection::quoted(path)));
+        }
+    }
+    let seconds = value("connect_retry").or(row.get("connect_retry"));
+    if let Some(seconds) = seconds.and_then(|seconds| seconds.parse::<u32>().ok()) {
+        options.push(("CONNECT_RETRY".to_owned(), seconds.to_string()));
+    }
+    // MySQL gives up after that many attempts, ten by default from 8.4 on; MariaDB says its own elsewhere.
+    if let Some(times) = value("retry_count").and_then(|times| times.parse::<u32>().ok()) {
+        options.push(("RETRY_COUNT".to_owned(), times.to_string()));
     }
     if row.get("get_source_public_key").or(row.get("get_master_public_key")).is_some_and(|asks| asks == "1") {
         options.push(("GET_PUBLIC_KEY".to_owned(), "1".to_owned()));

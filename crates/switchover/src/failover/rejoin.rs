@@ -52,6 +52,18 @@ pub fn own_transactions(
     old: &str,
     new: &str,
 ) -> Result<Option<OwnTransactions>, UnreadableGtid> {
+    own_of(flavour, old, new, false)
+}
+
+/// The same; `strict` where the old one has `gtid_strict_mode`: then the numbers of a domain only rise in its
+/// log, and whoever has a higher one of that domain from it has had all before. A server that was rebuilt
+/// from a backup knows no others by name.
+fn own_of(
+    flavour: Flavour,
+    old: &str,
+    new: &str,
+    strict: bool,
+) -> Result<Option<OwnTransactions>, UnreadableGtid> {
     if flavour == Flavour::MySql {
         let read = |text: &str| text.parse::<GtidSet>().map_err(UnreadableGtid::Set);
         let own = read(old)?.minus(&read(new)?);
@@ -60,8 +72,15 @@ pub fn own_transactions(
     }
     let (old, new) = (state(old)?, state(new)?);
     let (mut transactions, mut count) = (Vec::new(), 0);
-    for ((domain, server), last) in old {
-        let there = new.get(&(domain, server)).copied().unwrap_or(0);
+    for (&(domain, server), &last) in &old {
+        let known = new.get(&(domain, server)).copied();
+        let came_before = |(&(of, by), &later): (&(u32, u32), &u64)| {
+            of == domain && later > last && new.get(&(of, by)).is_some_and(|there| *there >= later)
+        };
+        if strict && known.is_none() && old.iter().any(came_before) {
+            continue;
+        }
+        let there = known.unwrap_or(0);
         if last > there {
             transactions.push(format!("{domain}-{server}-{} to {domain}-{server}-{last}", there + 1));
             // At most this many: other servers' transactions use numbers of the domain too.
@@ -179,19 +198,19 @@ pub async fn rejoin(
     ]
     .map(|text| text.replace(['\n', ' '], ""));
     let target = survey::member(new);
-    let own = own_transactions(old.version.flavour, &of_old, &of_new)
+    let strict = old.is_on(&["gtid_strict_mode"]) == Some(true);
+    let own = own_of(old.version.flavour, &of_old, &of_new, strict)
         .map_err(|error| refused(old, error.to_string()))?;
     if let Some(own) = own {
         let mend = mend(dialect, &own, &target);
         return Ok(RejoinOutcome::Refused { own, mend });
     }
-    if new.semi_sync_source() {
-        let has = Switches::of(old);
-        let switches =
-            [has.source.map(|switch| switch.set(false)), has.replica.map(|switch| switch.set(true))];
-        for statement in switches.into_iter().flatten() {
-            returned.run(&statement, deadline).await?;
-        }
+    // A replica with the source's switch on waits for acknowledgements of what it applies.
+    let has = Switches::of(old);
+    let replica = has.replica.filter(|_| new.semi_sync_source());
+    let switches = [has.source.map(|switch| switch.set(false)), replica.map(|switch| switch.set(true))];
+    for statement in switches.into_iter().flatten() {
+        returned.run(&statement, deadline).await?;
     }
     if !old.channels.is_empty() {
         returned.run(dialect.stop_replication(), deadline).await?;
@@ -286,6 +305,18 @@ mod tests {
             own_transactions(Flavour::MariaDb, "nonsense", "").is_err(),
             "what cannot be read is not nothing"
         );
+    }
+
+    #[test]
+    fn what_a_rebuilt_primary_knows_by_a_higher_number_only_is_not_its_own() {
+        let own = |old: &str, new: &str, strict: bool| own_of(Flavour::MariaDb, old, new, strict).unwrap();
+        // 3 was the primary once; the new one was rebuilt from a backup of the time of 2.
+        let (old, rebuilt) = ("0-3-50,0-2-300", "0-2-300,0-1-400");
+        assert_eq!(own(old, rebuilt, true), None);
+        assert!(own(old, rebuilt, false).is_some(), "without strict mode a number may have come later");
+        assert!(own("0-3-301,0-2-300", rebuilt, true).is_some(), "written after all that the new one has");
+        assert!(own("1-3-50,0-2-300", rebuilt, true).is_some(), "another domain");
+        assert!(own("0-3-50,0-2-301", rebuilt, true).is_some(), "the higher one is its own too");
     }
 
     proptest! {

@@ -69,6 +69,11 @@ pub enum LossRisk {
         .0.iter().map(ServerName::as_str).collect::<Vec<_>>().join(", ")
     )]
     Silent(Vec<ServerName>),
+    #[error(
+        "{} receives by a channel with a name, or by several: it is not stopped, and may acknowledge more",
+        .0.iter().map(ServerName::as_str).collect::<Vec<_>>().join(", ")
+    )]
+    KeepsReceiving(Vec<ServerName>),
     #[error("no replica acknowledged as a semi-sync replica: {LOST}")]
     NotAcknowledged,
     #[error(

@@ -112,8 +112,7 @@ impl Scene {
         let Answers { answering, mut unread, epoch } = Answers::read(snapshot, primary, who, deadline).await;
         let mut silent: Vec<ServerName> = unread.iter().map(|(name, _)| name.clone()).collect();
         if let Some(writer) = answering.iter().find(|facts| !facts.refuses_writes()) {
-            let why = takes_writes(writer);
-            return Err(Error::Refused { server: writer.server.clone(), why });
+            return Err(in_the_way(writer));
         }
         let (source, replicas, others) = split(answering, snapshot, primary, &unread)?;
         let primary = match primary {
@@ -201,7 +200,16 @@ impl Scene {
     /// # Errors
     /// What could be lost.
     pub fn rule_out_loss(&self, evidence: &SourceEvidence) -> Result<String, LossRisk> {
+        let kept: Vec<ServerName> = self.keep_their_channels().map(|facts| facts.server.clone()).collect();
+        if !kept.is_empty() {
+            return Err(LossRisk::KeepsReceiving(kept));
+        }
         risk::rule_out_loss(&self.semi_sync(), &self.silent, &self.primary.name, evidence)
+    }
+
+    /// Replicas whose channels have names, or that have several: no statement of ours means these.
+    fn keep_their_channels(&self) -> impl Iterator<Item = &Facts> {
+        self.replicas.iter().filter(|facts| !has_one_plain_channel(facts))
     }
 
     /// Who takes over.
@@ -265,7 +273,7 @@ impl Scene {
         let member =
             |facts: &Facts, follows: bool| Member { follows_primary: follows, ..survey::member(facts) };
         let siblings = self.replicas.iter().filter(|facts| facts.server != *candidate);
-        let others = siblings.map(|facts| member(facts, true));
+        let others = siblings.map(|facts| member(facts, has_one_plain_channel(facts)));
         let others = others.chain(self.others.iter().map(|facts| member(facts, false))).collect();
         let candidate = member(chosen, true);
         Ok(Plan {
@@ -306,6 +314,9 @@ pub(super) async fn start_receivers(
         let mut conn = Connection::open(&facts.server, &facts.reach, who, deadline, BRIEFLY).await?;
         if let Some(session) = conn.scalar(&format!("SELECT IS_USED_LOCK('{OPERATION}')"), deadline).await? {
             let why = format!("a failover or switchover is going on (session {session} holds {OPERATION})");
+            return Err(Error::Refused { server: facts.server.clone(), why });
+        }
+        if let Some(why) = would_throw_away(facts) {
             return Err(Error::Refused { server: facts.server.clone(), why });
         }
         conn.run(statement, deadline).await?;
@@ -424,6 +435,26 @@ pub(super) fn view(channels: &[Channel]) -> View {
     }
 }
 
+/// Where both threads of a replica stand, MariaDB throws its relay logs away when either starts, and gets
+/// everything from the source again: which may be dead.
+fn would_throw_away(facts: &Facts) -> Option<String> {
+    let channel = facts.channels.first()?;
+    let stands = !channel.receiver_runs && !channel.receiver_tries && !channel.applier_runs;
+    let logs = facts.is_on(&["log_slave_updates"]) == Some(true);
+    if !facts.dialect().is_mariadb() || !stands || !logs {
+        return None;
+    }
+    let read = |received: &str| Received::new(facts.version.flavour, received, &facts.position).ok();
+    let (received, applied) = (read(&channel.received)?, read("")?);
+    (!applied.covers(&received)).then(|| {
+        format!(
+            "has received {received} and applied only {applied}, and both of its threads stand: MariaDB throws its relay \
+             logs away when one of them starts. Save these first (mariadb-binlog reads them); START SLAVE there, then again, \
+             does without them"
+        )
+    })
+}
+
 /// What lets a replica look for its source again. One whose applying thread was stopped as well, and not by
 /// an error, was to be promoted: both start.
 pub(super) fn look_again(facts: &Facts) -> &'static str {
@@ -439,6 +470,16 @@ pub(super) fn look_again(facts: &Facts) -> &'static str {
 type Split = ((String, u16), Vec<Facts>, Vec<Facts>);
 
 /// What is in the way of a failover while this one takes writes.
+fn in_the_way(writer: &Facts) -> Error {
+    let (server, why) = (writer.server.clone(), takes_writes(writer));
+    if writer.channels.is_empty() {
+        Error::HasPrimary { server, why }
+    } else {
+        Error::Refused { server, why }
+    }
+}
+
+/// The same in words.
 fn takes_writes(writer: &Facts) -> String {
     match writer.channels.first() {
         None => "takes writes: there is a primary, and nothing to fail over".to_owned(),
@@ -535,6 +576,10 @@ pub(super) fn named(
     }
 }
 
+fn has_one_plain_channel(facts: &Facts) -> bool {
+    matches!(facts.channels.as_slice(), [channel] if channel.name.is_empty())
+}
+
 fn standing(facts: &Facts) -> Result<Standing, Error> {
     let channel = facts.channels.first();
     let received = channel.map_or("", |channel| channel.received.as_str());
@@ -548,6 +593,9 @@ fn standing(facts: &Facts) -> Result<Standing, Error> {
             Some("it does not log what it replicates".to_owned())
         }
         _ if facts.channels.len() > 1 => Some("it replicates from several sources".to_owned()),
+        Some(channel) if !channel.name.is_empty() => {
+            Some(format!("its channel has a name ({}), and only those without one are moved", channel.name))
+        }
         Some(channel) if !channel.by_gtid => Some("it follows by file and offset".to_owned()),
         Some(channel) if channel.withholds().is_some() => channel.withholds(),
         Some(channel) if !channel.applier_runs => {
@@ -614,6 +662,59 @@ mod tests {
         let unread = [(ServerName::new("a2"), "Access denied for user 'admin'".to_owned())];
         let error = split(Vec::new(), &snapshot, None, &unread).unwrap_err().to_string();
         assert!(error.contains("a2 was not read: Access denied"), "{error}");
+    }
+
+    #[test]
+    fn a_channel_with_a_name_is_neither_promoted_nor_called_stopped() {
+        let on = |name: &str| (name.to_owned(), "ON".to_owned());
+        let replica = |server: &str, channel_name: &str| Facts {
+            channels: vec![Channel {
+                name: channel_name.to_owned(),
+                receiver_runs: false,
+                ..channel("a1", 3306, 11)
+            }],
+            variables: [on("log_bin"), on("log_slave_updates"), on("read_only")].into(),
+            ..facts(server, "10.11.6-MariaDB")
+        };
+        let scene = Scene {
+            primary: ServerAddress {
+                name: ServerName::new("a1"),
+                reach: Address::tcp("a1".to_owned(), 3306),
+            },
+            source: ("a1".to_owned(), 3306),
+            replicas: vec![replica("a2", ""), replica("b1", "x")],
+            others: Vec::new(),
+            silent: Vec::new(),
+            unread: Vec::new(),
+            epoch: 0,
+        };
+        assert!(standing(&scene.replicas[1]).unwrap().unusable.unwrap().contains("has a name (x)"));
+        let loss = scene.rule_out_loss(&SourceEvidence::Stated).unwrap_err();
+        assert_eq!(loss, LossRisk::KeepsReceiving(vec![ServerName::new("b1")]));
+        let plan =
+            scene.plan(&ServerName::new("a2"), FenceBy::Nothing, Deadlines::default(), "here").unwrap();
+        assert!(!plan.others[0].follows_primary, "no statement of ours reaches that channel");
+    }
+
+    #[test]
+    fn relay_logs_that_a_start_would_throw_away_are_kept() {
+        let stands = |received: &str, position: &str| Facts {
+            channels: vec![Channel {
+                receiver_runs: false,
+                applier_runs: false,
+                received: received.to_owned(),
+                ..channel("a1", 3306, 11)
+            }],
+            variables: [("log_slave_updates".to_owned(), "ON".to_owned())].into(),
+            position: position.to_owned(),
+            ..facts("a2", "10.11.6-MariaDB")
+        };
+        let why = would_throw_away(&stands("0-11-50", "0-11-40")).unwrap();
+        assert!(why.contains("0-11-50") && why.contains("0-11-40"), "{why}");
+        assert_eq!(would_throw_away(&stands("0-11-50", "0-11-50")), None);
+        let mut runs = stands("0-11-50", "0-11-40");
+        runs.channels[0].applier_runs = true;
+        assert_eq!(would_throw_away(&runs), None);
     }
 
     #[test]

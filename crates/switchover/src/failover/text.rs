@@ -9,6 +9,25 @@ use fleet::ServerName;
 use serde::Serialize;
 use term::Paint;
 
+/// `--json` where nothing was done.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct NotDone {
+    pub done: bool,
+    pub why: String,
+}
+
+/// `headroom failover --rejoin SERVER --json`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Rejoined {
+    pub server: ServerName,
+    /// Whom it follows now; none when it was refused.
+    pub follows: Option<ServerName>,
+    /// What it has and the new primary does not.
+    pub own_transactions: Option<String>,
+    /// What to do about that.
+    pub mend: Option<String>,
+}
+
 /// `headroom failover --check --json`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Checked {

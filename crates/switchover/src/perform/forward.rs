@@ -1,6 +1,6 @@
 //! What each step does on the servers.
 
-use super::servers::Servers;
+use super::servers::{Servers, going_on};
 use super::{Kind, Member, Outcome, Plan, takeover};
 use crate::Error;
 use crate::announce::COUNT_ROUTERS;
@@ -9,7 +9,7 @@ use crate::dialect::Source;
 use crate::facts;
 use crate::step::{Event, Step};
 use crate::survey;
-use fleet::announcement::{HOLD, OPERATION, PREPARE};
+use fleet::announcement::{FREEZE, HOLD, OPERATION, PREPARE};
 use std::time::{Duration, Instant};
 use tokio::task::JoinSet;
 
@@ -64,15 +64,10 @@ async fn lock(plan: &Plan, servers: &mut Servers<'_>) -> Result<(), Error> {
         let taken = servers.scalar(member, &format!("SELECT GET_LOCK('{OPERATION}', 0)")).await?;
         if taken.as_deref() != Some("1") {
             let holder = servers.scalar(member, &format!("SELECT IS_USED_LOCK('{OPERATION}')")).await?;
-            let session = holder.unwrap_or_else(|| "unknown".to_owned());
-            return Err(Error::Refused {
-                server: member.server(),
-                why: format!(
-                    "another switchover is going on (session {session} holds the lock {OPERATION}); wait for it"
-                ),
-            });
+            return Err(going_on(servers.of(member).await?, holder.as_deref()));
         }
     }
+    servers.begin();
     match plan.kind {
         Kind::Switchover => epoch_is_free(plan, servers).await,
         Kind::Failover { .. } => takeover::is_still_needed(plan, servers).await,
@@ -143,7 +138,11 @@ async fn routers(plan: &Plan, servers: &mut Servers<'_>) -> Result<(u64, u64), E
     Ok((count("ready"), count("holding")))
 }
 
-/// The server itself says when it has everything; nobody polls.
+/// A server waits no longer at a time: it notices that whoever asked was killed once its statement ends, and
+/// until then the session holds its locks.
+const WAITS: Duration = Duration::from_secs(2);
+
+/// The server itself says when it has everything.
 pub(super) async fn wait_for(
     member: &Member,
     position: &str,
@@ -153,11 +152,17 @@ pub(super) async fn wait_for(
     if position.is_empty() {
         return Ok(true);
     }
-    let statement = member.dialect().wait_for(position, seconds);
-    // The server says no by itself; one that is silent for a second longer does not answer.
-    let patience = Duration::from_secs_f64(seconds.ceil() + 1.0);
-    let answer = servers.of(member).await?.scalar(&statement, patience).await?;
-    Ok(answer.as_deref() == Some("0"))
+    let until = Instant::now() + Duration::from_secs_f64(seconds);
+    loop {
+        let left = until.saturating_duration_since(Instant::now()).min(WAITS);
+        let statement = member.dialect().wait_for(position, left.as_secs_f64().max(0.001));
+        // The server says no by itself; one that is silent for a second longer does not answer.
+        let patience = Duration::from_secs_f64(left.as_secs_f64().ceil() + 1.0);
+        let answer = servers.of(member).await?.scalar(&statement, patience).await?;
+        if answer.as_deref() == Some("0") || Instant::now() >= until {
+            return Ok(answer.as_deref() == Some("0"));
+        }
+    }
 }
 
 async fn catch_up(plan: &Plan, servers: &mut Servers<'_>) -> Result<(), Error> {
@@ -227,6 +232,7 @@ async fn freeze(plan: &Plan, servers: &mut Servers<'_>) -> Result<(), Error> {
     let dialect = primary.dialect();
     let mut freezer = servers.another(primary).await?;
     let session = freezer.id();
+    take(&mut freezer, FREEZE, servers.deadline()).await?;
     let mut frozen = freezer.run(dialect.freeze(), limit).await;
     if frozen.is_ok() && !dialect.read_only_binds_administrators() {
         frozen = freezer.run("FLUSH TABLES WITH READ LOCK", limit).await;
@@ -284,21 +290,41 @@ async fn await_candidate(plan: &Plan, servers: &mut Servers<'_>) -> Result<(), E
     })
 }
 
+/// A receiver with semi-sync ends its source's session when it stops, over a connection of its own that it
+/// waits five seconds for.
+const REPLICATION_STOPS: Duration = Duration::from_secs(15);
+
 async fn stop_replication(plan: &Plan, servers: &mut Servers<'_>) -> Result<(), Error> {
     let candidate = &plan.candidate;
-    if let Some(source) = candidate.semi_sync.source.filter(|_| plan.semi_sync) {
-        // Before it takes writes: the first one is already acknowledged by a replica. And before its threads
-        // stop: a switch that is refused stops nothing.
-        servers.run(candidate, &source.set(true)).await?;
+    let deadline = servers.deadline().max(REPLICATION_STOPS);
+    servers.run_within(candidate, candidate.dialect().stop_replication(), deadline).await?;
+    // Before it takes writes: the first one is already acknowledged by a replica. And once its threads have
+    // stopped: a replica with this switch on waits for acknowledgements of what it applies, and nobody gives
+    // them.
+    match candidate.semi_sync.source.filter(|_| plan.semi_sync) {
+        Some(source) => servers.run(candidate, &source.set(true)).await,
+        None => Ok(()),
     }
-    servers.run(candidate, candidate.dialect().stop_replication()).await
 }
 
-/// The one statement after which there is no way back. When its answer is lost the candidate is asked.
+/// The one statement after which there is no way back. When its answer is lost its session is ended, so that
+/// it cannot arrive later, and the candidate is asked.
 async fn promote(plan: &Plan, servers: &mut Servers<'_>) -> Event {
     let candidate = &plan.candidate;
+    let session = match servers.session(candidate).await {
+        Ok(_) if servers.undone_elsewhere => {
+            let why = format!("{}: this operation was undone by somebody else meanwhile", candidate.name);
+            return Event::Failed { why };
+        }
+        Ok(session) => session,
+        Err(error) => return Event::Failed { why: error.to_string() },
+    };
     let Err(error) = servers.run(candidate, candidate.dialect().thaw()).await else { return Event::Done };
-    match servers.candidate_takes_writes().await {
+    let answer = match end_session(candidate, session, servers).await {
+        Ok(()) => servers.candidate_takes_writes().await,
+        Err(error) => Err(error),
+    };
+    match answer {
         Ok(true) => Event::Done,
         Ok(false) => Event::Failed { why: error.to_string() },
         Err(again) => Event::Unknown {
@@ -309,6 +335,30 @@ async fn promote(plan: &Plan, servers: &mut Servers<'_>) -> Event {
             ),
         },
     }
+}
+
+/// Ends a session: what it was told and has not read is read no more.
+pub(super) async fn end_session(
+    member: &Member,
+    session: u32,
+    servers: &mut Servers<'_>,
+) -> Result<(), Error> {
+    let until = Instant::now() + servers.deadline();
+    servers.forget(member);
+    // It may have ended by itself (error 1094).
+    match servers.run(member, &format!("KILL {session}")).await {
+        Ok(()) | Err(Error::Server { source: observe::AskError::Answered { code: 1094, .. }, .. }) => {}
+        Err(error) => return Err(error),
+    }
+    let ask = format!("SELECT COUNT(*) FROM information_schema.PROCESSLIST WHERE ID = {session}");
+    while servers.scalar(member, &ask).await?.as_deref() != Some("0") {
+        if Instant::now() >= until {
+            let why = format!("session {session} does not end");
+            return Err(Error::Refused { server: member.server(), why });
+        }
+        tokio::time::sleep(TRANSACTIONS_POLL).await;
+    }
+    Ok(())
 }
 
 async fn mark(plan: &Plan, servers: &mut Servers<'_>) -> Result<(), Error> {
@@ -424,8 +474,10 @@ async fn follow(
 ) -> Result<(), Error> {
     let mut connection = opening.await?;
     let mut followed = Ok(());
-    for statement in statements {
-        followed = connection.run(statement, deadline).await;
+    // The first one stops the receiver, which may be at an attempt to reach the old primary.
+    let limits = std::iter::once(deadline.max(takeover::RECEIVER_STOPS)).chain(std::iter::repeat(deadline));
+    for (statement, limit) in statements.iter().zip(limits) {
+        followed = connection.run(statement, limit).await;
         if followed.is_err() {
             break;
         }

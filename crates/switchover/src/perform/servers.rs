@@ -1,12 +1,27 @@
 //! The connections of a switchover: one to each server for what is done, one more to the primary that holds
 //! the announcements, and one that holds the freeze.
+//!
+//! **Whoever lost its place stops.** A tool that slept (a stopped process, a paused machine) may wake when
+//! another one has gone on in its place, ended its sessions and moved the primary elsewhere. So each
+//! connection that is opened once the operation has begun takes the operation's lock of that server anew and
+//! looks at what is recorded there: where another operation holds the lock, or a later one is recorded,
+//! nothing is said to that server.
 
 use super::forward::Followers;
 use super::{Logins, Member, Plan};
 use crate::Error;
 use crate::connection::Connection;
+use crate::survey;
+use fleet::announcement::OPERATION;
 use std::collections::BTreeMap;
 use std::time::Duration;
+use tokio::task::JoinSet;
+
+/// How long a session of ours that was told to end may take.
+const ENDS: Duration = Duration::from_secs(1);
+/// How long a server may take to notice that the program which began this was killed: its last statement has
+/// to end, see [`super::forward::wait_for`].
+const NOTICES: Duration = Duration::from_secs(4);
 
 pub(super) struct Servers<'a> {
     plan: &'a Plan,
@@ -18,11 +33,93 @@ pub(super) struct Servers<'a> {
     pub(super) freezer: Option<Connection>,
     /// Those that are told to follow the candidate already.
     pub(super) followers: Option<Followers>,
+    /// The operation has begun: connections take its lock.
+    begun: bool,
+    /// The numbers of our sessions on each server: one that we gave up may hold the lock for a while.
+    ours: BTreeMap<String, Vec<u32>>,
+    /// A server has this operation recorded as undone, and it was not us.
+    pub(super) undone_elsewhere: bool,
 }
 
 impl<'a> Servers<'a> {
     pub(super) fn new(plan: &'a Plan, logins: &'a Logins) -> Self {
-        Self { plan, logins, open: BTreeMap::new(), announcer: None, freezer: None, followers: None }
+        Self {
+            plan,
+            logins,
+            open: BTreeMap::new(),
+            announcer: None,
+            freezer: None,
+            followers: None,
+            begun: false,
+            ours: BTreeMap::new(),
+            undone_elsewhere: false,
+        }
+    }
+
+    /// From now on every connection holds the operation's lock; those that are open have taken it.
+    pub(super) fn begin(&mut self) {
+        self.begun = true;
+    }
+
+    /// Goes on with what another program began: takes the lock of every server that answers.
+    ///
+    /// # Errors
+    /// Somebody else holds one, or a later operation is recorded.
+    pub(super) async fn go_on(&mut self) -> Result<(), Error> {
+        self.begun = true;
+        let plan = self.plan;
+        let mut opening = JoinSet::new();
+        for member in [&plan.primary, &plan.candidate].into_iter().chain(&plan.others) {
+            let (name, connection) = (member.name.clone(), self.opening(member));
+            opening.spawn(async move { (name, connection.await) });
+        }
+        while let Some(Ok((name, opened))) = opening.join_next().await {
+            // One that does not answer is told nothing now, and asked again when it is needed.
+            let Ok(mut connection) = opened else { continue };
+            self.claim(&name, &mut connection, NOTICES).await?;
+            self.open.insert(name, connection);
+        }
+        Ok(())
+    }
+
+    /// Takes the operation's lock, and looks whether the operation is still ours to do.
+    async fn claim(
+        &mut self,
+        name: &str,
+        connection: &mut Connection,
+        patience: Duration,
+    ) -> Result<(), Error> {
+        let deadline = self.deadline();
+        let ours = self.ours.entry(name.to_owned()).or_default();
+        let mut taken = take_lock(connection, patience, deadline).await?;
+        let holder = match taken {
+            true => None,
+            false => connection.scalar(&format!("SELECT IS_USED_LOCK('{OPERATION}')"), deadline).await?,
+        };
+        if let Some(session) = holder.as_ref().and_then(|id| id.parse().ok()).filter(|id| ours.contains(id)) {
+            // It was given up when it did not answer, and the server is still at its statement.
+            let _ = connection.run(&format!("KILL {session}"), deadline).await;
+            let _ = take_lock(connection, ENDS, deadline).await?;
+            taken = true;
+        }
+        if !taken {
+            return Err(going_on(connection, holder.as_deref()));
+        }
+        ours.push(connection.id());
+        match survey::newest_of(connection, deadline).await? {
+            Some((epoch, _)) if epoch > self.plan.epoch => {
+                let why = format!(
+                    "has epoch {epoch} recorded, this operation is {}: it is over, and touches nothing",
+                    self.plan.epoch
+                );
+                Err(Error::Refused { server: connection.server.clone(), why })
+            }
+            Some((epoch, state)) => {
+                self.undone_elsewhere |= epoch == self.plan.epoch && state == "undone";
+                Ok(())
+            }
+            None => Ok(()),
+        }
     }
 
     pub(super) fn deadline(&self) -> Duration {
@@ -32,7 +129,12 @@ impl<'a> Servers<'a> {
     /// The connection to a member, opened when it is not there.
     pub(super) async fn of(&mut self, member: &Member) -> Result<&mut Connection, Error> {
         if !self.open.contains_key(&member.name) {
-            let connection = self.another(member).await?;
+            let mut connection = self.another(member).await?;
+            if self.begun {
+                self.claim(&member.name, &mut connection, Duration::ZERO).await?;
+            } else {
+                self.ours.entry(member.name.clone()).or_default().push(connection.id());
+            }
             self.open.insert(member.name.clone(), connection);
         }
         self.open.get_mut(&member.name).ok_or_else(|| unreachable_member(member))
@@ -53,13 +155,27 @@ impl<'a> Servers<'a> {
         async move { Connection::open(&server, &address?, &who, deadline, idle).await }
     }
 
+    /// The number of the session that is used for a member.
+    pub(super) async fn session(&mut self, member: &Member) -> Result<u32, Error> {
+        Ok(self.of(member).await?.id())
+    }
+
     /// Forgets a connection that failed, so that the next use opens one.
     pub(super) fn forget(&mut self, member: &Member) {
         self.open.remove(&member.name);
     }
 
     pub(super) async fn run(&mut self, member: &Member, statement: &str) -> Result<(), Error> {
-        let deadline = self.deadline();
+        self.run_within(member, statement, self.deadline()).await
+    }
+
+    /// For a statement that may take longer than others.
+    pub(super) async fn run_within(
+        &mut self,
+        member: &Member,
+        statement: &str,
+        deadline: Duration,
+    ) -> Result<(), Error> {
         let ran = self.of(member).await?.run(statement, deadline).await;
         if ran.is_err() {
             self.forget(member);
@@ -115,6 +231,27 @@ impl<'a> Servers<'a> {
             connection.close().await;
         }
     }
+}
+
+/// Whether it is ours now, once it was waited for.
+async fn take_lock(
+    connection: &mut Connection,
+    patience: Duration,
+    deadline: Duration,
+) -> Result<bool, Error> {
+    let statement = format!("SELECT GET_LOCK('{OPERATION}', {})", patience.as_secs());
+    let taken = connection.scalar(&statement, deadline + patience).await?;
+    Ok(taken.as_deref() == Some("1"))
+}
+
+/// Another operation is at work on this server.
+pub(super) fn going_on(connection: &Connection, holder: Option<&str>) -> Error {
+    let session = holder.unwrap_or("unknown");
+    let why = format!(
+        "another switchover or failover is going on: session {session} holds the lock {OPERATION}. Wait for it; if its \
+         program or host is gone for good: --resume --take-over"
+    );
+    Error::Refused { server: connection.server.clone(), why }
 }
 
 fn unreachable_member(member: &Member) -> Error {

@@ -3,11 +3,18 @@
 
 use super::forward::release_lock;
 use super::servers::Servers;
-use super::{Kind, Plan, takeover};
+use super::{Kind, Member, Plan, takeover};
 use crate::Error;
 use crate::facts;
 use crate::step::{Event, Step};
 use fleet::announcement::HOLD;
+use std::time::{Duration, Instant};
+
+/// How long a primary that does not answer is told again to take writes, and the pause between two times.
+const THAW: Duration = Duration::from_secs(5);
+const PAUSE: Duration = Duration::from_millis(200);
+/// Another server that does not answer by then takes no writes that anybody could get an answer to.
+const LOOK: Duration = Duration::from_secs(1);
 
 /// Takes a step back.
 pub(super) async fn undo(step: Step, plan: &Plan, servers: &mut Servers<'_>) -> Event {
@@ -16,7 +23,7 @@ pub(super) async fn undo(step: Step, plan: &Plan, servers: &mut Servers<'_>) -> 
         // Never the old primary: it is dead, or fenced.
         Step::Freeze if is_failover => takeover::receive_again(plan, servers).await,
         Step::StopReplication => start_replication(plan, servers).await,
-        Step::Freeze => thaw(plan, servers).await,
+        Step::Freeze => thaw_soon(plan, servers).await,
         Step::Hold => withdraw_hold(servers).await,
         Step::Prepare => withdraw(servers).await,
         Step::Record => mark_undone(plan, servers).await,
@@ -29,17 +36,47 @@ pub(super) async fn undo(step: Step, plan: &Plan, servers: &mut Servers<'_>) -> 
     }
 }
 
+/// Both statements, whatever becomes of the other: a replica that is left with the switch on does not apply
+/// what it receives.
 async fn start_replication(plan: &Plan, servers: &mut Servers<'_>) -> Result<(), Error> {
     let (candidate, dialect) = (&plan.candidate, plan.candidate.dialect());
-    // First of all: whatever becomes of the switch, it replicates.
-    servers.run(candidate, dialect.start_replication()).await?;
-    match candidate.semi_sync.source.filter(|_| plan.semi_sync) {
-        Some(source) => servers.run(candidate, &source.set(source.on)).await,
+    let switch = candidate.semi_sync.source.filter(|_| plan.semi_sync).map(|source| source.set(source.on));
+    let (mut failed, mut left) = (None, Vec::new());
+    for statement in switch.into_iter().chain([dialect.start_replication().to_owned()]) {
+        if let Err(error) = servers.run(candidate, &statement).await {
+            failed = Some(error);
+            left.push(statement);
+        }
+    }
+    match failed {
         None => Ok(()),
+        Some(error) => {
+            let why = format!("{error}. Type there, once it answers: {}", left.join("; "));
+            Err(Error::Refused { server: candidate.server(), why })
+        }
     }
 }
 
-/// Never while the candidate takes writes: whoever reads this journal late must not make a second writer.
+/// Tells it again for a while when it does not answer: until it takes writes nobody does.
+async fn thaw_soon(plan: &Plan, servers: &mut Servers<'_>) -> Result<(), Error> {
+    let until = Instant::now() + THAW;
+    loop {
+        match thaw(plan, servers).await {
+            Err(Error::Server { .. }) if Instant::now() < until => tokio::time::sleep(PAUSE).await,
+            Err(error @ Error::Server { .. }) => {
+                let why = format!(
+                    "{error}. It may refuse writes, and nobody takes any. When it answers: headroom switchover --resume; \
+                     when it is lost: headroom failover"
+                );
+                return Err(Error::Refused { server: plan.primary.server(), why });
+            }
+            thawed => return thawed,
+        }
+    }
+}
+
+/// Never while another server takes writes, or it follows one: whoever reads this journal late must not make
+/// a second writer.
 async fn thaw(plan: &Plan, servers: &mut Servers<'_>) -> Result<(), Error> {
     // One that does not answer takes no writes that anybody could get an answer to, and comes back read-only
     // as its option file says; one that answers must say that it refuses them, and have nothing of its own:
@@ -61,6 +98,7 @@ async fn thaw(plan: &Plan, servers: &mut Servers<'_>) -> Result<(), Error> {
         }
         Err(_) => {}
     }
+    is_still_the_primary(plan, servers).await?;
     if let Some(freezer) = servers.freezer.take() {
         freezer.close().await;
     }
@@ -68,6 +106,31 @@ async fn thaw(plan: &Plan, servers: &mut Servers<'_>) -> Result<(), Error> {
         return Ok(());
     }
     servers.run(&plan.primary, plan.primary.dialect().thaw()).await
+}
+
+/// It may have been moved since, by hand even.
+async fn is_still_the_primary(plan: &Plan, servers: &mut Servers<'_>) -> Result<(), Error> {
+    let (deadline, dialect) = (servers.deadline(), plan.primary.dialect());
+    let channels = facts::channels(servers.of(&plan.primary).await?, dialect, deadline).await?;
+    let ours = || std::iter::once(&plan.candidate).chain(&plan.others);
+    let follows =
+        |member: &&Member| channels.iter().any(|c| (&c.host, c.port) == (&member.host, member.port));
+    if let Some(source) = ours().find(follows) {
+        let why = format!("follows {}: it is not the primary any more, and stays read-only", source.name);
+        return Err(Error::Refused { server: plan.primary.server(), why });
+    }
+    for member in &plan.others {
+        match tokio::time::timeout(LOOK, servers.says_it_takes_writes(member)).await {
+            Ok(Ok(true)) => {
+                let why = format!("takes writes, so {} stays read-only", plan.primary.name);
+                return Err(Error::Refused { server: member.server(), why });
+            }
+            // The next statement is not to read this one's answer.
+            Err(_) => servers.forget(member),
+            Ok(_) => {}
+        }
+    }
+    Ok(())
 }
 
 /// What the candidate has and the primary does not.

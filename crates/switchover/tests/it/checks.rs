@@ -506,3 +506,47 @@ async fn a_transaction_of_its_own_stops_a_replica_of_which_the_primary_has_older
     assert!(only_stop(&fleet, "errant transactions", Limits::default()).await.starts_with("a2 wrote"));
     fleet.lab.down().await.unwrap();
 }
+
+#[tokio::test]
+async fn a_tool_that_sleeps_is_not_replaced_unasked_and_touches_nothing_when_it_wakes_up_replaced() {
+    let fleet = Fleet::up(Spec::new(&[("a", 2), ("b", 1)])).await;
+    let logins = fleet.logins();
+    let plan = fleet.survey("a2").await.plan(quick(), "test");
+    let mut journal = Journal::create(fleet.journals.path(), &plan).unwrap();
+    let (begins, mut begun) = tokio::sync::mpsc::unbounded_channel();
+    let mut progress = |progress: perform::Progress<'_>| {
+        if let perform::Progress::Begins { step, .. } = progress {
+            let _ = begins.send(step);
+        }
+    };
+    let run = perform::run(&plan, &logins, &mut journal, State::START, &|| false, &mut progress);
+    let mut run = std::pin::pin!(run);
+    let until = async { while begun.recv().await.is_some_and(|step| step != Step::StopReplication) {} };
+    tokio::select! { biased; () = until => {}, outcome = &mut run => panic!("{outcome:?}") }
+    // From here on it sleeps, with its connections open: a stopped process.
+    let elsewhere = tempfile::tempdir().unwrap();
+    let found = perform::left_behind(&fleet.known(), &logins.admin, DEADLINE).await.unwrap().unwrap();
+    let mut other = Journal::create(elsewhere.path(), &found).unwrap();
+    let state = State::resume(Step::Promote, None, perform::promoted(&found, &logins).await);
+    let refused = perform::run(&found, &logins, &mut other, state.clone(), &|| false, &mut |_| ()).await;
+    let refused = refused.unwrap_err().to_string();
+    assert!(refused.contains("going on") && refused.contains("--take-over"), "{refused}");
+    assert!(fleet.read_only("a1").await, "nothing was touched");
+
+    let ended = perform::end_sessions(&found, &logins).await.unwrap();
+    assert!(ended.iter().any(|session| session.contains("on a2")), "{ended:?}");
+    let outcome = perform::run(&found, &logins, &mut other, state, &|| false, &mut |_| ()).await.unwrap();
+    assert!(matches!(outcome.state, State::Undone { .. }), "{outcome:#?}");
+    let mut a1 = fleet.lab.connect("a1").await.unwrap();
+    a1.query_drop("INSERT INTO app.writes VALUES (1)").await.unwrap();
+
+    let outcome = run.await.unwrap();
+    assert!(!matches!(outcome.state, State::Done), "{outcome:#?}");
+    assert!(!fleet.read_only("a1").await && fleet.read_only("a2").await, "{outcome:#?}");
+    a1.query_drop("INSERT INTO app.writes VALUES (2)").await.unwrap();
+    for server in ["a2", "b1"] {
+        fleet.lab.wait_applied(server, "a1", DEADLINE).await.unwrap();
+    }
+    drop(a1);
+    fleet.lab.down().await.unwrap();
+}

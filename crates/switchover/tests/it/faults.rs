@@ -32,11 +32,13 @@ const NO_WRITER: Duration = Duration::from_secs(30);
 /// A server that is asked all the while and does not answer by then takes no writes either.
 const LOOK: Duration = Duration::from_millis(500);
 const TABLE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/guide/switchover-faults.md");
-const SAMPLE: [(Step, Breaks); 6] = [
+const SAMPLE: [(Step, Breaks); 8] = [
     (Step::Drain, Breaks::Transaction),
     (Step::Freeze, Breaks::Tool),
     (Step::Await, Breaks::PrimaryKilled),
     (Step::Await, Breaks::CandidateFrozen),
+    (Step::Await, Breaks::PrimaryFrozen),
+    (Step::StopReplication, Breaks::CandidateFrozen),
     (Step::Mark, Breaks::CandidateKilled),
     (Step::CatchUp, Breaks::DiskFull),
 ];
@@ -48,6 +50,8 @@ enum Breaks {
     PrimaryKilled,
     CandidateKilled,
     CandidateFrozen,
+    /// And wakes up once the tool has ended.
+    PrimaryFrozen,
     Transaction,
     /// Nothing goes from the old primary to its replicas any more.
     LinkCut,
@@ -55,11 +59,12 @@ enum Breaks {
     DiskFull,
 }
 
-const BREAKS: [(Breaks, &str); 7] = [
+const BREAKS: [(Breaks, &str); 8] = [
     (Breaks::Tool, "the tool is killed"),
     (Breaks::PrimaryKilled, "kill -9 of the old primary"),
     (Breaks::CandidateKilled, "kill -9 of the candidate"),
     (Breaks::CandidateFrozen, "the candidate freezes"),
+    (Breaks::PrimaryFrozen, "the old primary freezes"),
     (Breaks::Transaction, "a transaction never ends"),
     (Breaks::LinkCut, "the link to the replicas is cut"),
     (Breaks::DiskFull, "the old primary's disk is full"),
@@ -128,6 +133,9 @@ fn table(cells: &BTreeMap<(Step, Breaks), Ended>) -> String {
          `make fault-matrix` writes this page. It breaks one thing at the moment a step begins, on real MariaDB\n\
          servers with semi-sync. All the while it asks every server whether it takes writes: never two did.\n\n\
          - *Undone*: the old primary takes writes as before.\n\
+         - *Undecided*: the old primary refuses writes and does not answer, so that it cannot be told to take some\n\
+         \x20 again. Nobody takes writes until it answers and `headroom switchover --resume` is typed (*resumed*), or\n\
+         \x20 `headroom failover`.\n\
          - *Completed*: the candidate does.\n\
          - *Failover*: the rest had no primary, because it was killed; `headroom failover` promoted a replica.\n\
          - *Gray failover*: the old primary's commits still hang, because its disk is full; it was killed, and\n\
@@ -136,8 +144,9 @@ fn table(cells: &BTreeMap<(Step, Breaks), Ended>) -> String {
          \x20 woke up.\n\
          - *Given up*: the candidate was killed at the moment of its promotion. Nothing moved until\n\
          \x20 `headroom switchover --undo` was typed.\n\n\
-         A candidate that freezes while its replication is being stopped may stop it when it wakes up. Type\n\
-         `START REPLICA` there, as the outcome says.\n\n",
+         A candidate that freezes while its replication is being stopped may stop it when it wakes up. Type there\n\
+         what the outcome says: `START REPLICA`, and with semi-sync the statement for its switch before that.\n\n\
+         At the end everything is healed, and a row that the last primary takes arrives on all other servers.\n\n",
     );
     let longest = format!(
         "The commands were typed at once. No server took writes for at most {:.0} s in any cell; the test allows\n\
@@ -186,16 +195,26 @@ async fn cell(step: Step, breaks: Breaks) -> Ended {
         None => format!("resumed: {}", words(&resume(&fleet, &plan, &journal).await)),
     };
     if ended.as_ref().is_some_and(|state| matches!(state, State::Undecided { .. })) {
-        how = if breaks == Breaks::CandidateFrozen {
-            fleet.lab.heal("a2").await.unwrap();
-            format!("resumed: {}", words(&resume(&fleet, &plan, &journal).await))
+        let frozen = match breaks {
+            Breaks::CandidateFrozen => Some("a2"),
+            Breaks::PrimaryFrozen => Some("a1"),
+            _ => None,
+        };
+        how = if let Some(frozen) = frozen {
+            fleet.lab.heal(frozen).await.unwrap();
+            format!("undecided, resumed: {}", words(&resume(&fleet, &plan, &journal).await))
+        } else if breaks == Breaks::PrimaryKilled {
+            how
         } else {
             let (mut journal, lines) = Journal::reopen(journal.path()).unwrap();
             let (begun, _, ended) = journal::last(&lines).unwrap();
             let promoted = perform::promoted(&plan, &fleet.logins()).await;
             let state = step::give_up(begun, ended.as_ref(), promoted).unwrap();
-            format!("given up: {}", words(&run(&fleet, &plan, &mut journal, state).await))
+            format!("undecided, given up: {}", words(&run(&fleet, &plan, &mut journal, state).await))
         };
+    }
+    if breaks == Breaks::PrimaryFrozen {
+        fleet.lab.heal("a1").await.unwrap();
     }
     if breaks == Breaks::DiskFull && takes_writes(&fleet, "a1", DEADLINE).await == Some(true) {
         fail_over_gray(&fleet).await;
@@ -209,17 +228,17 @@ async fn cell(step: Step, breaks: Breaks) -> Ended {
         fail_over(&fleet, dead).await;
         how.push_str(", failover");
     }
-    let no_writer = watch.stop().await;
     let acknowledged = match writers {
         Some(writers) => writers.stop().await,
         None => BTreeSet::new(),
     };
-    assert!(no_writer <= NO_WRITER, "{step} x {breaks:?}: no writer for {no_writer:?}");
     if let Some((conn, runtime)) = transaction {
         drop(conn);
         runtime.shutdown_background();
     }
     restored(&fleet, step, breaks).await;
+    let no_writer = watch.stop().await;
+    assert!(no_writer <= NO_WRITER, "{step} x {breaks:?}: no writer for {no_writer:?}");
     if breaks == Breaks::DiskFull {
         let found = gray::ids(&fleet, "a2").await;
         let lost: Vec<_> = acknowledged.difference(&found).collect();
@@ -281,6 +300,7 @@ async fn inflict(fleet: &Fleet, breaks: Breaks) -> Option<Conn> {
         Breaks::PrimaryKilled => fleet.lab.fault("a1", Fault::Kill).await.unwrap(),
         Breaks::CandidateKilled => fleet.lab.fault("a2", Fault::Kill).await.unwrap(),
         Breaks::CandidateFrozen => fleet.lab.fault("a2", Fault::Freeze).await.unwrap(),
+        Breaks::PrimaryFrozen => fleet.lab.fault("a1", Fault::Freeze).await.unwrap(),
         Breaks::LinkCut => fleet.lab.fault("a1", Fault::Blackhole).await.unwrap(),
         Breaks::DiskFull => Disk::IsFull.begin(fleet),
         Breaks::Transaction => {
@@ -347,7 +367,7 @@ async fn fail_over(fleet: &Fleet, dead: &str) {
     assert_eq!(run(fleet, &plan, &mut journal, State::START).await, State::Done);
 }
 
-/// Everything is healed: one server takes writes, and all others follow it.
+/// Everything is healed: one server takes writes, and what it writes arrives everywhere.
 async fn restored(fleet: &Fleet, step: Step, breaks: Breaks) {
     if breaks == Breaks::DiskFull {
         Disk::IsFull.end(fleet);
@@ -357,6 +377,8 @@ async fn restored(fleet: &Fleet, step: Step, breaks: Breaks) {
     fleet.lab.heal_all().await.unwrap();
     let mut writers = Vec::new();
     for server in ["a1", "a2", "b1"] {
+        // What the tool said while it was frozen is done before anybody looks.
+        fleet.lab.wait_gone(server, "admin", DEADLINE).await.unwrap();
         if takes_writes(fleet, server, DEADLINE).await.unwrap() {
             writers.push(server);
         }
@@ -382,17 +404,39 @@ async fn restored(fleet: &Fleet, step: Step, breaks: Breaks) {
         }
         let follows = facts.channels.iter().any(|channel| channel.source_id == new.server_id);
         if !follows {
-            let rejoined = rejoin::rejoin(&facts, &new, &[], &logins, DEADLINE).await.unwrap();
+            let (_, protection) =
+                rejoin::new_primary(&known, &ServerName::new(server), &logins.admin, DEADLINE).await.unwrap();
+            let rejoined = rejoin::rejoin(&facts, &new, &protection, &logins, DEADLINE).await.unwrap();
             assert_eq!(rejoined, RejoinOutcome::Follows, "{step} x {breaks:?}: {server}");
         } else if stands(&facts) {
             // It froze while its replication was being stopped, and stopped it when it woke up: the outcome
-            // says so.
+            // says so, and what to type.
             assert!(frozen, "{step} x {breaks:?}: {server}: {:?}", facts.channels);
             let mut conn = fleet.lab.connect(server).await.unwrap();
+            conn.query_drop("SET GLOBAL rpl_semi_sync_master_enabled = OFF").await.unwrap();
             conn.query_drop("START SLAVE").await.unwrap();
         }
-        fleet.lab.wait_applied(server, primary, DEADLINE).await.unwrap();
     }
+    let mut conn = fleet.lab.connect(primary).await.unwrap();
+    conn.query_drop("INSERT INTO app.writes VALUES (2000)").await.unwrap();
+    for server in ["a1", "a2", "b1"].into_iter().filter(|server| server != primary) {
+        if let Err(error) = fleet.lab.wait_applied(server, primary, DEADLINE).await {
+            let facts = read(server).await;
+            panic!(
+                "{step} x {breaks:?}: {error}; {:#?}; semi-sync {:?}; doing {:#?}",
+                facts.channels,
+                switchover::semi_sync::Switches::of(&facts),
+                sessions(fleet, server).await
+            );
+        }
+        let source = switchover::semi_sync::Switches::of(&read(server).await).source;
+        assert!(source.is_none_or(|source| !source.on), "{step} x {breaks:?}: {server} waits as a source");
+    }
+}
+
+async fn sessions(fleet: &Fleet, server: &str) -> Vec<(String, Option<String>, Option<String>)> {
+    const ASK: &str = "SELECT USER, STATE, INFO FROM information_schema.PROCESSLIST";
+    fleet.lab.connect(server).await.unwrap().query(ASK).await.unwrap()
 }
 
 async fn takes_writes(fleet: &Fleet, server: &str, limit: Duration) -> Option<bool> {
