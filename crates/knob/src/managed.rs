@@ -33,7 +33,7 @@ use crate::action::Action;
 use crate::error::{Error, Refusal};
 use crate::host::Host;
 use serde::{Deserialize, Serialize};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 pub use file_system::AS_IT_IS;
@@ -97,7 +97,7 @@ impl Managed {
     pub fn read(path: &Path) -> Result<Self, Error> {
         let wrong = |why: String| Error::Managed { path: path.to_owned(), why };
         let text = std::fs::read_to_string(path).map_err(|error| wrong(error.to_string()))?;
-        let managed: Self = toml::from_str(&text).map_err(|error| wrong(error.to_string()))?;
+        let mut managed: Self = toml::from_str(&text).map_err(|error| wrong(error.to_string()))?;
         for (key, words) in [("stop", &managed.stop), ("start", &managed.start)] {
             if words.is_empty() {
                 return Err(wrong(format!("{key} names no program")));
@@ -115,6 +115,10 @@ impl Managed {
                 return Err(wrong(format!("{key} = \"{path}\" is no absolute path")));
             }
         }
+        let (data, work) = (canonical(data_dir), canonical(work_dir));
+        (managed.data_dir, managed.work_dir) = (data, work);
+        managed.device = managed.device.as_deref().map(canonical);
+        let Self { data_dir, work_dir, .. } = &managed;
         if Path::new(work_dir).starts_with(data_dir) || Path::new(data_dir).starts_with(work_dir) {
             return Err(wrong("work_dir and data_dir lie one in the other".to_owned()));
         }
@@ -214,6 +218,17 @@ impl Managed {
     fn running(&self, host: &Host) -> Result<u32, Refusal> {
         self.pid(host).ok_or_else(|| denied(format!("the server does not run ({})", self.pid_file)))
     }
+}
+
+/// The path as the kernel shows it in mountinfo and for a loop device: without symbolic links, and without a
+/// slash at its end (`@@datadir` has one). Of a directory that is not made yet, as much as there is.
+fn canonical(path: &str) -> String {
+    let path = Path::new(path);
+    let found = path.ancestors().find_map(|there| Some((there, there.canonicalize().ok()?)));
+    let Some((there, real)) = found else { return path.display().to_string() };
+    // Joining an empty rest would put the slash back.
+    let rest = path.strip_prefix(there).unwrap_or(Path::new(""));
+    real.components().chain(rest.components()).collect::<PathBuf>().display().to_string()
 }
 
 /// A setting of a managed server.

@@ -8,6 +8,7 @@ use super::{LIMIT, Managed, denied};
 use crate::error::Refusal;
 use crate::host::Host;
 use crate::mount;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::time::Duration;
 
 /// The data directory as it is.
@@ -69,9 +70,18 @@ fn ours(managed: &Managed, host: &Host) -> Option<mount::Mount> {
 
 fn is_ours(managed: &Managed, host: &Host, source: &str) -> bool {
     match &managed.device {
-        Some(device) => source == device,
+        Some(device) => {
+            source == device || number(host, device).is_some_and(|it| number(host, source) == Some(it))
+        }
         None => backing(host, source).is_some_and(|file| file == image(managed)),
     }
+}
+
+/// The number of a block device. A device has many names, and mount(8) shows another than it was given
+/// (`/dev/dm-0` as `/dev/mapper/data`).
+fn number(host: &Host, device: &str) -> Option<u64> {
+    let found = std::fs::metadata(host.path(device)).ok()?;
+    found.file_type().is_block_device().then(|| found.rdev())
 }
 
 /// The file behind a loop device.
@@ -155,7 +165,8 @@ fn empty(managed: &Managed, host: &Host, device: &str) -> Result<(), Refusal> {
     if let Some(part) = part {
         return used(format!("it has the partition {part}"));
     }
-    let by_number = |one: &&mount::Mount| one.device == number || one.source == device;
+    // btrfs has a number of its own in mountinfo.
+    let by_number = |one: &&mount::Mount| one.device == number || is_ours(managed, host, &one.source);
     if let Some(mounted) = mount::mounts(host).iter().find(by_number) {
         return used(format!("it is mounted at {}", mounted.point));
     }
@@ -187,9 +198,14 @@ pub(super) fn apply(managed: &Managed, host: &Host, value: &str) -> Result<(), R
         }
         made
     })?;
-    match read(managed, host)? {
-        now if now == value.trim() => Ok(()),
-        now => Err(denied(format!("{value} was to be below {}, and there is {now}", managed.data_dir))),
+    let now = read(managed, host)?;
+    if now == value.trim() {
+        return Ok(());
+    }
+    let differs = format!("{value} was to be below {}, and there is {now}", managed.data_dir);
+    match managed.restart(host, |host| unmount(managed, host)) {
+        Ok(()) => Err(denied(differs)),
+        Err(stuck) => Err(denied(format!("{differs}; and it could not be unmounted: {stuck}"))),
     }
 }
 
@@ -228,6 +244,13 @@ fn make(managed: &Managed, host: &Host, kind: &str, options: &str) -> Result<(),
     host.order_within("cp", &["-a", &format!("{data_dir}/."), &format!("{staging}/")], LIMIT)?;
     host.order_within("umount", &[&staging], LIMIT)?;
     at(data_dir)?;
+    // A mount that is not known again would never be unmounted.
+    if ours(managed, host).is_none() {
+        host.order_within("umount", &[data_dir], LIMIT)?;
+        return Err(denied(format!(
+            "{device} was mounted over {data_dir}, and mountinfo does not show it there"
+        )));
+    }
     let there = mount::options(host, data_dir)?;
     match missing(options, &there).filter(|_| !options.is_empty()) {
         Some(option) => Err(denied(format!("the mount does not show {option}: {}", there.join(",")))),

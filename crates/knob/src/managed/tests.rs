@@ -34,6 +34,36 @@ fn a_description_that_could_erase_the_data_is_refused() {
     assert!(Managed::read(&path).unwrap_err().to_string().contains("no absolute path"));
 }
 
+/// What mountinfo and loop devices show has no links and no slash at its end.
+#[test]
+fn paths_are_kept_as_the_kernel_shows_them() {
+    let dir = tempfile::tempdir().unwrap();
+    let real = dir.path().canonicalize().unwrap();
+    std::fs::create_dir(real.join("mysql")).unwrap();
+    for (link, to) in [("data", "mysql"), ("by-id", "vdz"), ("vdz", "vdz.node")] {
+        std::os::unix::fs::symlink(real.join(to), real.join(link)).unwrap();
+    }
+    std::fs::write(real.join("vdz.node"), "").unwrap();
+    let at = |name: &str| format!("{}/{name}", real.display());
+    let mut managed = example();
+    managed.data_dir = at("data/");
+    managed.work_dir = at("data/../not made yet/work/");
+    managed.device = Some(at("by-id"));
+    let path = real.join("a1.toml");
+    std::fs::write(&path, toml::to_string(&managed).unwrap()).unwrap();
+    assert!(Managed::read(&path).unwrap_err().to_string().contains("no absolute path"));
+    managed.work_dir = at("not made yet/work/");
+    std::fs::write(&path, toml::to_string(&managed).unwrap()).unwrap();
+    let read = Managed::read(&path).unwrap();
+    assert_eq!(read.data_dir, at("mysql"));
+    assert_eq!(read.work_dir, at("not made yet/work"));
+    assert_eq!(read.device, Some(at("vdz.node")));
+    // Two names of one place are seen to lie one in the other.
+    managed.work_dir = at("mysql/work");
+    std::fs::write(&path, toml::to_string(&managed).unwrap()).unwrap();
+    assert!(Managed::read(&path).unwrap_err().to_string().contains("one in the other"));
+}
+
 #[test]
 fn the_allocator_is_what_is_mapped_into_the_process() {
     let maps = |library: &str| {
