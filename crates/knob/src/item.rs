@@ -191,24 +191,29 @@ impl Access<'_> {
                 self.step(Step::Written(variable))
             }
             Item::Variable { variable, restart: Some(program) } => {
-                match Managed::of_program(program) {
+                let set = match Managed::of_program(program) {
                     Some(managed) => {
                         let before = self.server()?.global(variable)?;
-                        managed?.set_option(self.host, variable, &before, value)?;
+                        managed?.set_option(self.host, variable, &before, value)
                     }
-                    None => self.host.order(program, &[variable, value])?,
-                }
-                self.server()?.reconnect().map_err(Into::into)
+                    None => self.host.order(program, &[variable, value]),
+                };
+                // Also when it was refused: the server may have been restarted all the same.
+                let back = self.server()?.reconnect();
+                set?;
+                back.map_err(Into::into)
             }
             Item::Action { knob, program } => {
                 self.step(Step::Write(knob))?;
                 let action = self.action(knob, program.as_deref())?;
                 let restarts = action.restarts();
                 let applied = action.apply(value);
-                if restarts && let Some(server) = self.server.as_deref_mut() {
-                    server.reconnect()?;
-                }
+                let back = match self.server.as_deref_mut().filter(|_| restarts) {
+                    Some(server) => server.reconnect(),
+                    None => Ok(()),
+                };
                 applied?;
+                back?;
                 self.step(Step::Written(knob))
             }
         }

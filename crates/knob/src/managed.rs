@@ -154,14 +154,22 @@ impl Managed {
         value: &str,
     ) -> Result<(), Refusal> {
         self.tidy(host)?;
-        self.restart(host, |host| {
-            drop_in::set(host, &self.option_file, Some("[mysqld]"), variable, before, value)
-        })
+        let text = host.read(&self.option_file).unwrap_or_default();
+        self.restart(
+            host,
+            |host| drop_in::set(host, &self.option_file, Some(SECTION), variable, before, value),
+            |host| drop_in::put(host, &self.option_file, &text),
+        )
     }
 
-    /// Stops the server, does the work and starts it; if it does not start, `Err`, and whoever restores tries
-    /// again.
-    fn restart(&self, host: &Host, work: impl FnOnce(&Host) -> Result<(), Refusal>) -> Result<(), Refusal> {
+    /// Stops the server, does the work and starts it. A server that does not start with it gets it undone and
+    /// is started as it was. If that fails too, whoever restores tries again.
+    fn restart(
+        &self,
+        host: &Host,
+        work: impl FnOnce(&Host) -> Result<(), Refusal>,
+        undo: impl FnOnce(&Host) -> Result<(), Refusal>,
+    ) -> Result<(), Refusal> {
         self.mark(host)?;
         self.run(host, &self.stop)?;
         if let Some(pid) = self.pid(host) {
@@ -169,9 +177,24 @@ impl Managed {
         }
         let worked = work(host);
         // Also when the work was refused: the server is to run.
-        self.run(host, &self.start)?;
-        self.unmark(host)?;
-        worked
+        let Err(refusal) = self.run(host, &self.start) else {
+            self.unmark(host)?;
+            return worked;
+        };
+        // It may hang half started.
+        let stopped = self.run(host, &self.stop);
+        match stopped.and_then(|()| undo(host)).and_then(|()| self.run(host, &self.start)) {
+            Ok(()) => {
+                self.unmark(host)?;
+                worked?;
+                Err(denied(format!("the server does not start with it, and runs as before: {refusal}")))
+            }
+            Err(stuck) => Err(denied(format!(
+                "the server does not start with it ({refusal}), nor as before ({stuck}); headroom knob restore \
+                 takes out what is in {} and {} and tries again",
+                self.option_file, self.environment
+            ))),
+        }
     }
 
     /// Removes what a dead process left half made, and starts the server.
@@ -184,8 +207,24 @@ impl Managed {
         // Its stop may still be under way, though it itself is dead.
         self.run(host, &self.stop)?;
         file_system::tidy(self, host)?;
-        self.run(host, &self.start)?;
+        if let Err(refusal) = self.run(host, &self.start) {
+            self.start_bare(host).map_err(|stuck| {
+                denied(format!(
+                    "the server does not start ({refusal}), nor without settings of ours: {stuck}"
+                ))
+            })?;
+            tracing::warn!(%refusal, "the server started only without the settings of ours that need a restart");
+        }
         self.unmark(host)
+    }
+
+    /// Starts the server, stopped or hanging half started, without anything that we gave it.
+    fn start_bare(&self, host: &Host) -> Result<(), Refusal> {
+        self.run(host, &self.stop)?;
+        drop_in::clear(host, &self.option_file, Some(SECTION))?;
+        drop_in::clear(host, &self.environment, None)?;
+        file_system::unmount(self, host)?;
+        self.run(host, &self.start)
     }
 
     fn marker(&self) -> String {
@@ -289,6 +328,8 @@ const ALLOCATORS: [(&str, &str); 3] =
 /// The allocator that a server has without another.
 pub const GLIBC: &str = "glibc";
 const PRELOAD: &str = "LD_PRELOAD";
+/// Where the server looks for its options.
+const SECTION: &str = "[mysqld]";
 /// Where libraries lie on the usual distributions.
 const LIBRARY_PLACES: [&str; 6] = [
     "/usr/local/lib",
@@ -309,9 +350,12 @@ impl Managed {
     fn set_allocator(&self, host: &Host, value: &str) -> Result<(), Refusal> {
         let before = self.allocator(host)?;
         let library = library(host, value)?;
-        self.restart(host, |host| {
-            drop_in::set(host, &self.environment, None, PRELOAD, &before, &library).map(drop)
-        })?;
+        let text = host.read(&self.environment).unwrap_or_default();
+        self.restart(
+            host,
+            |host| drop_in::set(host, &self.environment, None, PRELOAD, &before, &library),
+            |host| drop_in::put(host, &self.environment, &text),
+        )?;
         match self.allocator(host)? {
             now if now == value => Ok(()),
             now => Err(denied(format!("{library} was to be loaded, and the server runs with {now}"))),

@@ -17,8 +17,31 @@ pub(super) fn set(
     value: &str,
 ) -> Result<(), Refusal> {
     let now = host.read(path).unwrap_or_default();
-    let next = next(&now, section, name, before, value);
-    if next.is_empty() { host.remove_file(path) } else { host.write_file(path, &next) }
+    put(host, path, &next(&now, section, name, before, value))
+}
+
+/// Makes this the file's text; a file without lines is removed.
+pub(super) fn put(host: &Host, path: &str, text: &str) -> Result<(), Refusal> {
+    match text.trim_end() {
+        "" => host.remove_file(path),
+        lines => host.write_file(path, &format!("{lines}\n")),
+    }
+}
+
+/// Takes out every line that was set here.
+pub(super) fn clear(host: &Host, path: &str, section: Option<&str>) -> Result<(), Refusal> {
+    let Ok(now) = host.read(path) else { return Ok(()) };
+    put(host, path, &cleared(&now, section))
+}
+
+/// The text of the file without the lines that were set here.
+fn cleared(now: &str, section: Option<&str>) -> String {
+    let noted = |line: &str| {
+        let (name, was) = line.strip_prefix("# ")?.split_once(WAS)?;
+        Some((name.to_owned(), was.to_owned()))
+    };
+    let notes: Vec<(String, String)> = now.lines().filter_map(noted).collect();
+    notes.iter().fold(now.to_owned(), |text, (name, was)| next(&text, section, name, was, was))
 }
 
 /// The text of the file afterwards; empty when nothing is left.
@@ -58,5 +81,7 @@ mod tests {
             next("", None, "LD_PRELOAD", "glibc", "/l.so"),
             "# LD_PRELOAD was glibc\nLD_PRELOAD=/l.so\n"
         );
+        assert_eq!(cleared(&three, Some("[mysqld]")), "");
+        assert_eq!(cleared("[mysqld]\n# a was 1\na=2\nc=3\n", Some("[mysqld]")), "[mysqld]\nc=3\n");
     }
 }

@@ -187,7 +187,8 @@ fn empty(managed: &Managed, host: &Host, device: &str) -> Result<(), Refusal> {
 pub(super) fn apply(managed: &Managed, host: &Host, value: &str) -> Result<(), Refusal> {
     check(managed, host, value)?;
     let (kind, options) = parts(value);
-    managed.restart(host, |host| {
+    let unmounted = |host: &Host| unmount(managed, host);
+    let work = |host: &Host| {
         unmount(managed, host)?;
         if kind == AS_IT_IS {
             return Ok(());
@@ -197,13 +198,14 @@ pub(super) fn apply(managed: &Managed, host: &Host, value: &str) -> Result<(), R
             unmount(managed, host)?;
         }
         made
-    })?;
+    };
+    managed.restart(host, work, unmounted)?;
     let now = read(managed, host)?;
     if now == value.trim() {
         return Ok(());
     }
     let differs = format!("{value} was to be below {}, and there is {now}", managed.data_dir);
-    match managed.restart(host, |host| unmount(managed, host)) {
+    match managed.restart(host, unmounted, unmounted) {
         Ok(()) => Err(denied(differs)),
         Err(stuck) => Err(denied(format!("{differs}; and it could not be unmounted: {stuck}"))),
     }
@@ -276,7 +278,7 @@ fn attach(host: &Host, image: &str) -> Result<String, Refusal> {
 }
 
 /// Takes ours away, in whatever state it is. What was below is there again.
-fn unmount(managed: &Managed, host: &Host) -> Result<(), Refusal> {
+pub(super) fn unmount(managed: &Managed, host: &Host) -> Result<(), Refusal> {
     let mut device = managed.device.clone();
     for point in [staging(managed), managed.data_dir.clone()] {
         while let Some(mounted) =

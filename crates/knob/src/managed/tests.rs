@@ -98,3 +98,76 @@ fn what_this_host_lacks_is_refused_before_anything_is_stopped() {
     assert!(check("cgroup.cpu.max@server", "max 100000").contains("does not run"));
     assert!(ManagedAction::new(host, example(), "file_system.type@/data").is_none());
 }
+
+/// A server that does not start while one of its two files has a word that it does not like.
+struct Picky {
+    dir: tempfile::TempDir,
+    managed: Managed,
+}
+
+impl Picky {
+    fn new() -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let at = |name: &str| dir.path().join(name).display().to_string();
+        let (options, environment) = (at("options.cnf"), at("environment"));
+        let start = format!(
+            "if cat {options} {environment} 2>/dev/null | grep -q poison; then echo it is poison >&2; exit 1; fi; \
+             echo started >> {}",
+            at("log")
+        );
+        let shell = |script: &str| ["/bin/sh", "-c", script].map(str::to_owned).to_vec();
+        let managed = Managed {
+            stop: shell("true"),
+            start: shell(&start),
+            pid_file: at("pid"),
+            data_dir: at("data"),
+            option_file: options,
+            environment,
+            work_dir: at("work"),
+            image_mib: None,
+            device: None,
+        };
+        Self { dir, managed }
+    }
+
+    fn text(&self, name: &str) -> String {
+        std::fs::read_to_string(self.dir.path().join(name)).unwrap_or_default()
+    }
+
+    fn put(&self, name: &str, text: &str) {
+        std::fs::create_dir_all(self.dir.path().join("work")).unwrap();
+        std::fs::write(self.dir.path().join(name), text).unwrap();
+    }
+}
+
+#[test]
+fn a_value_with_which_the_server_does_not_start_is_taken_out_and_the_server_runs_as_before() {
+    let (picky, host) = (Picky::new(), Host::new("/"));
+    picky.managed.set_option(&host, "a", "1", "2").unwrap();
+    let refused = picky.managed.set_option(&host, "b", "food", "poison").unwrap_err().to_string();
+    assert!(refused.contains("runs as before") && refused.contains("it is poison"), "{refused}");
+    assert_eq!(picky.text("options.cnf"), "[mysqld]\n# a was 1\na=2\n");
+    assert_eq!(picky.text("log"), "started\nstarted\n");
+    assert!(!Path::new(&picky.managed.marker()).exists());
+}
+
+#[test]
+fn after_a_death_in_a_restart_the_server_starts_even_if_it_is_by_our_lines_that_it_does_not() {
+    let (picky, host) = (Picky::new(), Host::new("/"));
+    picky.put("work/restarting", "4194303 77");
+    picky.put("options.cnf", "[mysqld]\n# b was food\nb=poison\ntheirs=1\n");
+    picky.put("environment", "# LD_PRELOAD was glibc\nLD_PRELOAD=/l.so\n");
+    picky.managed.tidy(&host).unwrap();
+    assert_eq!(
+        (picky.text("options.cnf").as_str(), picky.text("environment").as_str()),
+        ("[mysqld]\ntheirs=1\n", "")
+    );
+    assert_eq!(picky.text("log"), "started\n");
+    assert!(!Path::new(&picky.managed.marker()).exists());
+    // What is not ours stays, and so does the marker: the next restore tries again.
+    picky.put("work/restarting", "4194303 77");
+    picky.put("options.cnf", "[mysqld]\ntheirs=poison\n");
+    let stuck = picky.managed.tidy(&host).unwrap_err().to_string();
+    assert!(stuck.contains("nor without settings of ours"), "{stuck}");
+    assert!(Path::new(&picky.managed.marker()).exists());
+}
