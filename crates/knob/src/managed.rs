@@ -21,9 +21,9 @@
 //! files: this module remembers nothing.
 //!
 //! *Killed in the middle.* A restart has many steps. A marker is there, synced, from before the server is
-//! stopped until it runs again; it names the process. Whoever reads a setting of the server next finds the
-//! marker of a dead process, stops the server, removes what is half made and starts it: both commands must do
-//! no harm where nothing is left to do.
+//! stopped until it runs again; it names the process. Whoever puts back or changes a setting of the server next
+//! finds the marker of a dead process, stops the server, removes what is half made and starts it: both
+//! commands must do no harm where nothing is left to do. Whoever only reads is told to run the restore.
 
 mod cgroup;
 mod drop_in;
@@ -227,6 +227,16 @@ impl Managed {
         self.run(host, &self.start)
     }
 
+    /// Refuses while a restart is under way, or was cut off.
+    fn whole(&self, host: &Host) -> Result<(), Refusal> {
+        let Ok(holder) = host.read(&self.marker()) else { return Ok(()) };
+        if alive(host, &holder) && holder != this_process(host) {
+            return Err(denied(format!("process {holder} is restarting the server")));
+        }
+        let what = "a restart of the server was interrupted; run headroom knob restore".to_owned();
+        Err(Refusal::Needs { what })
+    }
+
     fn marker(&self) -> String {
         format!("{}/restarting", self.work_dir)
     }
@@ -287,7 +297,8 @@ impl ManagedAction {
 
 impl Action for ManagedAction {
     fn read(&mut self) -> Result<String, Refusal> {
-        self.managed.tidy(&self.host)?;
+        // Reading is also what a dry run does: it restarts nothing.
+        self.managed.whole(&self.host)?;
         match &self.what {
             What::FileSystem => file_system::read(&self.managed, &self.host),
             What::Allocator => self.managed.allocator(&self.host),

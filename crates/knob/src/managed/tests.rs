@@ -171,3 +171,16 @@ fn after_a_death_in_a_restart_the_server_starts_even_if_it_is_by_our_lines_that_
     assert!(stuck.contains("nor without settings of ours"), "{stuck}");
     assert!(Path::new(&picky.managed.marker()).exists());
 }
+
+#[test]
+fn reading_a_setting_restarts_nothing_after_a_death_in_a_restart() {
+    let (picky, host) = (Picky::new(), Host::new("/"));
+    picky.put("work/restarting", "4194303 77");
+    let managed = picky.managed.clone();
+    let mut action = ManagedAction::new(host, managed, "file_system.type@server").unwrap();
+    let refused = action.read().unwrap_err().to_string();
+    assert!(refused.contains("headroom knob restore"), "{refused}");
+    assert_eq!(picky.text("log"), "");
+    action.managed.tidy(&action.host).unwrap();
+    assert_eq!(action.read().unwrap(), AS_IT_IS);
+}

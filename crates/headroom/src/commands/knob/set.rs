@@ -242,9 +242,12 @@ fn apply_all(
         session.act(&name::parse(host, knob)?.to_string(), Box::new(action));
     }
     let address = args.login.address();
+    // A dead process may have left the server stopped: then only putting back starts it.
+    let down = address.as_deref().is_some_and(|address| session.server(address).is_err());
+    let mut recovered = if down { session.recover() } else { Vec::new() };
     let server = address.as_deref().map(|address| session.server(address)).transpose()?;
     let changes = checked(args, host, server, assignments, tuners)?;
-    let recovered = session.recover();
+    recovered.extend(session.recover());
     let outcomes = session.apply(&changes, address.as_deref(), manner);
     Ok(Work { session, recovered, outcomes })
 }
