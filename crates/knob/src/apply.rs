@@ -280,6 +280,10 @@ fn prepare(
     };
     let mut setting = resolve::resolve(access.host, name, restart.as_deref())?;
     remember_program(access, &mut setting);
+    if name.knob.place == Place::Variable {
+        // MariaDB has no super_read_only.
+        setting.members.retain(|item| !matches!(access.read(item), Err(Refusal::Absent { .. })));
+    }
     for item in &setting.written {
         if let crate::item::Item::Action { knob, program } = item {
             access.action(knob, program.as_deref())?.check(value)?;

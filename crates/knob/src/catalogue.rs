@@ -22,6 +22,7 @@ use serde::Serialize;
 use std::sync::LazyLock;
 
 pub use danger::{danger, one_way};
+pub(crate) use server::state_of;
 
 /// Every row, family by family. The order is also the order in which several knobs are applied: the scheduler
 /// before its own settings, those before `nr_requests`, which a change of the scheduler resets.

@@ -30,7 +30,13 @@ pub struct Setting {
 /// This host has no such thing.
 pub fn resolve(host: &Host, name: &Name, restart: Option<&str>) -> Result<Setting, Refusal> {
     let written = written(host, name, restart)?;
+    // Those of a state can all be set while the server runs.
+    let state = state_of(name).filter(|_| restart.is_none());
     let (members, key, twins) = match name.knob.group {
+        Group::Alone if let Some(state) = state => {
+            let item = |variable: &&str| Item::Variable { variable: (*variable).to_owned(), restart: None };
+            (state.iter().map(item).collect(), format!("server.{}", state.join("+")), false)
+        }
         Group::Alone => (written.clone(), name.to_string(), false),
         Group::Scheduler => {
             (scheduler(host, &name.target), format!("block.scheduler@{}", name.target), false)
@@ -363,10 +369,19 @@ pub fn names_below(host: &Host, knob: &Knob, target: &str) -> Vec<String> {
     }
 }
 
-/// Where a knob stands in the catalogue: the order in which several are applied. `None`: it does not stand
-/// there.
-pub fn rank(name: &Name) -> Option<usize> {
-    CATALOGUE.iter().position(|knob| knob.name == name.knob.name)
+/// Where a knob stands in the catalogue, and within its state: the order in which several are applied.
+/// `None`: it does not stand there.
+pub fn rank(name: &Name) -> Option<(usize, usize)> {
+    let row = CATALOGUE.iter().position(|knob| knob.name == name.knob.name)?;
+    let variable = name.rest.to_lowercase();
+    let within = state_of(name).and_then(|state| state.iter().position(|one| *one == variable));
+    Some((row, within.unwrap_or(0)))
+}
+
+/// The variables of a server that are one state with this one.
+pub(crate) fn state_of(name: &Name) -> Option<&'static [&'static str]> {
+    let variable = name.rest.to_lowercase();
+    crate::catalogue::state_of(&variable).filter(|_| name.knob.place == Place::Variable)
 }
 
 /// Whether two canonical values of an item are the same state.

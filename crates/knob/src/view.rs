@@ -95,7 +95,7 @@ fn shown(name: &Name, value: Option<Result<String, Refusal>>, offered: &[String]
         Danger::ByName => Some("some names and values".to_owned()),
     };
     let state_with = match name.knob.group {
-        Group::Alone => None,
+        Group::Alone => resolve::state_of(name).map(|variables| variables.join(", ")),
         Group::Scheduler => {
             Some("the scheduler of the disk, its settings, nr_requests and wbt_lat_usec".to_owned())
         }

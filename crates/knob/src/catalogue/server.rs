@@ -3,6 +3,21 @@
 use super::{Change, Danger, Family, Group, Knob, Place, Proof, Target};
 use crate::value::Values;
 
+/// Variables that a server changes with each other: saved, compared and put back as one state, in this order:
+/// each write may change those behind it, never those before it.
+const STATES: &[&[&str]] = &[
+    // On switches read_only on; read_only off switches it off (MySQL).
+    &["super_read_only", "read_only"],
+    // Lowered, the most lowers the other. Above it, the other raises it (MariaDB) or is cut (MySQL).
+    &["innodb_io_capacity_max", "innodb_io_capacity"],
+    &["innodb_max_dirty_pages_pct", "innodb_max_dirty_pages_pct_lwm"],
+];
+
+/// The variables that are one state with this one, itself included.
+pub fn state_of(variable: &str) -> Option<&'static [&'static str]> {
+    STATES.iter().find(|state| state.contains(&variable)).copied()
+}
+
 pub(super) const ROWS: &[Knob] = &[
     Knob {
         name: "server.*",

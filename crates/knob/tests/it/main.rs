@@ -6,4 +6,5 @@ mod crash;
 mod mysql;
 mod rows;
 mod server;
+mod states;
 mod tree;

@@ -107,7 +107,10 @@ fn example(knob: &Knob) -> Example {
         Place::ZfsModule => {
             row("zfs_txg_timeout", "9", file("sys/module/zfs/parameters/zfs_txg_timeout", "5"))
         }
-        Place::Variable => row("innodb_io_capacity", "2000", file("tree/innodb_io_capacity", "200")),
+        Place::Variable => {
+            let most = file("tree/innodb_io_capacity_max", "4000");
+            row("innodb_io_capacity", "2000", [file("tree/innodb_io_capacity", "200"), most].concat())
+        }
         Place::Action => row("", "xfs", file("tree/action", "ext4")),
     }
 }

@@ -38,6 +38,10 @@ async fn variables_of_mariadb_are_set_read_back_and_put_back() {
     let dangers =
         ["innodb_flush_log_at_trx_commit", "sync_binlog", "sql_mode", "binlog_format", "init_connect"];
     variables_are_set_and_put_back(&scene, &changes, &dangers).await;
+    // One that takes another along: io_capacity raises its most, the most of dirty pages lowers their least.
+    let changes = ["server.innodb_io_capacity=5000", "server.innodb_max_dirty_pages_pct=5"];
+    scene.root("SET GLOBAL innodb_max_dirty_pages_pct_lwm = 10").await;
+    variables_are_set_and_put_back(&scene, &changes, &[]).await;
     wrong_values_are_refused_in_words(&scene, "server.innodb_use_native_aio=OFF");
     what_somebody_else_set_stays(&scene).await;
     a_value_that_the_server_bends_is_refused_and_undone(&scene).await;

@@ -1,0 +1,121 @@
+//! Variables of a server that change each other: they are put back together. The server is made up and does
+//! as MySQL 8 does; what MariaDB does is tried on a real one.
+
+use knob::Host;
+use knob::apply::{self, Manner, Outcome, Status};
+use knob::identity::Facts;
+use knob::journal::{Author, End};
+use knob::server::{Kind, Server, ServerError, Variable};
+use knob::session::{Connect, Session, Which};
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+type Variables = Arc<Mutex<BTreeMap<String, String>>>;
+
+struct MySql(Variables);
+
+fn variables(pairs: &[(&str, &str)]) -> Variables {
+    let owned = |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());
+    Arc::new(Mutex::new(pairs.iter().map(owned).collect()))
+}
+
+impl Server for MySql {
+    fn identity(&mut self) -> Result<Facts, ServerError> {
+        Ok(Facts::from([(knob::identity::ADDRESS.to_owned(), "a".to_owned())]))
+    }
+
+    fn describe(&mut self, variable: &str) -> Result<Option<Variable>, ServerError> {
+        let known = self.0.lock().unwrap().contains_key(variable);
+        Ok(known.then_some(Variable { kind: Kind::Text, dynamic: None }))
+    }
+
+    fn global(&mut self, variable: &str) -> Result<String, ServerError> {
+        let unknown = || ServerError::Answered { code: 1193, message: variable.to_owned(), hint: "" };
+        self.0.lock().unwrap().get(variable).cloned().ok_or_else(unknown)
+    }
+
+    fn set_global(&mut self, variable: &str, value: &str) -> Result<(), ServerError> {
+        let mut all = self.0.lock().unwrap();
+        let number = |text: &str| text.parse::<u64>().unwrap_or(0);
+        let mut value = value.to_owned();
+        let mut also = None;
+        match (variable, value.as_str()) {
+            ("super_read_only", "ON") => also = Some(("read_only", "ON".to_owned())),
+            ("read_only", "OFF") => also = Some(("super_read_only", "OFF".to_owned())),
+            ("innodb_io_capacity", asked) => {
+                value = number(asked).min(number(&all["innodb_io_capacity_max"])).to_string();
+            }
+            ("innodb_io_capacity_max", most) if number(most) < number(&all["innodb_io_capacity"]) => {
+                also = Some(("innodb_io_capacity", most.to_owned()));
+            }
+            _ => {}
+        }
+        all.insert(variable.to_owned(), value);
+        all.extend(also.map(|(name, value)| (name.to_owned(), value)));
+        Ok(())
+    }
+
+    fn reconnect(&mut self) -> Result<(), ServerError> {
+        Ok(())
+    }
+}
+
+fn session(dir: &Path, variables: &Variables) -> Session {
+    let variables = Arc::clone(variables);
+    let connect: Connect = Box::new(move |_| Ok(Box::new(MySql(Arc::clone(&variables))) as Box<dyn Server>));
+    let mut session = Session::open(Host::new("/nowhere"), dir, connect).unwrap();
+    session.server("a").unwrap();
+    session
+}
+
+fn set(session: &mut Session, changes: &[&str]) -> Vec<Outcome> {
+    let changes: Vec<String> = changes.iter().map(|change| (*change).to_owned()).collect();
+    let dangers = ["read_only", "super_read_only"].map(str::to_owned);
+    let host = Host::new("/nowhere");
+    let checked = apply::check(&host, Some(session.server("a").unwrap()), &changes, &dangers).unwrap();
+    let manner = Manner { author: Author::default(), keep: true, restart: None, patience: Duration::ZERO };
+    session.apply(&checked, Some("a"), &manner)
+}
+
+#[test]
+fn variables_that_change_each_other_are_put_back_together() {
+    let cases: [(&[(&str, &str)], &[&str]); 5] = [
+        (&[("read_only", "OFF"), ("super_read_only", "OFF")], &["server.super_read_only=ON"]),
+        (&[("read_only", "ON"), ("super_read_only", "ON")], &["server.read_only=OFF"]),
+        (&[("read_only", "ON"), ("super_read_only", "OFF")], &["server.read_only=OFF"]),
+        (
+            &[("innodb_io_capacity", "5000"), ("innodb_io_capacity_max", "9000")],
+            &["server.innodb_io_capacity_max=1000"],
+        ),
+        // The order that was asked for would cut the first.
+        (
+            &[("innodb_io_capacity", "200"), ("innodb_io_capacity_max", "2000")],
+            &["server.innodb_io_capacity=4000", "server.innodb_io_capacity_max=8000"],
+        ),
+    ];
+    for (start, changes) in cases {
+        let (dir, variables) = (tempfile::tempdir().unwrap(), variables(start));
+        let before = variables.lock().unwrap().clone();
+        let mut first = session(dir.path(), &variables);
+        for outcome in set(&mut first, changes) {
+            assert!(matches!(outcome.status, Status::Applied { .. }), "{outcome:?}");
+        }
+        drop(first);
+        assert_ne!(*variables.lock().unwrap(), before);
+        let restored = session(dir.path(), &variables).restore(&Which::All, false);
+        assert!(restored.iter().all(|one| one.end == Some(End::Restored)), "{restored:?}");
+        assert_eq!(*variables.lock().unwrap(), before, "after {changes:?}");
+    }
+}
+
+/// MariaDB has read_only alone.
+#[test]
+fn a_variable_that_this_server_lacks_is_no_part_of_the_state() {
+    let (dir, variables) = (tempfile::tempdir().unwrap(), variables(&[("read_only", "ON")]));
+    let outcomes = set(&mut session(dir.path(), &variables), &["server.read_only=OFF"]);
+    assert!(outcomes[0].is_in_force(), "{outcomes:?}");
+    let restored = session(dir.path(), &variables).restore(&Which::All, false);
+    assert_eq!(restored[0].end, Some(End::Restored), "{restored:?}");
+}
