@@ -218,6 +218,12 @@ fn attempt(
         Ok(Status::Applied { note })
     });
     noted.map_err(|refusal| {
+        // What reads as before now may change later: only who restores afterwards can tell.
+        if let Refusal::Unanswered { why } = refusal {
+            return Refusal::Unanswered {
+                why: format!("{why}; it stays in the journal until it is put back"),
+            };
+        }
         // What cannot be undone now stays in the journal as open, and is tried again by whoever restores.
         match restore::write_back(access, &before, setting.twins) {
             Ok(()) => {

@@ -121,6 +121,9 @@ pub enum Refusal {
     /// The kernel, a program or the server said no.
     #[error("{why}")]
     Denied { why: String },
+    /// The server was told, and gave no answer: it may happen later. Its entry stays open.
+    #[error("{why}")]
+    Unanswered { why: String },
     /// It was written, and something else is there.
     #[error("wrote '{wrote}', but {item} reads back '{found}'")]
     ReadsBack { item: String, wrote: String, found: String },

@@ -4,7 +4,7 @@
 //! them, if what is there now is what the last of them left. Otherwise somebody else has changed it
 //! meanwhile, and it stays as they set it.
 //!
-//! Three moments need more than that comparison:
+//! Four moments need more than that comparison:
 //! * *Killed between writing and reading back.* What the write did to the rest of the state (a new scheduler
 //!   resets `nr_requests`) is not known. What counts is the written item alone: it must be the value before
 //!   or the value written. If it is neither, the kernel may have bent what we wrote (8192 for 2048). That is
@@ -12,6 +12,8 @@
 //!   was found is written again and stays.
 //! * *Killed while putting back.* What was announced is finished: the written item must be either of the two
 //!   again.
+//! * *A server that did not answer* may still do what it was told, though it reads as before: the variable is set
+//!   once more to what it was.
 //! * *After a reboot* the kernel has put back what does not last: such entries are closed. A server is judged
 //!   by its own start.
 
@@ -161,6 +163,13 @@ pub(crate) fn put_back(
         Err(refusal) => return Attempt::Failed(refusal),
     };
     match judge(undo, &now) {
+        Judgement::Back if is_pending(undo) => {
+            announce();
+            return match overtake(access, undo) {
+                Ok(()) => ended(End::Already),
+                Err(refusal) => Attempt::Failed(refusal),
+            };
+        }
         Judgement::Back => return ended(End::Already),
         Judgement::Theirs { item, left, found } if !force && !bent(access, undo, &now) => {
             return ended(End::Left { why: format!("{item} is '{found}', we had left '{left}'") });
@@ -172,6 +181,24 @@ pub(crate) fn put_back(
         Ok(()) => ended(End::Restored),
         Err(refusal) => Attempt::Failed(refusal),
     }
+}
+
+/// Whether a server was told, and may still be about to do it: nobody has read it back.
+fn is_pending(undo: &Undo) -> bool {
+    let unread = matches!(undo.last.phase, Phase::Opened | Phase::Restoring { after: None });
+    unread
+        && undo.last.intent.writes.iter().all(|one| matches!(one.item, Item::Variable { restart: None, .. }))
+}
+
+/// Sets variables to what they are: the server does one change of a variable after the other, so that this one
+/// comes after the one that may be on its way.
+fn overtake(access: &mut Access<'_>, undo: &Undo) -> Result<(), Refusal> {
+    for ItemValue { item, value } in &undo.before {
+        if undo.writes.iter().any(|one| one.item == *item) {
+            access.write(item, value)?;
+        }
+    }
+    write_back(access, &undo.before, undo.twins)
 }
 
 /// Whether what was found is what the kernel makes of what we wrote; see the top. Only for one item that is a

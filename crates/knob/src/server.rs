@@ -14,12 +14,19 @@ use rustix::time::{ClockId, clock_gettime};
 use std::sync::mpsc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-/// Connecting and each statement may take this long; resizing a buffer pool is the slowest of them.
+/// Connecting and each statement may take this long.
 const DEADLINE: Duration = Duration::from_secs(60);
+/// Resizing a buffer pool is the slowest change: pages in use are waited for, dirty ones are written.
+const RESIZE: Duration = Duration::from_secs(600);
+const BUFFER_POOL: &str = "innodb_buffer_pool_size";
+/// A resize that shows no sign for so long has ended, as far as can be seen.
+const QUIET: Duration = Duration::from_secs(10);
 /// A server that restarts, or cannot resize its buffer pool yet, is tried again this often.
 const AGAIN: Duration = Duration::from_millis(200);
 /// MariaDB's "innodb_buffer_pool_size change aborted": pages that it would give up are in use or not written.
 const RESIZE_ABORTED: u16 = 1221;
+/// MySQL's "Cannot change buffer pool size, because it is being resized".
+const RESIZE_UNDER_WAY: u16 = 3014;
 
 /// What went wrong with a server.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -27,6 +34,13 @@ pub enum ServerError {
     /// No connection, or it broke.
     #[error("{address}: {why}")]
     Unreachable {
+        address: String,
+        /// In the system's words.
+        why: String,
+    },
+    /// A statement was sent, and no answer came: the server may carry it out all the same.
+    #[error("{address}: {why}; whether it takes effect is not known")]
+    Unanswered {
         address: String,
         /// In the system's words.
         why: String,
@@ -47,6 +61,7 @@ impl From<ServerError> for Refusal {
     fn from(error: ServerError) -> Self {
         match &error {
             ServerError::Answered { code: 1193, message, .. } => Self::Absent { what: message.clone() },
+            ServerError::Unanswered { .. } => Self::Unanswered { why: error.to_string() },
             _ => Self::Denied { why: error.to_string() },
         }
     }
@@ -179,6 +194,7 @@ type Rows = Vec<Vec<Option<String>>>;
 struct Question {
     /// `None` is a new connection.
     statement: Option<String>,
+    limit: Duration,
     answer: mpsc::Sender<Result<Rows, ServerError>>,
 }
 
@@ -195,24 +211,82 @@ impl Connection {
             .spawn(move || serve(&to, &login, &asked))
             .map_err(|error| unreachable(address, error.to_string()))?;
         let connection = Self { address: address.clone(), questions };
-        connection.put(None)?;
+        connection.put(None, DEADLINE)?;
         Ok(connection)
     }
 
-    fn put(&self, statement: Option<String>) -> Result<Rows, ServerError> {
+    fn put(&self, statement: Option<String>, limit: Duration) -> Result<Rows, ServerError> {
         let (answer, answered) = mpsc::channel();
         let gone = || unreachable(&self.address, "its thread has ended".to_owned());
-        self.questions.send(Question { statement, answer }).map_err(|_| gone())?;
+        self.questions.send(Question { statement, limit, answer }).map_err(|_| gone())?;
         answered.recv().map_err(|_| gone())?
     }
 
     fn ask(&self, statement: &str) -> Result<Rows, ServerError> {
-        self.put(Some(statement.to_owned()))
+        self.put(Some(statement.to_owned()), DEADLINE)
     }
 
     /// The first field of the first row.
     fn one(&self, statement: &str) -> Result<Option<String>, ServerError> {
         Ok(self.ask(statement)?.into_iter().next().and_then(|row| row.into_iter().next()).flatten())
+    }
+}
+
+/// How far a resize of the buffer pool has come.
+#[derive(Clone, Debug, Default, PartialEq)]
+struct Pool {
+    /// What the variable says, bytes.
+    size: u64,
+    /// What it has of pages, bytes; 0 where the server does not say.
+    pages: u64,
+    /// What the server says of the resize.
+    status: String,
+}
+
+impl Pool {
+    /// A pool has a few pages less than its size: descriptors take their place.
+    fn is_resized(&self, asked: u64) -> bool {
+        self.size == asked && (self.pages == 0 || self.pages.abs_diff(asked) < asked / 20)
+    }
+}
+
+impl Connection {
+    /// Waits until the buffer pool has the size that was asked for: MySQL, and MariaDB before 10.11.12, answer at
+    /// once and resize it behind that. A size that the server rounds shows by nothing moving any more.
+    fn resized(&self, asked: u64) -> Result<(), ServerError> {
+        let begun = Instant::now();
+        let (mut last, mut moved) = (Pool::default(), begun);
+        // What cannot be asked is left to the read-back.
+        while let Ok(pool) = self.pool() {
+            if pool.is_resized(asked) || moved.elapsed() > QUIET {
+                break;
+            }
+            if begun.elapsed() > RESIZE {
+                let why = format!("{BUFFER_POOL} is still being resized after {} s", RESIZE.as_secs());
+                return Err(unanswered(&self.address, why));
+            }
+            if pool != last {
+                (last, moved) = (pool, Instant::now());
+            }
+            std::thread::sleep(AGAIN);
+        }
+        Ok(())
+    }
+
+    fn pool(&self) -> Result<Pool, ServerError> {
+        let size = self.one(&format!("SELECT @@GLOBAL.{BUFFER_POOL}"))?;
+        let rows = self.ask("SHOW GLOBAL STATUS LIKE 'Innodb%'")?;
+        let field = |name: &str| {
+            let mut found =
+                rows.iter().filter(|row| row.first().is_some_and(|one| one.as_deref() == Some(name)));
+            found.next().and_then(|row| row.get(1)?.clone()).unwrap_or_default()
+        };
+        let number = |name: &str| field(name).parse::<u64>().unwrap_or(0);
+        Ok(Pool {
+            size: size.and_then(|text| text.parse().ok()).unwrap_or(0),
+            pages: number("Innodb_buffer_pool_pages_total") * number("Innodb_page_size"),
+            status: field("Innodb_buffer_pool_resize_status"),
+        })
     }
 }
 
@@ -227,7 +301,7 @@ fn serve(address: &Address, who: &Credentials, asked: &mpsc::Receiver<Question>)
     for question in asked {
         let answer = match &runtime {
             Err(error) => Err(unreachable(address, error.to_string())),
-            Ok(runtime) => runtime.block_on(answer(address, who, &mut conn, question.statement.as_deref())),
+            Ok(runtime) => runtime.block_on(answer(address, who, &mut conn, &question)),
         };
         // Whoever asked has gone: nobody is left to tell.
         let _ = question.answer.send(answer);
@@ -241,8 +315,9 @@ async fn answer(
     address: &Address,
     who: &Credentials,
     conn: &mut Option<Conn>,
-    statement: Option<&str>,
+    question: &Question,
 ) -> Result<Rows, ServerError> {
+    let statement = question.statement.as_deref();
     if statement.is_none() {
         *conn = None;
     }
@@ -251,7 +326,8 @@ async fn answer(
         *conn = Some(opened.map_err(|error| unreachable(address, error.to_string()))?);
     }
     let (Some(open), Some(statement)) = (conn.as_mut(), statement) else { return Ok(Rows::new()) };
-    let rows = tokio::time::timeout(DEADLINE, async {
+    let id = open.id();
+    let rows = tokio::time::timeout(question.limit, async {
         let mut result = open.query_iter(statement).await?;
         result.collect::<Row>().await
     });
@@ -263,13 +339,31 @@ async fn answer(
         }
         Ok(Err(error)) => {
             *conn = None;
-            Err(unreachable(address, error.to_string()))
+            Err(unanswered(address, error.to_string()))
         }
         Err(_) => {
             *conn = None;
-            Err(unreachable(address, format!("no answer within {} s", DEADLINE.as_secs())))
+            kill(address, who, id).await;
+            Err(unanswered(address, format!("no answer within {} s", question.limit.as_secs())))
         }
     }
+}
+
+/// Ends the statement that nobody waits for any more. A server that does not listen goes on with it: the
+/// journal's entry stays open for that.
+async fn kill(address: &Address, who: &Credentials, id: u32) {
+    let killed = tokio::time::timeout(DEADLINE, async {
+        let Ok(mut other) = observe::connect(address, who, DEADLINE).await else { return false };
+        let killed = other.query_drop(format!("KILL {id}")).await.is_ok();
+        killed && other.disconnect().await.is_ok()
+    });
+    if !killed.await.unwrap_or(false) {
+        tracing::warn!(%address, id, "a statement without an answer could not be ended");
+    }
+}
+
+fn unanswered(address: &Address, why: String) -> ServerError {
+    ServerError::Unanswered { address: address.to_string(), why }
 }
 
 fn hint(code: u16) -> &'static str {
@@ -350,15 +444,22 @@ impl Server for Connection {
     fn set_global(&mut self, variable: &str, value: &str) -> Result<(), ServerError> {
         let number = value.parse::<f64>().is_ok_and(f64::is_finite);
         let value = if number { value.to_owned() } else { quoted(value) };
-        let (statement, begun) = (format!("SET GLOBAL {variable} = {value}"), Instant::now());
+        let statement = format!("SET GLOBAL {variable} = {value}");
+        if variable != BUFFER_POOL {
+            return self.ask(&statement).map(drop);
+        }
+        let begun = Instant::now();
         loop {
-            match self.ask(&statement) {
-                Err(ServerError::Answered { code: RESIZE_ABORTED, .. })
-                    if variable == "innodb_buffer_pool_size" && begun.elapsed() < DEADLINE =>
+            match self.put(Some(statement.clone()), RESIZE) {
+                Err(ServerError::Answered { code: RESIZE_ABORTED | RESIZE_UNDER_WAY, .. })
+                    if begun.elapsed() < DEADLINE =>
                 {
                     std::thread::sleep(AGAIN);
                 }
-                answered => return answered.map(drop),
+                answered => {
+                    answered?;
+                    return self.resized(value.parse().unwrap_or(0));
+                }
             }
         }
     }
@@ -366,7 +467,7 @@ impl Server for Connection {
     fn reconnect(&mut self) -> Result<(), ServerError> {
         let begun = Instant::now();
         loop {
-            match self.put(None) {
+            match self.put(None, DEADLINE) {
                 Ok(_) => return Ok(()),
                 Err(error) if begun.elapsed() > DEADLINE => return Err(error),
                 Err(_) => std::thread::sleep(AGAIN),

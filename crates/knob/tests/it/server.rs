@@ -77,6 +77,39 @@ async fn a_resize_of_the_buffer_pool_that_is_aborted_is_tried_again() {
     assert_eq!(tries.load(Relaxed), 4);
 }
 
+/// MySQL answers at once and resizes behind that; the size is read back when it is there.
+#[tokio::test]
+async fn a_resize_of_the_buffer_pool_behind_the_answer_is_waited_for() {
+    let asked = Arc::new(AtomicU32::new(0));
+    let counted = asked.clone();
+    let script = Script::new("8.0.40", move |statement, _| {
+        if statement.starts_with("SET GLOBAL") {
+            return Reply::Ok;
+        }
+        let resized = counted.load(Relaxed) > 2;
+        if statement.contains("@@GLOBAL.innodb_buffer_pool_size") {
+            return Reply::value("size", if resized { "67108864" } else { "33554432" });
+        }
+        if statement.starts_with("SHOW GLOBAL STATUS") {
+            let pages = if counted.fetch_add(1, Relaxed) > 2 { "4096" } else { "2048" };
+            let row = |name, value| [Some(name), Some(value)];
+            let (total, page) =
+                (row("Innodb_buffer_pool_pages_total", pages), row("Innodb_page_size", "16384"));
+            return Reply::rows(&["Variable_name", "Value"], &[&total, &page]);
+        }
+        Reply::Usual
+    });
+    let server = ScriptedServer::start(script).await.unwrap();
+    let at = Address::tcp(server.address().ip().to_string(), server.address().port());
+    let set = tokio::task::spawn_blocking(move || {
+        let mut connection = Connection::open(&at, &Credentials::default()).unwrap();
+        connection.set_global("innodb_buffer_pool_size", "67108864").unwrap();
+        connection.global("innodb_buffer_pool_size").unwrap()
+    });
+    assert_eq!(set.await.unwrap(), "67108864");
+    assert!(asked.load(Relaxed) > 3);
+}
+
 /// MariaDB 10.8 to 11.2 have no such variable.
 fn has(scene: &Scene, change: &str) -> bool {
     let (name, _) = change.trim_start_matches("server.").split_once('=').unwrap();

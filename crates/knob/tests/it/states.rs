@@ -14,7 +14,11 @@ use std::time::Duration;
 
 type Variables = Arc<Mutex<BTreeMap<String, String>>>;
 
+/// Its variables, and a change that it has not answered yet and makes before the next one.
 struct MySql(Variables);
+
+/// A value that this server takes and does not answer to.
+const SLOW: &str = "777";
 
 fn variables(pairs: &[(&str, &str)]) -> Variables {
     let owned = |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());
@@ -39,6 +43,13 @@ impl Server for MySql {
     fn set_global(&mut self, variable: &str, value: &str) -> Result<(), ServerError> {
         let mut all = self.0.lock().unwrap();
         let number = |text: &str| text.parse::<u64>().unwrap_or(0);
+        if let Some(pending) = all.remove("pending") {
+            all.insert("max_connections".to_owned(), pending);
+        }
+        if value == SLOW {
+            all.insert("pending".to_owned(), value.to_owned());
+            return Err(ServerError::Unanswered { address: "a".to_owned(), why: "no answer".to_owned() });
+        }
         let mut value = value.to_owned();
         let mut also = None;
         match (variable, value.as_str()) {
@@ -118,4 +129,27 @@ fn a_variable_that_this_server_lacks_is_no_part_of_the_state() {
     assert!(outcomes[0].is_in_force(), "{outcomes:?}");
     let restored = session(dir.path(), &variables).restore(&Which::All, false);
     assert_eq!(restored[0].end, Some(End::Restored), "{restored:?}");
+}
+
+/// Whether the server makes the change before it is put back, or after that was asked.
+#[test]
+fn a_change_without_an_answer_stays_in_the_journal_until_it_is_put_back() {
+    for comes_first in [true, false] {
+        let (dir, variables) = (tempfile::tempdir().unwrap(), variables(&[("max_connections", "151")]));
+        let mut first = session(dir.path(), &variables);
+        let outcomes = set(&mut first, &["server.max_connections=777"]);
+        let Status::Refused { refusal } = &outcomes[0].status else { panic!("{outcomes:?}") };
+        assert!(refusal.to_string().contains("stays in the journal"), "{refusal}");
+        assert_eq!(first.journal().open_entries().count(), 1);
+        drop(first);
+        if comes_first {
+            let pending = variables.lock().unwrap().remove("pending").unwrap();
+            variables.lock().unwrap().insert("max_connections".to_owned(), pending);
+        }
+        let restored = session(dir.path(), &variables).restore(&Which::All, false);
+        let end = if comes_first { End::Restored } else { End::Already };
+        assert_eq!(restored[0].end, Some(end), "{restored:?}");
+        let all = variables.lock().unwrap();
+        assert_eq!((all["max_connections"].as_str(), all.get("pending")), ("151", None));
+    }
 }
