@@ -4,7 +4,7 @@
 //! entry as every other one, and an [`Action`] does the work.
 
 use crate::error::Refusal;
-use crate::host::Host;
+use crate::host::{Host, LONG_LIMIT};
 
 /// A change of the caller's own.
 pub trait Action: Send {
@@ -60,7 +60,7 @@ impl Action for ProgramAction {
     }
 
     fn apply(&mut self, value: &str) -> Result<(), Refusal> {
-        self.host.ask(&self.program, &["apply", value]).map(drop)
+        self.host.ask_within(&self.program, &["apply", value], LONG_LIMIT).map(drop)
     }
 
     fn program(&self) -> Option<String> {

@@ -6,7 +6,11 @@
 //! mq-deadline`).
 
 use crate::error::Refusal;
+use rustix::fs::{MemfdFlags, SealFlags};
+use rustix::process::{Pid, Signal};
+use std::fs::File;
 use std::io;
+use std::os::unix::fs::FileExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -17,6 +21,11 @@ use std::time::{Duration, Instant};
 const PROGRAM_PLACES: [&str; 5] = ["usr/local/sbin", "usr/sbin", "sbin", "usr/bin", "bin"];
 /// A program that has not ended by then is killed: `zfs` on a suspended pool never does.
 const PROGRAM_LIMIT: Duration = Duration::from_secs(60);
+/// The same for programs that restart a server or copy its data, the operator's own among them: a large
+/// buffer pool takes minutes to be written and read again.
+pub(crate) const LONG_LIMIT: Duration = Duration::from_secs(1800);
+/// Programs that say more than this are killed.
+const OUTPUT_LIMIT: u64 = 16 << 20;
 
 /// Something that is about to leave the process.
 #[derive(Clone, Copy, Debug)]
@@ -166,7 +175,11 @@ impl Host {
         self.ask_within(name, args, PROGRAM_LIMIT)
     }
 
-    fn ask_within(&self, name: &str, args: &[&str], limit: Duration) -> Result<String, Refusal> {
+    /// The same for one that may take longer.
+    ///
+    /// # Errors
+    /// As above.
+    pub(crate) fn ask_within(&self, name: &str, args: &[&str], limit: Duration) -> Result<String, Refusal> {
         let Some(program) = self.program(name) else {
             return Err(Refusal::Absent { what: format!("the program {name}") });
         };
@@ -181,26 +194,37 @@ impl Host {
             .env_clear()
             .env("LC_ALL", "C")
             .env("PATH", "/usr/local/sbin:/usr/sbin:/sbin:/usr/bin:/bin");
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        // A Ctrl-C on the terminal is for us: a file system is not left half made.
-        command.process_group(0);
         let line = format!("{name} {}", args.join(" "));
         let failed = |why: String| Refusal::Denied { why: format!("{line}: {why}") };
+        let (stdout, stderr) = (Output::new().map_err(&failed)?, Output::new().map_err(&failed)?);
+        command.stdin(Stdio::null());
+        command.stdout(stdout.writer().map_err(&failed)?).stderr(stderr.writer().map_err(&failed)?);
+        // A Ctrl-C on the terminal is for us: a file system is not left half made.
+        command.process_group(0);
         let mut child = command.spawn().map_err(|error| failed(error.to_string()))?;
         let begun = Instant::now();
-        while child.try_wait().map_err(|error| failed(error.to_string()))?.is_none() {
-            if begun.elapsed() > limit {
-                // Whether it can be killed or not, nobody waits any longer.
-                let _ = child.kill();
-                return Err(failed(format!("no end within {} s", limit.as_secs())));
+        let status = loop {
+            if let Some(status) = child.try_wait().map_err(|error| failed(error.to_string()))? {
+                break status;
             }
-            std::thread::sleep(Duration::from_millis(2));
+            let why = if begun.elapsed() > limit {
+                format!("no end within {} s", limit.as_secs())
+            } else if stdout.length().max(stderr.length()) > OUTPUT_LIMIT {
+                format!("it says more than {} MiB", OUTPUT_LIMIT >> 20)
+            } else {
+                std::thread::sleep(Duration::from_millis(2));
+                continue;
+            };
+            // With everything that it has started. Whether it can be killed or not, nobody waits any longer.
+            if let Some(group) = Pid::from_raw(child.id().cast_signed()) {
+                let _ = rustix::process::kill_process_group(group, Signal::KILL);
+            }
+            return Err(failed(why));
+        };
+        if status.success() {
+            return Ok(stdout.text().trim_end().to_owned());
         }
-        let output = child.wait_with_output().map_err(|error| failed(error.to_string()))?;
-        if output.status.success() {
-            return Ok(String::from_utf8_lossy(&output.stdout).trim_end().to_owned());
-        }
-        let words = String::from_utf8_lossy(&output.stderr);
+        let words = stderr.text();
         let first =
             words.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or("it failed without a word");
         Err(failed(first.to_owned()))
@@ -237,11 +261,11 @@ impl Host {
         let write = || -> io::Result<()> {
             std::fs::create_dir_all(parent)?;
             let new = whole.with_extension("headroom-new");
-            let mut file = std::fs::File::create(&new)?;
+            let mut file = File::create(&new)?;
             io::Write::write_all(&mut file, text.as_bytes())?;
             file.sync_all()?;
             std::fs::rename(&new, &whole)?;
-            std::fs::File::open(parent)?.sync_all()
+            File::open(parent)?.sync_all()
         };
         write().map_err(stopped)?;
         self.effects.before(Step::Written(path)).map_err(stopped)
@@ -286,6 +310,39 @@ impl Host {
     }
 }
 
+/// What a program says, in a file in memory. A pipe would block a program that says much, and would not end
+/// while a daemon that the program leaves behind holds it.
+struct Output(File);
+
+impl Output {
+    fn new() -> Result<Self, String> {
+        let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+        let file = rustix::fs::memfd_create("output", flags).map_err(|error| error.to_string())?;
+        Ok(Self(File::from(file)))
+    }
+
+    fn writer(&self) -> Result<File, String> {
+        self.0.try_clone().map_err(|error| error.to_string())
+    }
+
+    fn length(&self) -> u64 {
+        self.0.metadata().map_or(0, |metadata| metadata.len())
+    }
+
+    fn text(&self) -> String {
+        let mut bytes = vec![0; usize::try_from(self.length().min(OUTPUT_LIMIT)).unwrap_or(0)];
+        let read = self.0.read_at(&mut bytes, 0).unwrap_or(0);
+        String::from_utf8_lossy(&bytes[..read]).into_owned()
+    }
+}
+
+impl Drop for Output {
+    fn drop(&mut self) {
+        // What a daemon that was left behind says later is refused, and fills no memory.
+        let _ = rustix::fs::fcntl_add_seals(&self.0, SealFlags::GROW | SealFlags::WRITE);
+    }
+}
+
 /// The system's words for a file, with what can be done about the usual ones.
 fn refusal(path: &str, error: &io::Error) -> Refusal {
     match error.kind() {
@@ -323,5 +380,44 @@ mod tests {
         let refused = Host::new(dir.path()).write("/absent", "1").unwrap_err();
         assert_eq!(refused, Refusal::Absent { what: "/absent".into() });
         assert!(!dir.path().join("absent").exists());
+    }
+
+    #[test]
+    fn a_program_may_say_much_and_leave_a_daemon_behind() {
+        let host = Host::new("/");
+        let much = host.ask("/bin/sh", &["-c", "head -c 300000 /dev/zero | tr '\\0' x"]).unwrap();
+        assert_eq!(much.len(), 300_000);
+        let begun = Instant::now();
+        assert_eq!(host.ask("/bin/sh", &["-c", "sleep 30 & echo $!"]).map(|pid| kill(&pid)), Ok(true));
+        assert!(begun.elapsed() < Duration::from_secs(20), "its end is not waited for");
+        let failed = host.ask("/bin/sh", &["-c", "echo so >&2; exit 3"]).unwrap_err().to_string();
+        assert!(failed.ends_with(": so"), "{failed}");
+    }
+
+    #[test]
+    fn a_program_that_does_not_end_is_killed_with_what_it_has_started() {
+        let (host, dir) = (Host::new("/"), tempfile::tempdir().unwrap());
+        let note = dir.path().join("pid");
+        let script = format!("sleep 300 & echo $! > {}; wait", note.display());
+        let limit = Duration::from_secs(2);
+        let refused = host.ask_within("/bin/sh", &["-c", &script], limit).unwrap_err().to_string();
+        assert!(refused.contains("no end within 2 s"), "{refused}");
+        let pid = std::fs::read_to_string(note).unwrap();
+        let begun = Instant::now();
+        while runs(&host, pid.trim()) {
+            assert!(begun.elapsed() < Duration::from_secs(20), "{pid} still runs");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+
+    fn kill(pid: &str) -> bool {
+        let pid = Pid::from_raw(pid.parse().unwrap()).unwrap();
+        rustix::process::kill_process(pid, Signal::KILL).is_ok()
+    }
+
+    /// A zombie has ended.
+    fn runs(host: &Host, pid: &str) -> bool {
+        let stat = host.read(&format!("/proc/{pid}/stat")).unwrap_or_default();
+        stat.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with('Z'))
     }
 }

@@ -4,7 +4,7 @@
 
 use crate::action::{Action, ProgramAction};
 use crate::error::Refusal;
-use crate::host::{Host, Step};
+use crate::host::{Host, LONG_LIMIT, Step};
 use crate::managed::{Managed, ManagedAction};
 use crate::server::Server;
 use crate::value::Form;
@@ -196,7 +196,7 @@ impl Access<'_> {
                         let before = self.server()?.global(variable)?;
                         managed?.set_option(self.host, variable, &before, value)
                     }
-                    None => self.host.order(program, &[variable, value]),
+                    None => self.host.order_within(program, &[variable, value], LONG_LIMIT),
                 };
                 // Also when it was refused: the server may have been restarted all the same.
                 let back = self.server()?.reconnect();

@@ -31,10 +31,9 @@ mod file_system;
 
 use crate::action::Action;
 use crate::error::{Error, Refusal};
-use crate::host::Host;
+use crate::host::{Host, LONG_LIMIT};
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 pub use file_system::AS_IT_IS;
 
@@ -42,8 +41,6 @@ pub use file_system::AS_IT_IS;
 pub const TARGET: &str = "server";
 /// How a description begins where the journal has the name of a program.
 const PREFIX: &str = "managed:";
-/// A large buffer pool takes minutes to be written and read again; a large data directory to be copied.
-const LIMIT: Duration = Duration::from_secs(1800);
 
 /// How a server is restarted, and where its files lie.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -252,7 +249,7 @@ impl Managed {
     fn run(&self, host: &Host, words: &[String]) -> Result<(), Refusal> {
         let (program, args) = words.split_first().ok_or_else(|| denied("no program is named".to_owned()))?;
         let args: Vec<&str> = args.iter().map(String::as_str).collect();
-        host.order_within(program, &args, LIMIT)
+        host.order_within(program, &args, LONG_LIMIT)
     }
 
     /// The server's process, while it runs.

@@ -4,9 +4,9 @@
 //! What was there stays below, untouched. Putting back is an unmount, and so is a reboot; what the server has
 //! written meanwhile is lost, which an experiment wants: each trial begins with the same data.
 
-use super::{LIMIT, Managed, denied};
+use super::{Managed, denied};
 use crate::error::Refusal;
-use crate::host::Host;
+use crate::host::{Host, LONG_LIMIT};
 use crate::mount;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::time::Duration;
@@ -226,7 +226,7 @@ fn make(managed: &Managed, host: &Host, kind: &str, options: &str) -> Result<(),
         TYPES.iter().find(|(known, _)| *known == kind).ok_or_else(|| denied(kind.to_owned()))?;
     let mut words = arguments.to_vec();
     words.push(&device);
-    host.order_within(&format!("mkfs.{kind}"), &words, LIMIT)?;
+    host.order_within(&format!("mkfs.{kind}"), &words, LONG_LIMIT)?;
     host.write_file(&options_file(managed), options)?;
     let staging = staging(managed);
     host.make_directory(&staging)?;
@@ -243,12 +243,12 @@ fn make(managed: &Managed, host: &Host, kind: &str, options: &str) -> Result<(),
         // The server would take it for a database.
         host.order("rmdir", &[&format!("{staging}/lost+found")])?;
     }
-    host.order_within("cp", &["-a", &format!("{data_dir}/."), &format!("{staging}/")], LIMIT)?;
-    host.order_within("umount", &[&staging], LIMIT)?;
+    host.order_within("cp", &["-a", &format!("{data_dir}/."), &format!("{staging}/")], LONG_LIMIT)?;
+    host.order_within("umount", &[&staging], LONG_LIMIT)?;
     at(data_dir)?;
     // A mount that is not known again would never be unmounted.
     if ours(managed, host).is_none() {
-        host.order_within("umount", &[data_dir], LIMIT)?;
+        host.order_within("umount", &[data_dir], LONG_LIMIT)?;
         return Err(denied(format!(
             "{device} was mounted over {data_dir}, and mountinfo does not show it there"
         )));
@@ -284,7 +284,7 @@ pub(super) fn unmount(managed: &Managed, host: &Host) -> Result<(), Refusal> {
         while let Some(mounted) =
             mount::mount(host, &point).ok().filter(|mounted| is_ours(managed, host, &mounted.source))
         {
-            host.order_within("umount", &[&point], LIMIT)?;
+            host.order_within("umount", &[&point], LONG_LIMIT)?;
             device = Some(mounted.source);
         }
     }
