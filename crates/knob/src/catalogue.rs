@@ -21,7 +21,7 @@ use crate::value::{Form, Values};
 use serde::Serialize;
 use std::sync::LazyLock;
 
-pub use danger::{danger, one_way};
+pub use danger::{danger, is_by_value, one_way};
 pub(crate) use server::state_of;
 
 /// Every row, family by family. The order is also the order in which several knobs are applied: the scheduler

@@ -11,6 +11,7 @@ use crate::halving::{self, Stage};
 use crate::order::{self, Run};
 use crate::spec::Spec;
 use crate::store::{Outcome, Trial};
+use knob::{Host, catalogue, name};
 use plan::comparison::paired;
 use rand::SeedableRng;
 use rand::rngs::StdRng;
@@ -137,10 +138,17 @@ fn walk(
     }
 }
 
-/// Whether a cell differs from the baseline in a factor whose levels can lose data.
+/// Whether a cell has a level that can lose data, be it the baseline's. Where the danger lies in the change
+/// (`sql_mode`), the baseline's level has none.
 pub fn is_dangerous(spec: &Spec, design: &Design, cell: usize) -> bool {
+    let nowhere = Host::new("/nowhere");
     let levels = design.cells[cell].iter().zip(&design.baseline).zip(&spec.factors);
-    levels.into_iter().any(|((level, base), factor)| factor.danger && level != base)
+    // A dangerous level is not tried unless its factor says so.
+    levels.into_iter().filter(|(_, factor)| factor.danger).any(|((level, base), factor)| {
+        let Ok(name) = name::parse(&nowhere, &factor.knob) else { return level != base };
+        let can_lose = catalogue::danger(&name, &factor.levels[*level]).is_some();
+        can_lose && (level != base || catalogue::is_by_value(&name))
+    })
 }
 
 fn cell(run: Run) -> Option<usize> {
@@ -202,6 +210,7 @@ pub fn pairs_by_block(trials: &[&Trial], stage: Option<usize>, run: Run) -> Vec<
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::spec::Factor;
     use crate::store::tests::{EXAMPLE, measured, trial};
 
     fn scene() -> (Spec, Design, Vec<usize>) {
@@ -303,5 +312,26 @@ mod tests {
         let pairs = pairs(&trials, Some(1), Run::Same);
         assert_eq!(pairs.len(), 3);
         assert!(pairs.iter().all(|(one, base)| (one / base - 1.1).abs() < 1e-9), "{pairs:?}");
+    }
+
+    #[test]
+    fn a_cell_that_keeps_a_dangerous_level_of_the_baseline_can_lose_data_and_one_that_leaves_it_cannot() {
+        // With the factor at its baseline and another one changed; with the factor changed alone.
+        let dangerous = |knob: &str, levels: [&str; 2]| {
+            let (mut spec, _, _) = scene();
+            let factor = |knob: &str, levels: [&str; 2], danger| {
+                let (knob, levels) = (knob.to_owned(), levels.map(str::to_owned).to_vec());
+                Factor { knob, levels, baseline: 0, whole_plot: false, danger }
+            };
+            spec.factors = vec![factor(knob, levels, true), factor("server.b", ["0", "1"], false)];
+            let design = crate::design::design(&spec.factors, &[], spec.design).unwrap();
+            let at = |levels: [usize; 2]| design.cells.iter().position(|cell| *cell == levels).unwrap();
+            [at([0, 1]), at([1, 0])].map(|cell| is_dangerous(&spec, &design, cell))
+        };
+        let flush = "server.innodb_flush_log_at_trx_commit";
+        assert_eq!(dangerous(flush, ["2", "1"]), [true, false]);
+        assert_eq!(dangerous(flush, ["1", "2"]), [false, true]);
+        assert_eq!(dangerous(flush, ["2", "0"]), [true, true]);
+        assert_eq!(dangerous("file_system.type@server", ["as-it-is", "xfs"]), [false, true]);
     }
 }

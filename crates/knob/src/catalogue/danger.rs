@@ -198,6 +198,20 @@ pub fn danger(name: &Name, value: &str) -> Option<(String, String)> {
     }
 }
 
+/// Whether the danger lies in the value: then another value is safe, and a dangerous one that is in force
+/// already is as dangerous as one that is set. Else the danger lies in the change.
+pub fn is_by_value(name: &Name) -> bool {
+    match (&name.knob.danger, &name.knob.place) {
+        (Danger::No | Danger::Always(_), _) | (Danger::ByName, Place::AnySysctl) => false,
+        (Danger::ByName, Place::Variable) => {
+            let variable = name.rest.to_lowercase();
+            SERVER.iter().any(|(dangerous, safe, _)| *dangerous == variable && !safe.is_empty())
+        }
+        (Danger::ByName, Place::Dataset) => !matches!(name.rest.as_str(), "mountpoint" | "canmount"),
+        (Danger::Except(..) | Danger::ByName, _) => true,
+    }
+}
+
 /// Why a setting is never touched, if it is one that cannot be put back.
 pub fn one_way(name: &Name) -> Option<String> {
     match name.knob.place {
@@ -261,6 +275,22 @@ mod tests {
             ("cgroup.memory.max@/a", "1073741824", Some("cgroup.memory.max")),
         ] {
             assert_eq!(flag(name, value).as_deref(), expected, "{name}={value}");
+        }
+    }
+
+    #[test]
+    fn a_danger_lies_in_the_value_where_another_value_is_safe() {
+        for (name, expected) in [
+            ("server.innodb_flush_log_at_trx_commit", true),
+            ("server.sql_mode", false),
+            ("server.innodb_io_capacity", false),
+            ("file_system.type@server", true),
+            ("sysctl.kernel.pid_max", false),
+            ("block.write_cache@vda", true),
+            ("mount.options@/data", true),
+        ] {
+            let name = crate::name::parse(&Host::new("/nowhere"), name).unwrap();
+            assert_eq!(is_by_value(&name), expected, "{name}");
         }
     }
 
