@@ -7,7 +7,7 @@ use crate::error::{Error, Refusal};
 use crate::host::Host;
 use crate::identity::ADDRESS;
 use crate::item::{Access, Item};
-use crate::journal::{End, Entry, Journal, Phase};
+use crate::journal::{End, Entry, Intent, Journal, Phase};
 use crate::managed::Managed;
 use crate::restore::{self, Undo};
 use crate::server::{Connection, Server, ServerError};
@@ -158,8 +158,12 @@ impl Session {
         changes
     }
 
-    /// Puts changes back. With `force` also what somebody else has changed since.
+    /// Puts changes back. With `force` also what somebody else has changed since, be it that an earlier restore
+    /// has left it for that.
     pub fn restore(&mut self, which: &Which, force: bool) -> Vec<RestoreOutcome> {
+        if force {
+            self.reopen(which);
+        }
         let boot = self.host.boot_id();
         let chosen: Vec<Entry> = self.chosen(which).into_iter().cloned().collect();
         let mut all = Vec::new();
@@ -180,6 +184,34 @@ impl Session {
             }
         }
         all
+    }
+
+    /// Announces again what was left as somebody else had changed it, unless we have changed it since.
+    fn reopen(&mut self, which: &Which) {
+        let left_at = |entry: &Entry| match &entry.phase {
+            Phase::Closed { end: End::Left { .. }, at } => Some(*at),
+            _ => None,
+        };
+        let entries = self.journal.entries();
+        let newest = |key: &str| entries.iter().rfind(|entry| entry.intent.key == key);
+        // Entries of one state were left together.
+        let still_left = |entry: &&Entry| {
+            left_at(entry).is_some() && newest(&entry.intent.key).and_then(left_at) == left_at(entry)
+        };
+        let left: Vec<&Entry> = entries.iter().filter(still_left).collect();
+        let wanted = |entry: &&&Entry| match which {
+            Which::All => true,
+            Which::Knobs(names) => left
+                .iter()
+                .any(|other| other.intent.key == entry.intent.key && names.contains(&other.intent.knob)),
+            _ => false,
+        };
+        let intents: Vec<Intent> = left.iter().filter(wanted).map(|entry| entry.intent.clone()).collect();
+        for intent in intents {
+            if let Err(error) = self.journal.announce(intent) {
+                tracing::warn!(%error, "what was left cannot be put back without a note in the journal");
+            }
+        }
     }
 
     fn chosen(&self, which: &Which) -> Vec<&Entry> {

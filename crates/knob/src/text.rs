@@ -45,8 +45,9 @@ pub fn preview(all: &[Preview]) -> String {
     table.text()
 }
 
-/// One line for each state, and below what was left the original values.
-pub fn restored(all: &[RestoreOutcome]) -> String {
+/// One line for each state, and below what was left the original values and how they are put back all the same;
+/// `restore` is the command with the flags of this journal and server.
+pub fn restored(all: &[RestoreOutcome], restore: &str) -> String {
     let mut text = String::new();
     for RestoreOutcome { knobs, before, end, failed } in all {
         let words = match (end, failed) {
@@ -57,6 +58,9 @@ pub fn restored(all: &[RestoreOutcome]) -> String {
         text.push_str(&format!("{}  {words}\n", knobs.join(", ")));
         if matches!(end, Some(End::Left { .. })) || failed.is_some() {
             text.push_str(&format!("  before: {}\n", before.join("; ")));
+        }
+        if matches!(end, Some(End::Left { .. })) {
+            text.push_str(&format!("  to overwrite it: {restore} --force '{}'\n", knobs.join("' '")));
         }
     }
     text

@@ -153,6 +153,7 @@ async fn restore(args: RestoreArgs, environment: &Environment) -> anyhow::Result
         }
     };
     let named = matches!(which, Which::Knobs(_));
+    let command = restore_command(&args.place, &args.login);
     let connect = args.login.connect(environment)?;
     let (directory, force) = (args.place.journals(environment)?, args.force);
     let restored = blocking(move || {
@@ -168,7 +169,7 @@ async fn restore(args: RestoreArgs, environment: &Environment) -> anyhow::Result
     } else if restored.is_empty() {
         terminal::print("Nothing is changed.\n")?;
     } else {
-        terminal::print(&text::restored(&restored))?;
+        terminal::print(&text::restored(&restored, &command))?;
     }
     if named && restored.is_empty() {
         terminal::complain(
@@ -205,6 +206,50 @@ pub(crate) async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> anyhow::Result<T> + Send + 'static,
 ) -> anyhow::Result<T> {
     tokio::task::spawn_blocking(work).await.context("the work on the settings ended by a panic")?
+}
+
+/// How what is in this journal is put back, by this login.
+fn restore_command(place: &PlaceArgs, login: &LoginArgs) -> String {
+    let mut command = Command::new("headroom knob restore");
+    command.path("--journal", place.journal.as_deref());
+    command.path("--root", Some(place.root.as_path()).filter(|root| *root != Path::new("/")));
+    command.flag("--user", login.user.as_deref());
+    command.path("--option-file", login.option_file.as_deref());
+    command.line()
+}
+
+/// A command that is printed for a person to copy: with the flags that matter, quoted for a shell.
+pub(crate) struct Command(String);
+
+impl Command {
+    pub(crate) fn new(words: &str) -> Self {
+        Self(words.to_owned())
+    }
+
+    pub(crate) fn word(&mut self, word: &str) {
+        let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:@,=+".contains(c);
+        let quoted = match !word.is_empty() && word.chars().all(plain) {
+            true => word.to_owned(),
+            false => format!("'{}'", word.replace('\'', r"'\''")),
+        };
+        self.0.push(' ');
+        self.0.push_str(&quoted);
+    }
+
+    pub(crate) fn flag(&mut self, name: &str, value: Option<&str>) {
+        if let Some(value) = value {
+            self.word(name);
+            self.word(value);
+        }
+    }
+
+    pub(crate) fn path(&mut self, name: &str, value: Option<&Path>) {
+        self.flag(name, value.map(|path| path.display().to_string()).as_deref());
+    }
+
+    pub(crate) fn line(self) -> String {
+        self.0
+    }
 }
 
 impl PlaceArgs {
@@ -264,4 +309,22 @@ pub(crate) fn credentials_as(
         password_from: None,
     };
     credentials::resolve(&config, environment)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_command_to_copy_has_its_flags_quoted_for_a_shell() {
+        let mut command = Command::new("headroom knob restore");
+        command.path("--journal", Some(Path::new("/my journal")));
+        command.flag("--user", None);
+        command.flag("--server", Some("db1:3306"));
+        command.word("it's");
+        assert_eq!(
+            command.line(),
+            r"headroom knob restore --journal '/my journal' --server db1:3306 'it'\''s'"
+        );
+    }
 }

@@ -78,6 +78,7 @@ fn what_somebody_else_changed_stays_and_is_named_and_what_the_kernel_refuses_is_
     assert_eq!(restored.status.code(), Some(1), "{words}");
     assert!(words.contains("LEFT as somebody else changed it") && words.contains("'1024'"), "{words}");
     assert!(words.contains("before: /sys/block/") && words.contains("read_ahead_kb = "), "{words}");
+    assert!(words.contains(&format!("--force 'block.read_ahead_kb@{name}'")), "{words}");
     assert_eq!(disk.queue("read_ahead_kb"), "1024");
     assert_ne!(disk.queue("nr_requests"), "9");
 }

@@ -302,6 +302,35 @@ fn force_puts_back_what_somebody_else_changed() {
     assert_eq!(settings(&scene.root()), settings_at_the_start());
 }
 
+/// The first restore says what it leaves, and `--force` overwrites that afterwards.
+#[test]
+fn force_puts_back_what_an_earlier_restore_has_left() {
+    let scene = Scene::new();
+    let mut session = scene.open();
+    apply(&mut session, scene.dir.path(), &["memory.swappiness=1", "memory.swappiness=2"], true);
+    put(&scene.root(), "proc/sys/vm/swappiness", "10\n");
+    let left = session.restore(&Which::All, false);
+    assert!(matches!(left[0].end, Some(End::Left { .. })), "{left:?}");
+    drop(session);
+    assert!(scene.open().restore(&Which::All, false).is_empty());
+    let other = Which::Knobs(vec!["memory.thp".to_owned()]);
+    assert!(scene.open().restore(&other, true).is_empty());
+    assert_eq!(settings(&scene.root())["proc/sys/vm/swappiness"], "10");
+    let restored = scene.open().restore(&Which::Knobs(vec!["memory.swappiness".to_owned()]), true);
+    assert_eq!(restored[0].end, Some(End::Restored), "{restored:?}");
+    assert_eq!(settings(&scene.root()), settings_at_the_start());
+    assert!(scene.open().restore(&Which::All, true).is_empty(), "once");
+
+    // What we have changed since is judged by that change.
+    let mut session = scene.open();
+    apply(&mut session, scene.dir.path(), &["memory.swappiness=1"], true);
+    put(&scene.root(), "proc/sys/vm/swappiness", "10\n");
+    session.restore(&Which::All, false);
+    apply(&mut session, scene.dir.path(), &["memory.swappiness=3"], true);
+    assert_eq!(session.restore(&Which::All, true)[0].end, Some(End::Restored));
+    assert_eq!(settings(&scene.root())["proc/sys/vm/swappiness"], "10");
+}
+
 /// A trial puts its own settings back between its runs; what the user kept before is the baseline.
 #[test]
 fn what_was_kept_stays_when_our_own_of_the_same_state_is_put_back() {

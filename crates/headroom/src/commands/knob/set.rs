@@ -1,6 +1,6 @@
 //! `headroom knob set`: changes, held until the command ends.
 
-use super::{LoginArgs, PlaceArgs, blocking, profile, verdict};
+use super::{LoginArgs, PlaceArgs, blocking, profile, restore_command, verdict};
 use crate::environment::Environment;
 use anyhow::{Context, bail};
 use clap::Args;
@@ -117,6 +117,7 @@ pub(super) async fn set(args: SetArgs, environment: &Environment) -> anyhow::Res
         terminal::complain(&format!("{program} (process {pid}) runs here and {why}"));
     }
     let manner = manner(&args, &host)?;
+    let restore = restore_command(&args.place, &args.login);
     let connect = args.login.connect(environment)?;
     if args.dry_run {
         return dry_run(args, host, assignments, tuners, manner, connect).await;
@@ -133,7 +134,7 @@ pub(super) async fn set(args: SetArgs, environment: &Environment) -> anyhow::Res
     if !args.json {
         if !done.recovered.is_empty() {
             terminal::print("Left by a process that is dead:\n")?;
-            terminal::print(&text::restored(&done.recovered))?;
+            terminal::print(&text::restored(&done.recovered, &restore))?;
         }
         terminal::print(&text::outcomes(&done.outcomes))?;
     }
@@ -157,9 +158,9 @@ pub(super) async fn set(args: SetArgs, environment: &Environment) -> anyhow::Res
             restored: &restored,
         })?;
     } else if args.keep && any {
-        terminal::print("To put them back: headroom knob restore\n")?;
+        terminal::print(&format!("To put them back: {restore}\n"))?;
     } else {
-        terminal::print(&text::restored(&restored))?;
+        terminal::print(&text::restored(&restored, &restore))?;
     }
     Ok(match status.and_then(|status| status.code()) {
         Some(code) if code != 0 => ExitCode::from(u8::try_from(code).unwrap_or(2)),
