@@ -103,9 +103,18 @@ fn interface(host: &Host, interface: &str, facts: &mut Facts) {
     }
 }
 
+/// Facts of a disk that tell it from every other one.
+const UNIQUE: [&str; 5] = ["wwid", "serial", "device/serial", "device/wwid", "loop/backing_file"];
+/// A volume can be grown while it is in use: its size says nothing where one of those is known.
+const SIZE: &str = "size";
+
 /// What is another now, in words; `None` if it is the same thing.
 pub fn difference(then: &Facts, now: &Facts) -> Option<String> {
-    let identifies = |key: &&String| ![STARTED, STARTED_SINCE_BOOT, ADDRESS].contains(&key.as_str());
+    let known = UNIQUE.iter().any(|fact| then.contains_key(*fact));
+    let identifies = |key: &&String| {
+        let key = key.as_str();
+        ![STARTED, STARTED_SINCE_BOOT, ADDRESS].contains(&key) && !(known && key == SIZE)
+    };
     let keys = then.keys().filter(identifies);
     let changed = keys.filter(|key| then.get(*key) != now.get(*key)).map(|key| {
         let now = now.get(key).map_or("gone", String::as_str);
@@ -113,6 +122,16 @@ pub fn difference(then: &Facts, now: &Facts) -> Option<String> {
     });
     let changed: Vec<String> = changed.collect();
     (!changed.is_empty()).then(|| changed.join("; "))
+}
+
+/// Whether it differs in its size alone: another disk of the same name, or the same one that has grown.
+pub fn is_doubtful(then: &Facts, now: &Facts) -> bool {
+    let without = |facts: &Facts| {
+        let mut facts = facts.clone();
+        facts.remove(SIZE);
+        facts
+    };
+    now.contains_key(SIZE) && difference(&without(then), &without(now)).is_none()
 }
 
 #[cfg(test)]
@@ -132,5 +151,18 @@ mod tests {
         let other = difference(&then, &facts(&[("dev", "8:16"), ("serial", "B2")])).unwrap();
         assert_eq!(other, "serial was A1, is B2");
         assert!(difference(&then, &Facts::new()).unwrap().contains("gone"));
+    }
+
+    #[test]
+    fn a_volume_that_has_grown_is_the_same_if_something_else_identifies_it() {
+        let facts = |pairs: &[(&str, &str)]| -> Facts {
+            pairs.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect()
+        };
+        let of = |size: &str| facts(&[("dev", "8:16"), ("size", size), ("serial", "A1")]);
+        assert_eq!(difference(&of("100"), &of("200")), None);
+        let nameless = |size: &str| facts(&[("dev", "8:16"), ("size", size)]);
+        assert_eq!(difference(&nameless("100"), &nameless("200")).unwrap(), "size was 100, is 200");
+        assert!(is_doubtful(&nameless("100"), &nameless("200")));
+        assert!(!is_doubtful(&nameless("100"), &facts(&[("dev", "8:32"), ("size", "200")])));
     }
 }

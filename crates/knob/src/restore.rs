@@ -146,8 +146,13 @@ pub(crate) fn put_back(
     }
     match identity::facts(access, &name) {
         Ok(now) => {
-            if let Some(why) = identity::difference(&intent.facts, &now) {
-                return ended(End::Gone { why });
+            match identity::difference(&intent.facts, &now) {
+                Some(why) if !identity::is_doubtful(&intent.facts, &now) => return ended(End::Gone { why }),
+                Some(why) if !force => {
+                    let why = format!("{why}: it may be another disk; if it has only grown, add --force");
+                    return Attempt::Failed(Refusal::Denied { why });
+                }
+                _ => {}
             }
             if is_variable && !intent.lasts && restarted(&intent.facts, &now, same_boot) {
                 return ended(End::Restarted);

@@ -368,6 +368,26 @@ fn another_disk_of_the_same_name_is_not_touched() {
 }
 
 #[test]
+fn a_volume_that_has_grown_is_put_back_at_once_or_where_nothing_identifies_it_by_force() {
+    for serial in [true, false] {
+        let scene = Scene::new();
+        if !serial {
+            std::fs::remove_file(scene.root().join("sys/block/vda/serial")).unwrap();
+        }
+        let mut session = scene.open();
+        apply(&mut session, scene.dir.path(), &["block.rq_affinity@vda=2"], true);
+        put(&scene.root(), "sys/block/vda/size", "2048");
+        let restored = session.restore(&Which::All, false);
+        assert_eq!(restored[0].end, serial.then_some(End::Restored), "{restored:?}");
+        if !serial {
+            assert!(restored[0].failed.as_ref().unwrap().to_string().contains("--force"), "{restored:?}");
+            assert_eq!(session.restore(&Which::All, true)[0].end, Some(End::Restored));
+        }
+        assert_eq!(settings(&scene.root()), settings_at_the_start());
+    }
+}
+
+#[test]
 fn after_a_reboot_what_does_not_last_is_closed_and_what_lasts_is_put_back() {
     let scene = Scene::new();
     let mut session = scene.open();
