@@ -181,6 +181,14 @@ pub enum StoreError {
     /// The spec was changed meanwhile.
     #[error("{0} was begun with another spec; what was measured by one does not go on with another")]
     OtherSpec(PathBuf),
+    /// It was begun on another server.
+    #[error("{dir} was begun on {begun}, not on {named}; go on with --server {begun}, or name another --dir")]
+    OtherServer {
+        dir: PathBuf,
+        /// In the words of its first line.
+        begun: String,
+        named: String,
+    },
     /// Damage before the last line.
     #[error("{path} is damaged at line {line}: {why}")]
     Damaged {
@@ -242,14 +250,19 @@ impl Store {
         Ok(store)
     }
 
-    /// Goes on with an experiment that was begun with the same spec. A torn last line is cut off.
+    /// Goes on with an experiment that was begun with the same spec on the same server. A torn last line is cut
+    /// off.
     ///
     /// # Errors
-    /// There is none, it has another spec, or it is damaged.
-    pub fn resume(dir: &Path, spec: &str) -> Result<(Self, History), StoreError> {
+    /// There is none, it has another spec or server, or it is damaged.
+    pub fn resume(dir: &Path, spec: &str, server: &str) -> Result<(Self, History), StoreError> {
         let history = read(dir)?;
         if history.spec != spec {
             return Err(StoreError::OtherSpec(dir.to_owned()));
+        }
+        if history.begun.server != server {
+            let (begun, named) = (history.begun.server, server.to_owned());
+            return Err(StoreError::OtherServer { dir: dir.to_owned(), begun, named });
         }
         let path = dir.join(LINES);
         let text = std::fs::read(&path).map_err(io("read", &path))?;
@@ -366,7 +379,7 @@ pub(crate) mod tests {
         let read_back = read(dir.path()).unwrap();
         assert_eq!((read_back.trials.as_slice(), read_back.ended), (&trials[..], None));
 
-        let (mut store, _) = Store::resume(dir.path(), EXAMPLE).unwrap();
+        let (mut store, _) = Store::resume(dir.path(), EXAMPLE, "127.0.0.1:1").unwrap();
         store.keep(&trials[0]).unwrap();
         let ended = Ended { at: 2, complete: true, differ: Vec::new(), back: vec![Some(1.0)] };
         store.end(&ended).unwrap();
@@ -381,7 +394,10 @@ pub(crate) mod tests {
         drop(Store::create(dir.path(), EXAMPLE, &begun()).unwrap());
         let again = Store::create(dir.path(), EXAMPLE, &begun());
         assert!(matches!(again, Err(StoreError::Exists(_))));
-        assert!(matches!(Store::resume(dir.path(), "other"), Err(StoreError::OtherSpec(_))));
+        let resume = |spec, server| Store::resume(dir.path(), spec, server).map(drop);
+        assert!(matches!(resume("other", "127.0.0.1:1"), Err(StoreError::OtherSpec(_))));
+        let words = resume(EXAMPLE, "127.0.0.2:1").unwrap_err().to_string();
+        assert!(words.contains("begun on 127.0.0.1:1, not on 127.0.0.2:1"), "{words}");
         let path = dir.path().join(LINES);
         let text = std::fs::read_to_string(&path).unwrap();
         std::fs::write(&path, format!("{text}nonsense\n{text}")).unwrap();

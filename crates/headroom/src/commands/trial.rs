@@ -2,7 +2,7 @@
 
 mod init;
 
-use crate::commands::knob::{absolute, blocking, connect_as};
+use crate::commands::knob::{Command, absolute, blocking, connect_as};
 use crate::commands::load::{Named, WorkloadArgs, account_with_tls, tls::TlsArgs};
 use crate::environment::Environment;
 use crate::version;
@@ -357,7 +357,7 @@ fn go(
         rig.session.server(&address)?;
     }
     let (mut store, begun, trials) = if args.resume {
-        let (store, history) = Store::resume(&dir, text)?;
+        let (store, history) = Store::resume(&dir, text, &rig.words())?;
         (Some(store), history.begun, history.trials)
     } else {
         let (start, refused) = runner::look(&spec, &mut rig).map_err(usage)?;
@@ -393,14 +393,31 @@ fn go(
     let mut tell = |event: &Event<'_>| tell(&experiment, event);
     let end = runner::run(&experiment, &begun, trials, store, &mut rig, stop, &mut tell).map_err(usage)?;
     if end == End::Interrupted {
-        bail!(
-            "interrupted; everything is as it was. To go on: headroom trial run {} --dir {} --resume",
-            args.spec.display(),
-            dir.display()
-        );
+        bail!("interrupted; everything is as it was. To go on: {}", resume_command(args, &dir));
     }
     terminal::complain(&format!("as a page: headroom trial report {} --html report.html", dir.display()));
     Ok(Some(report::report(&experiment, &store::read(&dir)?)))
+}
+
+/// How this experiment goes on: with every flag that it was begun with.
+fn resume_command(args: &RunArgs, dir: &Path) -> String {
+    let mut command = Command::new("headroom trial run");
+    command.word(&args.spec.display().to_string());
+    command.path("--dir", Some(dir));
+    command.word("--resume");
+    command.flag("--server", args.server.as_ref().map(Address::to_string).as_deref());
+    command.flag("--user", args.user.as_deref());
+    command.path("--option-file", args.option_file.as_deref());
+    for (flag, value) in args.tls.flags() {
+        command.flag(flag, Some(&value));
+    }
+    for program in &args.beside {
+        command.flag("--beside", Some(program));
+    }
+    command.path("--restart-with", args.restart_with.as_deref());
+    command.path("--managed", args.managed.as_deref());
+    command.path("--journal", args.journal.as_deref());
+    command.line()
 }
 
 /// A spec that does not fit is a wrong command line.
@@ -435,5 +452,27 @@ fn tell(experiment: &Experiment, event: &Event<'_>) {
             ));
         }
         Event::Returning => terminal::complain("the baseline once more: is everything as it was?"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        run: RunArgs,
+    }
+
+    #[test]
+    fn an_experiment_goes_on_with_the_flags_that_it_was_begun_with() {
+        let flags = "--server db1:3306 --user root --option-file /o.cnf --ssl-mode REQUIRED --ssl-ca /ca.pem \
+                     --beside numad --managed a1.toml --journal /j";
+        let words = ["headroom", "my spec.toml"].into_iter().chain(flags.split_whitespace());
+        let line = Line::try_parse_from(words).unwrap();
+        let expected = format!("headroom trial run 'my spec.toml' --dir d --resume {flags}");
+        assert_eq!(resume_command(&line.run, Path::new("d")), expected);
     }
 }

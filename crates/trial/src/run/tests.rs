@@ -111,7 +111,7 @@ fn go(dir: &Path, rig: &mut Simulated, stop: &AtomicBool) -> Result<End, RunErro
     let (mut store, trials) = match store::read(dir) {
         Err(_) => (Store::create(dir, EXAMPLE, &begun()).unwrap(), Vec::new()),
         Ok(_) => {
-            let (store, history) = Store::resume(dir, EXAMPLE).unwrap();
+            let (store, history) = Store::resume(dir, EXAMPLE, &begun().server).unwrap();
             (store, history.trials)
         }
     };

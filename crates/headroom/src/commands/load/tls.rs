@@ -41,6 +41,21 @@ enum Mode {
 }
 
 impl TlsArgs {
+    /// The flags that were given, for a command that is printed.
+    pub(crate) fn flags(&self) -> Vec<(&'static str, String)> {
+        let mode = self.ssl_mode.and_then(|mode| Some(mode.to_possible_value()?.get_name().to_owned()));
+        let path = |path: &Option<PathBuf>| path.as_ref().map(|path| path.display().to_string());
+        [
+            ("--ssl-mode", mode),
+            ("--ssl-ca", path(&self.ssl_ca)),
+            ("--ssl-cert", path(&self.ssl_cert)),
+            ("--ssl-key", path(&self.ssl_key)),
+        ]
+        .into_iter()
+        .filter_map(|(flag, value)| Some((flag, value?)))
+        .collect()
+    }
+
     /// Flags before option file.
     pub(super) fn complete(&self, file: &Login) -> anyhow::Result<Option<Tls>> {
         let mode = match (self.ssl_mode, file.tls_mode) {
