@@ -148,6 +148,15 @@ pub(super) const ROWS: &[Knob] = &[
              zero.",
         )
     },
+    Knob {
+        group: OVERCOMMIT,
+        ..sysctl(
+            "memory.overcommit_kbytes",
+            "vm.overcommit_kbytes",
+            whole(0, i64::MAX),
+            "KiB beside swap that may be promised where overcommit_memory is 2. Sets overcommit_ratio to zero.",
+        )
+    },
     sysctl(
         "memory.nr_hugepages",
         "vm.nr_hugepages",

@@ -23,7 +23,7 @@ use std::time::Duration;
 /// Tells the child what to do: the directory and the step.
 const CHILD: &str = "KNOB_CRASH_CHILD";
 
-const CHANGES: [&str; 16] = [
+const CHANGES: [&str; 17] = [
     "block.scheduler@vda=bfq",
     "block.iosched.slice_idle@vda=0",
     "block.nr_requests@vda=32",
@@ -31,6 +31,7 @@ const CHANGES: [&str; 16] = [
     "network.rps@eth0=0-1",
     "memory.dirty_bytes=268435456",
     "memory.dirty_background_ratio=5",
+    "sysctl.vm.overcommit_kbytes=1048576",
     "memory.swappiness=1",
     "memory.min_free_kbytes=2048",
     "memory.thp=never",

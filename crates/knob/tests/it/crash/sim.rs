@@ -10,7 +10,7 @@ use std::sync::Mutex;
 
 /// Every setting of the tree, and what it is at the start: nothing is at a default that a careless restore
 /// would hit by luck.
-pub(crate) const SETTINGS: [(&str, &str); 23] = [
+pub(crate) const SETTINGS: [(&str, &str); 25] = [
     ("sys/block/vda/queue/scheduler", "none [mq-deadline] bfq"),
     ("sys/block/vda/queue/iosched/read_expire", "123"),
     ("sys/block/vda/queue/iosched/front_merges", "0"),
@@ -23,6 +23,8 @@ pub(crate) const SETTINGS: [(&str, &str); 23] = [
     ("proc/sys/vm/dirty_bytes", "0"),
     ("proc/sys/vm/dirty_background_ratio", "0"),
     ("proc/sys/vm/dirty_background_bytes", "1048576"),
+    ("proc/sys/vm/overcommit_ratio", "50"),
+    ("proc/sys/vm/overcommit_kbytes", "0"),
     ("proc/sys/vm/swappiness", "60"),
     ("proc/sys/vm/min_free_kbytes", "67584"),
     ("proc/sys/net/ipv4/tcp_rmem", "4096\t131072\t6291456"),
@@ -194,6 +196,14 @@ impl Effects for Kernel {
             "dirty_ratio" | "dirty_background_ratio" => {
                 set(file.to_owned(), text)?;
                 set(sibling(&name.replace("ratio", "bytes")), "0")
+            }
+            "overcommit_kbytes" => {
+                set(file.to_owned(), text)?;
+                set(sibling("overcommit_ratio"), "0")
+            }
+            "overcommit_ratio" => {
+                set(file.to_owned(), text)?;
+                set(sibling("overcommit_kbytes"), "0")
             }
             "rps_cpus" => set(file.to_owned(), &format!("{text:0>8}")),
             "tcp_rmem" => set(file.to_owned(), &text.replace(' ', "\t")),
