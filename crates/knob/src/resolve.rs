@@ -199,15 +199,19 @@ pub(crate) fn sysctl_path(name: &str) -> String {
     format!("/proc/sys/{}", name.replace('.', "/"))
 }
 
-/// The scheduler first, then its own settings, then what a change of it resets (bfq switches write-back
-/// throttling off).
+/// The scheduler first, then the depth of the queue, which a change of it resets and which itself resets
+/// async_depth of mq-deadline; then the scheduler's own settings, and write-back throttling, which bfq switches
+/// off.
 fn scheduler(host: &Host, disk: &str) -> Vec<Item> {
     let queue = format!("/sys/block/{disk}/queue");
-    let mut items = vec![Item::File { path: format!("{queue}/scheduler"), form: Form::Bracket }];
+    let mut items = vec![
+        Item::File { path: format!("{queue}/scheduler"), form: Form::Bracket },
+        plain(format!("{queue}/nr_requests")),
+    ];
     items.extend(
         host.list(&format!("{queue}/iosched")).iter().map(|name| plain(format!("{queue}/iosched/{name}"))),
     );
-    items.extend(["nr_requests", "wbt_lat_usec"].map(|name| plain(format!("{queue}/{name}"))));
+    items.push(plain(format!("{queue}/wbt_lat_usec")));
     // A queue without write-back throttling has the file and refuses to read it.
     items.retain(|item| matches!(item, Item::File { path, .. } if host.read(path).is_ok()));
     items
@@ -449,7 +453,7 @@ mod tests {
         let (one, other) = (resolve("block.scheduler@vda"), resolve("block.nr_requests@vda"));
         assert_eq!((&one.key, &one.members), (&other.key, &other.members));
         let order: Vec<String> = one.members.iter().map(ToString::to_string).collect();
-        let names = ["scheduler", "iosched/read_expire", "nr_requests"];
+        let names = ["scheduler", "nr_requests", "iosched/read_expire"];
         assert_eq!(order, names.map(|name| format!("/sys/block/vda/queue/{name}")));
     }
 

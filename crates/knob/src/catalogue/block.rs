@@ -35,6 +35,16 @@ pub(super) const ROWS: &[Knob] = &[
         )
     },
     Knob {
+        group: Group::Scheduler,
+        ..row(
+            "block.nr_requests",
+            "/sys/block/{}/queue/nr_requests",
+            Values::Whole { min: 4, max: 65_536, step: 1 },
+            "Requests that may wait in the queue, reads and writes each. A change of the scheduler resets it; it \
+             resets async_depth of mq-deadline.",
+        )
+    },
+    Knob {
         place: Place::Iosched,
         group: Group::Scheduler,
         source: "kernel: Documentation/block/deadline-iosched.rst, bfq-iosched.rst, kyber-iosched.rst",
@@ -44,15 +54,6 @@ pub(super) const ROWS: &[Knob] = &[
             Values::LikeNow,
             "A setting of the present scheduler, such as read_expire of mq-deadline or slice_idle of bfq. It \
              disappears when the scheduler changes.",
-        )
-    },
-    Knob {
-        group: Group::Scheduler,
-        ..row(
-            "block.nr_requests",
-            "/sys/block/{}/queue/nr_requests",
-            Values::Whole { min: 4, max: 65_536, step: 1 },
-            "Requests that may wait in the queue, reads and writes each. A change of the scheduler resets it.",
         )
     },
     Knob {

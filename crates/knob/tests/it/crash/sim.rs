@@ -10,10 +10,11 @@ use std::sync::Mutex;
 
 /// Every setting of the tree, and what it is at the start: nothing is at a default that a careless restore
 /// would hit by luck.
-pub(crate) const SETTINGS: [(&str, &str); 25] = [
+pub(crate) const SETTINGS: [(&str, &str); 26] = [
     ("sys/block/vda/queue/scheduler", "none [mq-deadline] bfq"),
     ("sys/block/vda/queue/iosched/read_expire", "123"),
     ("sys/block/vda/queue/iosched/front_merges", "0"),
+    ("sys/block/vda/queue/iosched/async_depth", "48"),
     ("sys/block/vda/queue/nr_requests", "64"),
     ("sys/block/vda/queue/wbt_lat_usec", "5000"),
     ("sys/block/vda/queue/rq_affinity", "1"),
@@ -170,7 +171,9 @@ impl Effects for Kernel {
                 let iosched = sibling("iosched");
                 std::fs::remove_dir_all(&iosched).ok();
                 let (own, requests): (&[(&str, &str)], &str) = match text {
-                    "mq-deadline" => (&[("read_expire", "500"), ("front_merges", "1")], "256"),
+                    "mq-deadline" => {
+                        (&[("read_expire", "500"), ("front_merges", "1"), ("async_depth", "256")], "256")
+                    }
                     "bfq" => (&[("slice_idle", "8")], "256"),
                     _ => (&[], "128"),
                 };
@@ -180,6 +183,12 @@ impl Effects for Kernel {
                 }
                 set(sibling("wbt_lat_usec"), if text == "bfq" { "0" } else { "2000" })?;
                 set(sibling("nr_requests"), requests)
+            }
+            "nr_requests" => {
+                set(file.to_owned(), text)?;
+                // mq-deadline computes it anew.
+                let depth = sibling("iosched").join("async_depth");
+                if depth.exists() { set(depth, text) } else { Ok(()) }
             }
             "enabled" | "defrag" => {
                 let words = present.split_whitespace().map(|word| word.trim_matches(['[', ']']));
