@@ -95,6 +95,10 @@ fn settings_are_held_while_a_command_runs_and_after_kill_9_the_next_start_puts_t
     assert!(words.lines().any(|line| line == "512"), "{words}");
     assert_eq!(disk.queue("read_ahead_kb"), before);
 
+    let output = scene.knob(&["set", &set, "--", "sh", "-c", "kill -9 $$"]);
+    assert_eq!(output.status.code(), Some(128 + 9), "it was killed: {output:?}");
+    assert_eq!(disk.queue("read_ahead_kb"), before);
+
     // Ctrl-C, and the end that systemd asks for.
     for signal in [rustix::process::Signal::INT, rustix::process::Signal::TERM, rustix::process::Signal::HUP]
     {

@@ -14,6 +14,7 @@ use knob::tuner::{self, Tuner};
 use knob::view::{Preview, SetReport, Writes};
 use knob::{Host, name, text};
 use std::collections::BTreeMap;
+use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
 use std::process::{ExitCode, ExitStatus};
 use std::time::Duration;
@@ -162,11 +163,17 @@ pub(super) async fn set(args: SetArgs, environment: &Environment) -> anyhow::Res
     } else {
         terminal::print(&text::restored(&restored, &restore))?;
     }
-    Ok(match status.and_then(|status| status.code()) {
-        Some(code) if code != 0 => ExitCode::from(u8::try_from(code).unwrap_or(2)),
+    Ok(match status.map(code) {
+        Some(code) if code != 0 => ExitCode::from(code),
         _ if !outcomes.iter().all(Outcome::is_in_force) => exit::no(),
         _ => verdict(&restored),
     })
+}
+
+/// The command's own exit code; of one that a signal has ended 128 and the signal's number, as a shell has it.
+fn code(status: ExitStatus) -> u8 {
+    let code = status.code().or_else(|| Some(128 + status.signal()?));
+    code.and_then(|code| u8::try_from(code).ok()).unwrap_or(2)
 }
 
 /// Ctrl-C, TERM and HUP, heard from the moment this is made.
@@ -297,7 +304,7 @@ async fn run(command: &[String], stop: &mut StopSignals) -> anyhow::Result<ExitS
         Err(error) => {
             terminal::complain(&format!("headroom: {program}: {error}"));
             // The settings are put back by whoever called.
-            return Ok(std::os::unix::process::ExitStatusExt::from_raw(127 << 8));
+            return Ok(ExitStatus::from_raw(127 << 8));
         }
     };
     tokio::select! {
