@@ -119,8 +119,14 @@ fn settings_are_held_while_a_command_runs_and_after_kill_9_the_next_start_puts_t
     holder.wait().unwrap();
     assert_eq!(disk.queue("read_ahead_kb"), "512");
     // The next command that changes something begins with that.
-    let next =
-        json(&scene.knob(&["set", "--json", &format!("block.nomerges@{}=1", disk.name), "--", "true"]));
+    let next = json(&scene.knob(&[
+        "set",
+        "--json",
+        &format!("block.nomerges@{}=1", disk.name),
+        "--",
+        "echo",
+        "words",
+    ]));
     assert_eq!(next["recovered"][0]["end"]["how"], "restored", "{next}");
     assert_eq!(disk.queue("read_ahead_kb"), before);
 }

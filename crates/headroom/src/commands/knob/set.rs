@@ -14,6 +14,7 @@ use knob::tuner::{self, Tuner};
 use knob::view::{Preview, SetReport, Writes};
 use knob::{Host, name, text};
 use std::collections::BTreeMap;
+use std::os::fd::AsFd;
 use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
 use std::process::{ExitCode, ExitStatus};
@@ -85,7 +86,8 @@ pub(crate) struct SetArgs {
     login: LoginArgs,
     #[command(flatten)]
     place: PlaceArgs,
-    /// Print JSON: what was applied, and in the end what was put back.
+    /// Print JSON: what was applied, and in the end what was put back. What the command prints goes to standard
+    /// error.
     #[arg(long)]
     json: bool,
     /// Hold the settings while this command runs.
@@ -142,7 +144,7 @@ pub(super) async fn set(args: SetArgs, environment: &Environment) -> anyhow::Res
     let any = done.outcomes.iter().any(|outcome| matches!(outcome.status, apply::Status::Applied { .. }));
     let mut status = None;
     if !args.command.is_empty() {
-        status = Some(run(&args.command, &mut stop).await?);
+        status = Some(run(&args.command, args.json, &mut stop).await?);
     } else if !args.keep && any {
         terminal::complain("held; Ctrl-C puts everything back");
         stop.received().await;
@@ -295,11 +297,16 @@ async fn dry_run(
     Ok(if previews.iter().any(Preview::is_refused) { exit::no() } else { exit::DONE })
 }
 
-/// Runs the command; when we are to end, it is told to end first.
-async fn run(command: &[String], stop: &mut StopSignals) -> anyhow::Result<ExitStatus> {
+/// Runs the command; when we are to end, it is told to end first. With `json` our own standard output is for the
+/// report alone.
+async fn run(command: &[String], json: bool, stop: &mut StopSignals) -> anyhow::Result<ExitStatus> {
     let [program, arguments @ ..] = command else { bail!("no command") };
-    let started = tokio::process::Command::new(program).args(arguments).kill_on_drop(true).spawn();
-    let mut child = match started {
+    let mut command = tokio::process::Command::new(program);
+    command.args(arguments).kill_on_drop(true);
+    if json {
+        command.stdout(std::io::stderr().as_fd().try_clone_to_owned()?);
+    }
+    let mut child = match command.spawn() {
         Ok(child) => child,
         Err(error) => {
             terminal::complain(&format!("headroom: {program}: {error}"));
