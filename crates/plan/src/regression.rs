@@ -43,6 +43,21 @@ pub fn estimates(rows: &[Vec<f64>], values: &[f64]) -> Option<Vec<Option<f64>>> 
     Some((0..columns).map(|k| kept[k].then_some(a[k][columns])).collect())
 }
 
+/// Coefficients below this are rounding.
+const NOTHING: f64 = 1e-6;
+
+/// For each column those before it that it follows from: what a fit says of them is said of it as well. Empty for
+/// one that is independent. `None` where the rows do not go together.
+pub fn dependencies(rows: &[Vec<f64>]) -> Option<Vec<Vec<usize>>> {
+    let Swept { a, kept } = solve(rows, &vec![0.0; rows.len()])?;
+    let columns = kept.len();
+    let of = |k: usize| -> Vec<usize> {
+        let holds = |j: &usize| kept[*j] && !kept[k] && a[*j][k].abs() > NOTHING;
+        (0..columns).filter(holds).collect()
+    };
+    Some((0..columns).map(of).collect())
+}
+
 /// The normal equations after sweeping, and which columns are independent.
 struct Swept {
     a: Vec<Vec<f64>>,
@@ -100,6 +115,7 @@ mod tests {
         let fit = fit(&rows, &[1.0, 3.0, 5.0, 7.0]).unwrap();
         let at = |k: usize| fit.estimates[k].map(|one| (one.log_mean * 1e6).round() / 1e6);
         assert_eq!((at(0), at(1), at(2), fit.degrees), (Some(1.0), Some(2.0), None, 2));
+        assert_eq!(dependencies(&rows), Some(vec![vec![], vec![], vec![1]]));
     }
 
     #[test]

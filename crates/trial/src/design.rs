@@ -4,7 +4,8 @@
 //!   levels.
 //! * *Half*: those combinations in which an even number of factors are off their baseline. With two levels
 //!   each this is the half fraction of the highest resolution: with five factors or more no main effect and
-//!   no interaction of two is mixed with another one. Factors of more levels are split by the same rule.
+//!   no interaction of two is mixed with another one; with fewer, what is mixed has no figure (`effects.rs`).
+//!   Factors of more levels are split by the same rule.
 //! * *Plackett-Burman* (1946): `N` cells, `N` a multiple of four above the number of factors, each of two
 //!   levels. Every pair of factors meets in all four ways equally often, so each main effect is measured with
 //!   all `N` cells; but interactions of two factors are mixed into main effects. *Folded* (every cell again

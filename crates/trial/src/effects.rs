@@ -5,6 +5,9 @@
 //! figure is its mean over the levels of all others, not its effect at the baseline alone. Not of cells in
 //! which one level at a time is changed: there it would be the cell's own figure.
 //!
+//! *Mixed.* Half of the cells of three factors tell a factor from no pair of the other two, half of those of four
+//! no pair from the pair of the other two: both are in one figure. Such figures are withheld, and named.
+//!
 //! *Whole plots.* A factor that takes a restart is the same for all runs of a plot (see `order.rs`), and
 //! what a restart does to them by itself (a cold cache, another layout of memory) is the same for all of
 //! them, too. Its unit is the plot, not the run: 40 runs after one restart are one figure. So what varies
@@ -22,7 +25,7 @@ use crate::schedule::pairs_by_block;
 use crate::spec::Kind;
 use crate::store::Trial;
 use crate::verdict::{Verdict, verdicts};
-use plan::regression::{estimates, fit};
+use plan::regression::{dependencies, estimates, fit};
 use plan::{Effect, Interval};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
@@ -39,6 +42,8 @@ pub struct Effects {
     pub main: Vec<FactorEffect>,
     /// The strongest first; empty where the design or the number of cells does not tell them apart.
     pub pairs: Vec<PairEffect>,
+    /// Factors and pairs without a figure, because the cells do not tell them from others.
+    pub mixed: Vec<Mixture>,
     /// Trials that it is made of.
     pub trials: usize,
 }
@@ -53,6 +58,13 @@ pub struct FactorEffect {
     /// How sure that is.
     #[serde(flatten)]
     pub standing: FactorStanding,
+}
+
+/// A factor's level or a pair that the cells do not tell from others.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Mixture {
+    pub what: String,
+    pub with: Vec<String>,
 }
 
 /// What can be said of a factor.
@@ -126,16 +138,19 @@ pub fn effects(experiment: &Experiment, trials: &[&Trial]) -> Option<Effects> {
     let whole = |at: usize| spec.factors[columns[at].0].whole_plot;
     let plots = rows.plots(|factor| spec.factors[factor].whole_plot);
     let inside: Vec<usize> = (0..columns.len()).filter(|at| !whole(*at)).collect();
+    let all = (0..columns.len()).flat_map(|a| (a + 1..columns.len()).map(move |b| (a, b)));
+    let all: Vec<(usize, usize)> = all.filter(|(a, b)| columns[*a].0 != columns[*b].0).collect();
     let mut couples: Vec<(usize, usize)> = Vec::new();
     if !matches!(spec.design, Kind::PlackettBurman { .. }) {
-        let all = (0..columns.len()).flat_map(|a| (a + 1..columns.len()).map(move |b| (a, b)));
         // A pair of two that are the same within a plot is no matter of single runs.
-        let single = |(a, b): &(usize, usize)| !(whole(*a) && whole(*b));
-        couples.extend(all.filter(|(a, b)| columns[*a].0 != columns[*b].0).filter(single));
+        couples.extend(all.iter().copied().filter(|(a, b)| !(whole(*a) && whole(*b))));
     }
     if rows.values.len() < plots.len() + inside.len() + couples.len() + SPARE {
         couples.clear();
     }
+    // Half of the cells mix what they mix, whether there are enough runs to look at pairs or not.
+    let terms = Terms { columns: &columns, couples: if spec.design == Kind::Half { &all } else { &couples } };
+    let mixed = rows.mixtures(&terms);
     let product = |(a, b): &(usize, usize), at: usize| centred[*a][at] * centred[*b][at];
     let within: Vec<Vec<f64>> = (0..rows.values.len())
         .map(|at| {
@@ -164,6 +179,7 @@ pub fn effects(experiment: &Experiment, trials: &[&Trial]) -> Option<Effects> {
     let mut known: Vec<(usize, Estimate)> =
         single.into_iter().map(|(column, effect)| (column, Estimate::Judged(effect))).collect();
     known.extend(compare_plots(&plots, &rows.blocks, &rest, &between, &centred));
+    known.retain(|(column, _)| !mixed.contains_key(&Term::Main(*column)));
     known.sort_by_key(|(column, _)| *column);
     let name = |(factor, level): Column| {
         let factor = &spec.factors[factor];
@@ -186,13 +202,41 @@ pub fn effects(experiment: &Experiment, trials: &[&Trial]) -> Option<Effects> {
     };
     let main = known.iter().filter_map(of_factor).collect();
     let of_pair = |((a, b), effect): (&(usize, usize), &Option<Effect>)| {
-        let effect = (*effect)?;
+        let effect = (*effect).filter(|_| !mixed.contains_key(&Term::Pair(*a, *b)))?;
         let (one, other) = (name(columns[*a]), name(columns[*b]));
         Some(PairEffect { one, other, ratio: effect.ratio(0.95), p_differs: effect.p_differs() })
     };
     let mut pairs: Vec<PairEffect> = couples.iter().zip(both).filter_map(of_pair).collect();
     pairs.sort_by(|a, b| a.p_differs.total_cmp(&b.p_differs));
-    Some(Effects { main, pairs, trials: rows.values.len() })
+    let words = |term: &Term| {
+        let one = |column: usize| {
+            let (knob, level) = name(columns[column]);
+            format!("{knob}={level}")
+        };
+        match *term {
+            Term::Main(column) => one(column),
+            Term::Pair(a, b) => format!("{} with {}", one(a), one(b)),
+        }
+    };
+    let mixture = |(term, with): (&Term, &Vec<Term>)| Mixture {
+        what: words(term),
+        with: with.iter().map(words).collect(),
+    };
+    let mixed = mixed.iter().map(mixture).collect();
+    Some(Effects { main, pairs, mixed, trials: rows.values.len() })
+}
+
+/// What may have a figure: a column, or the product of two.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Term {
+    Main(usize),
+    Pair(usize, usize),
+}
+
+/// The columns, and the couples of them that are looked at.
+struct Terms<'a> {
+    columns: &'a [Column],
+    couples: &'a [(usize, usize)],
 }
 
 /// The runs: their levels, their stage and block, the log of their ratio to the block's baselines.
@@ -210,6 +254,44 @@ impl Rows {
         let on: Vec<f64> = on.collect();
         let mean = on.iter().sum::<f64>() / on.len() as f64;
         on.into_iter().map(|on| on - mean).collect()
+    }
+
+    /// Terms that these runs do not tell apart: each that a fit would give a figure, with those that are in that
+    /// figure, too.
+    fn mixtures(&self, terms: &Terms<'_>) -> BTreeMap<Term, Vec<Term>> {
+        let levels_of =
+            |factor: usize| self.levels.iter().map(|cell| cell[factor]).collect::<BTreeSet<usize>>();
+        let ran = |column: usize| {
+            let (factor, level) = terms.columns[column];
+            let levels = levels_of(factor);
+            levels.len() > 1 && levels.contains(&level)
+        };
+        let mains = (0..terms.columns.len()).filter(|column| ran(*column)).map(Term::Main);
+        let pairs = terms.couples.iter().filter(|(a, b)| ran(*a) && ran(*b)).map(|(a, b)| Term::Pair(*a, *b));
+        let all: Vec<Term> = mains.chain(pairs).collect();
+        // Not centred by the runs: a run that is void must not seem to mix what the design tells apart.
+        let on = |cell: &Levels, column: usize| {
+            let (factor, level) = terms.columns[column];
+            f64::from(u8::from(cell[factor] == level)) - 1.0 / levels_of(factor).len() as f64
+        };
+        let cells: BTreeSet<&Levels> = self.levels.iter().collect();
+        let row = |cell: &&Levels| {
+            let value = |term: &Term| match *term {
+                Term::Main(column) => on(cell, column),
+                Term::Pair(a, b) => on(cell, a) * on(cell, b),
+            };
+            [1.0].into_iter().chain(all.iter().map(value)).collect::<Vec<f64>>()
+        };
+        let rows: Vec<Vec<f64>> = cells.iter().map(row).collect();
+        let mut mixed: BTreeMap<Term, Vec<Term>> = BTreeMap::new();
+        let found = dependencies(&rows).unwrap_or_default();
+        for (at, follows) in found.iter().enumerate() {
+            // The first is the mean.
+            for of in follows.iter().filter(|of| **of > 0) {
+                mixed.entry(all[of - 1]).or_default().push(all[at - 1]);
+            }
+        }
+        mixed
     }
 
     /// The runs of each plot: those of a block that share all levels of such factors. All are one without.
@@ -376,5 +458,49 @@ mod tests {
         assert_eq!(verdict(&found.main[1]), Some(Verdict::Better), "{found:?}");
         let found = with_restarts(3, |_, level| if level == 1 { 1.3 } else { 1.0 });
         assert_eq!(verdict(&found.main[0]), Some(Verdict::Better), "{found:?}");
+    }
+
+    /// The first block of a half design, in which `ratio` says what a cell does.
+    fn half(knobs: &[&str], ratio: impl Fn(&Levels) -> f64) -> Effects {
+        let mut text = "name = \"t\"\nmetric = \"throughput\"\n[load]\nworkload = \"w\"\nthreads = [4]\n\
+             [design]\nkind = \"half\"\n"
+            .to_owned();
+        for knob in knobs {
+            text.push_str(&format!("[[factor]]\nknob = \"server.{knob}\"\nlevels = [\"0\", \"1\"]\n"));
+        }
+        let experiment = Experiment::new(Spec::parse(&text, "t.toml").unwrap(), &[]).unwrap();
+        let mut trials = Vec::new();
+        for block in 0..4 {
+            for position in 0..experiment.design.cells.len() + 3 {
+                let run = run_at(position);
+                let noise = 1.0 + ((position * 7 + block as usize * 5) % 11) as f64 / 2_000.0;
+                let figure = 100.0 * noise * ratio(experiment.levels(run));
+                let place = crate::schedule::TrialSlot { load: 0, stage: 0, block, position, attempt: 0 };
+                trials.push(trial(Next { place, run }, measured(figure)));
+            }
+        }
+        effects(&experiment, &trials.iter().collect::<Vec<_>>()).unwrap()
+    }
+
+    #[test]
+    fn what_half_of_the_cells_does_not_tell_apart_is_withheld_and_named() {
+        // Of three factors each is mixed with the pair of the other two, of which one does something here.
+        let found = half(&["a", "b", "c"], |cell| if cell[1] + cell[2] == 2 { 1.3 } else { 1.0 });
+        assert!(found.main.is_empty() && found.pairs.is_empty(), "{found:?}");
+        let a =
+            Mixture { what: "server.a=1".to_owned(), with: vec!["server.b=1 with server.c=1".to_owned()] };
+        assert!(found.mixed.contains(&a), "{found:?}");
+
+        // Of four each factor is told, and no pair is.
+        let found = half(&["a", "b", "c", "d"], |cell| if cell[0] == 1 { 1.3 } else { 1.0 });
+        assert_eq!(found.main.len(), 4, "{found:?}");
+        assert_eq!(verdict(&found.main[0]), Some(Verdict::Better));
+        assert!(found.pairs.is_empty() && found.mixed.len() == 3, "{found:?}");
+        let with = &found.mixed[0];
+        assert_eq!(with.what, "server.a=1 with server.b=1");
+        assert_eq!(with.with, ["server.c=1 with server.d=1"]);
+
+        let found = half(&["a", "b", "c", "d", "e"], |_| 1.0);
+        assert!(found.mixed.is_empty() && found.main.len() == 5 && found.pairs.len() == 10, "{found:?}");
     }
 }

@@ -4,7 +4,7 @@ use crate::effects::{FactorEffect, FactorStanding, PairEffect};
 use crate::figures::{Figures, HOST, Moment};
 use crate::report::{CellReport, LoadReport, Report, Standing, Winner};
 use crate::spec::Metric;
-use crate::text::{factor_standing, length, percent, standing, warnings, winner_range};
+use crate::text::{factor_standing, length, mixed, percent, standing, warnings, winner_range};
 use crate::verdict::Verdict;
 use chart::{Axis, Line, Lines, Tone, escape};
 use std::fmt::Write;
@@ -431,6 +431,9 @@ fn factors(page: &mut String, report: &Report, load: &LoadReport) {
             line(page, &name, &percent(one.ratio.estimate), Some(one.ratio), &axis, (tone, ""));
         }
         page.push_str("</table></div>\n");
+    }
+    for words in mixed(&effects.mixed) {
+        let _ = writeln!(page, "<p class=\"soft\">{}</p>", escape(&words));
     }
     let _ = writeln!(
         page,

@@ -2,13 +2,13 @@
 
 use crate::compare::{Compared, Comparison, Drift};
 use crate::cost::{self, Reach};
-use crate::effects::FactorStanding;
+use crate::effects::{FactorStanding, Mixture};
 use crate::halving::Stage;
 use crate::order::{self, Run};
 use crate::report::{CellReport, LoadReport, Report, Standing, Winner};
 use crate::run::Experiment;
 use crate::schedule;
-use crate::spec::Metric;
+use crate::spec::{Kind, Metric, Spec};
 use crate::store::Outcome;
 use crate::verdict::Verdict;
 use serde::Serialize;
@@ -30,6 +30,9 @@ pub struct Plan {
     /// Of each cell, in what it differs.
     cells: Vec<String>,
     excluded: usize,
+    /// What the design does not tell apart.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    warning: Option<&'static str>,
     loads: Vec<String>,
     stages: Vec<Stage>,
     /// The first block.
@@ -68,6 +71,7 @@ impl Plan {
             baseline: baseline.collect(),
             cells: possible.iter().map(|cell| experiment.words(Run::Cell(*cell))).collect(),
             excluded: design.excluded,
+            warning: too_few_for_half(spec),
             loads: points.iter().map(|point| point.words()).collect(),
             stages,
             order: order.into_iter().map(|run| experiment.words(run)).collect(),
@@ -97,6 +101,9 @@ impl Plan {
         }
         if let Some(more @ 1..) = self.cells.len().checked_sub(MOST_LISTED) {
             text.push_str(&format!("  and {more} more: --json lists all\n"));
+        }
+        if let Some(warning) = self.warning {
+            text.push_str(&format!("Warning: {warning}\n"));
         }
         text.push_str(&format!("Loads\n  {}\nStages\n", self.loads.join("\n  ")));
         for Stage { cells, blocks } in &self.stages {
@@ -132,6 +139,21 @@ impl Plan {
             }
         }
         text
+    }
+}
+
+/// What half of the cells of so few factors does not tell apart.
+fn too_few_for_half(spec: &Spec) -> Option<&'static str> {
+    match (spec.design, spec.factors.len()) {
+        (Kind::Half, 0..=3) => Some(
+            "half of the cells of fewer than four factors does not tell a factor from the pair of the others: \
+             factors get no figure of their own. Take kind = \"full\".",
+        ),
+        (Kind::Half, 4) => Some(
+            "half of the cells of four factors does not tell a pair of factors from the pair of the other two: \
+             pairs get no figure. Take kind = \"full\" to see them.",
+        ),
+        _ => None,
     }
 }
 
@@ -335,8 +357,16 @@ fn tables(load: &LoadReport) -> String {
             ]);
         }
         text.push_str(&format!("\n{}\n", table.text()));
+        for line in mixed(&effects.mixed) {
+            text.push_str(&format!("{line}\n"));
+        }
     }
     text
+}
+
+/// Each factor or pair that has no figure, with the reason.
+pub(crate) fn mixed(all: &[Mixture]) -> Vec<String> {
+    all.iter().map(|one| format!("{}: mixed with {}; no figure", one.what, one.with.join(", "))).collect()
 }
 
 fn row(cell: &CellReport) -> Vec<String> {

@@ -16,7 +16,7 @@ use load::measure::MeasureReport;
 use serde::Serialize;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
-use trial::effects::{Effects, FactorEffect, FactorStanding, PairEffect};
+use trial::effects::{Effects, FactorEffect, FactorStanding, Mixture, PairEffect};
 use trial::figures::{Figures, Moment, Spread};
 use trial::report::{CellReport, LoadReport, Report, Same, Standing, Winner};
 
@@ -305,6 +305,7 @@ fn json_of_trial_keeps_its_keys() {
     let factor = FactorEffect { knob, from, to, estimate: 1.0, standing };
     let level = || ("k".to_owned(), "v".to_owned());
     let pair = PairEffect { one: level(), other: level(), ratio: filled(), p_differs: 1.0 };
+    let mixture = Mixture { what: "w".into(), with: vec!["o".into()] };
     let moment = Moment { minute: 1.0, per_second: 1.0, p99_ms: 1.0 };
     let winner = || Winner {
         cell: 1,
@@ -328,7 +329,7 @@ fn json_of_trial_keeps_its_keys() {
         back: Some(1.0),
         back_differs: true,
         baseline_run: run(),
-        effects: Some(Effects { main: vec![factor], pairs: vec![pair], trials: 1 }),
+        effects: Some(Effects { main: vec![factor], pairs: vec![pair], mixed: vec![mixture], trials: 1 }),
         courses: vec![("c".into(), vec![moment])],
         cells: vec![
             cell(Standing::Judged { verdict: trial::verdict::Verdict::Better }),
