@@ -376,7 +376,7 @@ mod tests {
             let noise = 1.0 + (position * 7 % 11) as f64 / 2_000.0;
             let ratio = if cell[0] == 1 { 1.3 } else { 1.0 } * if cell[1] + cell[2] == 2 { 1.2 } else { 1.0 };
             let place = crate::schedule::TrialSlot { load: 0, stage: 0, block: 0, position, attempt: 0 };
-            trials.push(trial(Next { place, run }, measured(100.0 * ratio * noise)));
+            trials.push(trial(Next { place, run, slow_before: false }, measured(100.0 * ratio * noise)));
         }
         let trials: Vec<&Trial> = trials.iter().collect();
         let found = effects(&experiment, &trials).unwrap();
@@ -427,7 +427,7 @@ mod tests {
                 let plot = if run == Run::Baseline { 1.0 } else { shift(block, cell[0]) };
                 let ratio = if cell[1] == 1 { 1.3 } else { 1.0 } * plot;
                 let place = crate::schedule::TrialSlot { load: 0, stage: 0, block, position, attempt: 0 };
-                trials.push(trial(Next { place, run }, measured(100.0 * ratio * noise)));
+                trials.push(trial(Next { place, run, slow_before: false }, measured(100.0 * ratio * noise)));
             }
         }
         let trials: Vec<&Trial> = trials.iter().collect();
@@ -476,7 +476,7 @@ mod tests {
                 let noise = 1.0 + ((position * 7 + block as usize * 5) % 11) as f64 / 2_000.0;
                 let figure = 100.0 * noise * ratio(experiment.levels(run));
                 let place = crate::schedule::TrialSlot { load: 0, stage: 0, block, position, attempt: 0 };
-                trials.push(trial(Next { place, run }, measured(figure)));
+                trials.push(trial(Next { place, run, slow_before: false }, measured(figure)));
             }
         }
         effects(&experiment, &trials.iter().collect::<Vec<_>>()).unwrap()

@@ -153,7 +153,10 @@ mod tests {
             let host = HostFigures { softirq: 0.1, cpus, ..HostFigures::default() };
             let measured = Measured { figure: 1_000.0, window, host, ..Measured::default() };
             let place = TrialSlot { load: 0, stage: 0, block: 0, position: 0, attempt: 0 };
-            let one = trial(Next { place, run: Run::Baseline }, Outcome::Measured(Box::new(measured)));
+            let one = trial(
+                Next { place, run: Run::Baseline, slow_before: false },
+                Outcome::Measured(Box::new(measured)),
+            );
             Figures::of(&[&one], Run::Baseline).host
         };
         // A tenth of 48 CPUs over a thousand transactions a second.

@@ -257,7 +257,7 @@ fn of_one_load(
         })
     };
     let voided = trials.iter().filter_map(|trial| match &trial.outcome {
-        Outcome::Void { why } => Some((experiment.words(trial.run), why.clone())),
+        Outcome::Void { why, .. } => Some((experiment.words(trial.run), why.clone())),
         _ => None,
     });
     LoadReport {
@@ -376,7 +376,7 @@ pub fn csv(experiment: &Experiment, history: &History) -> String {
             Outcome::Measured(_) => ("measured", ""),
             Outcome::Refused { why } => ("refused", why.as_str()),
             Outcome::GivenUp { why } => ("given_up", why.as_str()),
-            Outcome::Void { why } => ("void", why.as_str()),
+            Outcome::Void { why, .. } => ("void", why.as_str()),
         };
         let run = match trial.run {
             Run::LeadIn => "lead_in".to_owned(),

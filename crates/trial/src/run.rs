@@ -336,7 +336,8 @@ pub fn run(
         let point = points[next.place.load];
         let block = (next.place.load, next.place.stage, next.place.block);
         let data = spec.reset.every == Every::Trial || data_of.replace(block) != Some(block);
-        let wanted = PlannedTrial { run: next.run, point, seed, data, again: next.place.attempt > 0 };
+        let (run, again, slow_before) = (next.run, next.place.attempt > 0, next.slow_before);
+        let wanted = PlannedTrial { run, point, seed, data, again, slow_before };
         let outcome = trial(experiment, wanted, held_against.as_ref(), rig, stop)?;
         let Some(outcome) = outcome else { return Ok(End::Interrupted) };
         let done =
@@ -353,7 +354,8 @@ pub fn run(
     tell(&Event::Returning);
     let mut back = Vec::new();
     for point in points {
-        let wanted = PlannedTrial { run: Run::Baseline, point, seed: spec.seed, data: true, again: true };
+        let (run, seed) = (Run::Baseline, spec.seed);
+        let wanted = PlannedTrial { run, point, seed, data: true, again: true, slow_before: false };
         match trial(experiment, wanted, None, rig, stop)? {
             None => return Ok(End::Interrupted),
             Some(outcome) => back.push(outcome.figure()),
@@ -377,7 +379,7 @@ fn baseline_stands(trials: &[Trial]) -> Result<(), RunError> {
     let any = of_load().filter(is_baseline).any(|trial| trial.outcome.figure().is_some());
     match &last.outcome {
         Outcome::Refused { why } | Outcome::GivenUp { why } => Err(RunError::Baseline(why.clone())),
-        Outcome::Void { why } if !any && last.place.attempt > 0 => Err(RunError::Baseline(why.clone())),
+        Outcome::Void { why, .. } if !any && last.place.attempt > 0 => Err(RunError::Baseline(why.clone())),
         _ => Ok(()),
     }
 }
@@ -400,9 +402,10 @@ struct PlannedTrial {
     seed: u64,
     /// Whether the data are made as they were first.
     data: bool,
-    /// Whether it is a second attempt: a measurement that is not stationary then counts, and one that is too
-    /// slow gives the cell up.
+    /// Whether it is a second attempt: a measurement that is not stationary then counts.
     again: bool,
+    /// Whether the attempt before was too slow: then this one gives the cell up if it is, too.
+    slow_before: bool,
 }
 
 /// One trial: reset, apply, measure, put back. `None` when everything is to end.
@@ -418,7 +421,7 @@ fn trial(
         return Ok(None);
     }
     let outcome = match rig.reset(wanted.data) {
-        Err(error) => Outcome::Void { why: error.to_string() },
+        Err(error) => Outcome::void(error.to_string()),
         Ok(()) => match rig.apply(&experiment.assignments(wanted.run)) {
             Err(error) => Outcome::Refused { why: error.to_string() },
             Ok(()) => {
@@ -449,11 +452,11 @@ fn figures(
     baseline: Option<&Window>,
     rig: &mut dyn Rig,
 ) -> Result<Measured, Outcome> {
-    let PlannedTrial { point, seed, again, .. } = wanted;
-    let void = |why: String| Outcome::Void { why };
+    let PlannedTrial { point, seed, again, slow_before, .. } = wanted;
+    let void = Outcome::void;
     let failed = |error: RigError| void(error.to_string());
     let given_up = |why: String| Outcome::GivenUp { why };
-    let slow = |why: String| if again { given_up(why) } else { void(why) };
+    let slow = |why: String| if slow_before { given_up(why) } else { Outcome::Void { why, slow: true } };
     rig.pause(spec.timing.reset);
     rig.connect(point).map_err(failed)?;
     let full: std::cell::Cell<Option<f64>> = std::cell::Cell::new(None);

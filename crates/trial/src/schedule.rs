@@ -41,6 +41,8 @@ pub struct TrialSlot {
 pub struct Next {
     pub place: TrialSlot,
     pub run: Run,
+    /// The attempt before was too slow.
+    pub slow_before: bool,
 }
 
 /// What can be said of an experiment that is under way.
@@ -134,7 +136,9 @@ fn walk(
         }
         progress.left += 1;
         let place = TrialSlot { load, stage, block, position, attempt };
-        progress.next.get_or_insert(Next { place, run });
+        let slow_before =
+            attempts.iter().any(|trial| matches!(trial.outcome, Outcome::Void { slow: true, .. }));
+        progress.next.get_or_insert(Next { place, run, slow_before });
     }
 }
 
@@ -290,7 +294,7 @@ mod tests {
 
     #[test]
     fn a_void_trial_is_tried_once_more_and_a_refused_cell_never_again() {
-        let void = || Outcome::Void { why: "late".to_owned() };
+        let void = || Outcome::void("late".to_owned());
         let (trials, done) = all(|next| match next.run {
             Run::Cell(0) => void(),
             Run::Cell(2) => Outcome::Refused { why: "no".to_owned() },

@@ -84,10 +84,20 @@ pub enum Outcome {
     /// A guard broke it off.
     GivenUp { why: String },
     /// Its figures must not be used.
-    Void { why: String },
+    Void {
+        why: String,
+        /// It was too slow: the second time that gives the cell up.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        slow: bool,
+    },
 }
 
 impl Outcome {
+    /// For any reason but that it was too slow.
+    pub fn void(why: String) -> Self {
+        Self::Void { why, slow: false }
+    }
+
     /// What cells are judged by.
     pub fn figure(&self) -> Option<f64> {
         match self {
@@ -363,14 +373,14 @@ pub(crate) mod tests {
 
     fn first(outcome: Outcome) -> Trial {
         let place = TrialSlot { load: 0, stage: 0, block: 0, position: 0, attempt: 0 };
-        trial(Next { place, run: Run::Cell(3) }, outcome)
+        trial(Next { place, run: Run::Cell(3), slow_before: false }, outcome)
     }
 
     #[test]
     fn what_was_written_is_read_again_and_a_torn_line_is_not() {
         let dir = tempfile::tempdir().unwrap();
         let mut store = Store::create(dir.path(), EXAMPLE, &begun()).unwrap();
-        let trials = [first(measured(7.5)), first(Outcome::Void { why: "late".to_owned() })];
+        let trials = [first(measured(7.5)), first(Outcome::void("late".to_owned()))];
         for trial in &trials {
             store.keep(trial).unwrap();
         }

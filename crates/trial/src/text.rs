@@ -179,7 +179,7 @@ pub fn outcome(metric: Metric, outcome: &Outcome) -> String {
         }
         Outcome::Refused { why } => format!("refused, not counted: {why}"),
         Outcome::GivenUp { why } => format!("given up: {why}"),
-        Outcome::Void { why } => format!("void: {why}"),
+        Outcome::Void { why, .. } => format!("void: {why}"),
     }
 }
 

@@ -303,8 +303,15 @@ async fn experiment(args: RunArgs, environment: &Environment) -> anyhow::Result<
         let mut rig = HostRig::new(session, host, server, manner, beside, workload, target, stop.clone());
         (rig.reset, rig.tables, rig.hosts) = (spec.reset.clone(), tables, spec.hosts.clone());
         go(&args, spec, &text, rig, &stop)
-    })
-    .await?;
+    });
+    let done = match done.await {
+        // "No" is the answer, as the help has it: it ran, and a setting is not as it was.
+        Err(error) if matches!(error.downcast_ref(), Some(RunError::NotBack(_))) => {
+            terminal::complain(&format!("headroom: {error:#}"));
+            return Ok(exit::no());
+        }
+        done => done?,
+    };
     let Some(report) = done else { return Ok(exit::DONE) };
     if json {
         terminal::print_json(&report)?;

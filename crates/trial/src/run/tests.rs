@@ -17,6 +17,8 @@ struct Simulated {
     /// How often what is slow is so; `None` for always.
     slow_for: Option<usize>,
     stuck: bool,
+    /// The first connection at this setting fails.
+    breaks: Option<&'static str>,
     /// The server is on another machine, and this one's memory is full.
     elsewhere: bool,
     held: std::collections::BTreeSet<String>,
@@ -72,6 +74,11 @@ impl Rig for Simulated {
     fn pause(&mut self, _: Duration) {}
 
     fn connect(&mut self, _: Point) -> Result<(), RigError> {
+        let set = |text: &&str| self.now.iter().any(|(knob, value)| format!("{knob}={value}") == *text);
+        if self.breaks.filter(set).is_some() {
+            self.breaks = None;
+            return Err(RigError::NotConnected);
+        }
         Ok(())
     }
 
@@ -171,7 +178,7 @@ fn what_is_refused_or_too_slow_is_never_counted_and_the_rest_goes_on() {
     let slow: Vec<&Outcome> =
         history.trials.iter().filter(|one| one.run == Run::Cell(3)).map(|one| &one.outcome).collect();
     assert!(
-        matches!(slow[..], [Outcome::Void { why }, Outcome::GivenUp { why: again }]
+        matches!(slow[..], [Outcome::Void { why, slow: true }, Outcome::GivenUp { why: again }]
             if why.contains("9.0 times") && again.contains("9.0 times")),
         "{slow:?}"
     );
@@ -198,8 +205,23 @@ fn a_cell_that_is_slow_once_is_tried_again_and_goes_on() {
     let history = store::read(dir.path()).unwrap();
     let outcomes: Vec<&Outcome> =
         history.trials.iter().filter(|one| one.run == Run::Cell(2)).map(|one| &one.outcome).collect();
-    let [Outcome::Void { why }, Outcome::Measured(_), ..] = outcomes[..] else { panic!("{outcomes:?}") };
+    let [Outcome::Void { why, .. }, Outcome::Measured(_), ..] = outcomes[..] else { panic!("{outcomes:?}") };
     assert!(why.contains("after the warm-up p99"), "{why}");
+    assert!(outcomes.iter().all(|one| !matches!(one, Outcome::GivenUp { .. })), "{outcomes:?}");
+}
+
+#[test]
+fn a_cell_that_is_slow_for_the_first_time_in_its_second_attempt_is_not_given_up() {
+    let dir = tempfile::tempdir().unwrap();
+    let (breaks, slow) = (Some("server.b=1"), Some("server.b=1"));
+    let mut rig = Simulated { breaks, slow, slow_for: Some(3), ..Simulated::new() };
+    go(dir.path(), &mut rig, &AtomicBool::new(false)).unwrap();
+    let history = store::read(dir.path()).unwrap();
+    let outcomes: Vec<&Outcome> =
+        history.trials.iter().filter(|one| one.run == Run::Cell(2)).map(|one| &one.outcome).collect();
+    let [Outcome::Void { slow: false, .. }, Outcome::Void { slow: true, .. }, ..] = outcomes[..] else {
+        panic!("{outcomes:?}")
+    };
     assert!(outcomes.iter().all(|one| !matches!(one, Outcome::GivenUp { .. })), "{outcomes:?}");
 }
 
