@@ -169,6 +169,13 @@ pub(crate) fn same(asked: &str, found: &str) -> bool {
         || switches()
 }
 
+/// Whether two values that can be asked for are the same one.
+pub fn is_same_value(one: &str, other: &str) -> bool {
+    let bytes = |text: &str| crate::value::size(text);
+    // A list of switches may be a part of the other.
+    (same(one, other) && same(other, one)) || (bytes(one).is_some() && bytes(one) == bytes(other))
+}
+
 /// Whether the server was started anew since, as its facts then and now tell. `same_boot`: our host was not.
 pub fn restarted(then: &Facts, now: &Facts, same_boot: bool) -> bool {
     // Uptime is in whole seconds, and both ends of it are rounded.
@@ -537,6 +544,8 @@ mod tests {
         ] {
             assert_eq!(same(asked, found), expected, "{asked} {found}");
         }
+        assert!(is_same_value("1M", "1048576") && is_same_value("ON", "1"));
+        assert!(!is_same_value("index_merge=off", "index_merge=off,mrr=on"), "one is a part of the other");
     }
 
     #[test]

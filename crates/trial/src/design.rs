@@ -51,6 +51,12 @@ pub enum DesignError {
     /// More factors than the largest generator has columns.
     #[error("plackett-burman is known here for up to 23 factors, and there are {factors}")]
     TooManyFactors { factors: usize },
+    /// Fewer cells than there are in the first stage, which has all of them.
+    #[error(
+        "the first [[stage]] has every cell, {cells} of them, and the spec says cells = {asked}; write {cells}, or \
+         leave cells out by fewer levels or [[exclude]]"
+    )]
+    FirstStage { asked: usize, cells: usize },
     /// Constraints leave nothing to compare.
     #[error("the constraints exclude {what}")]
     NothingLeft { what: &'static str },

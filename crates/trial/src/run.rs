@@ -148,6 +148,18 @@ impl Experiment {
         Ok(Self { spec, design, possible, left_out })
     }
 
+    /// Whether the first stage is meant as it will be: every cell is run once.
+    ///
+    /// # Errors
+    /// The spec says fewer cells than there are.
+    pub fn check_stages(&self) -> Result<(), DesignError> {
+        let (asked, cells) = (self.spec.stages.as_ref().and_then(|all| all.first()), self.possible.len());
+        match asked.filter(|stage| stage.cells < cells) {
+            Some(stage) => Err(DesignError::FirstStage { asked: stage.cells, cells }),
+            None => Ok(()),
+        }
+    }
+
     pub fn levels(&self, run: Run) -> &Levels {
         match run {
             Run::LeadIn | Run::Baseline | Run::Same => &self.design.baseline,

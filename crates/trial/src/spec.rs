@@ -325,10 +325,10 @@ struct RawLoad {
     threads: Vec<Spanned<u32>>,
     #[serde(default)]
     rates: Vec<Spanned<f64>>,
-    clients: Option<u32>,
+    clients: Option<Spanned<u32>>,
     database: Option<String>,
-    tables: Option<u32>,
-    table_size: Option<u32>,
+    tables: Option<Spanned<u32>>,
+    table_size: Option<Spanned<u32>>,
     distribution: Option<Spanned<String>>,
 }
 

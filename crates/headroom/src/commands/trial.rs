@@ -194,6 +194,7 @@ fn plan(args: &PlanArgs) -> anyhow::Result<ExitCode> {
         return Err(exit::usage_error("--noise is a share above 0 and below 1, such as 0.04"));
     }
     let experiment = Experiment::new(spec, &[])?;
+    experiment.check_stages()?;
     let plan = trial::text::Plan::of(&experiment, args.noise);
     if args.json {
         terminal::print_json(&plan)?;
@@ -386,6 +387,9 @@ fn go(
         terminal::complain(&format!("refused, not tried: {}={}: {}", level.knob, level.level, level.why));
     }
     let experiment = Experiment::new(spec, &begun.refused)?;
+    if !args.resume {
+        experiment.check_stages()?;
+    }
     if args.dry_run {
         dry_run(&experiment, &mut rig, args.json)?;
         return Ok(None);

@@ -117,18 +117,40 @@ impl Checker<'_> {
         for rate in raw.rates.iter().filter(|rate| !(*rate.get_ref() > 0.0 && rate.get_ref().is_finite())) {
             self.add(&rate.span(), format!("a rate of {}", rate.get_ref()), "transactions a second, above 0");
         }
+        self.once(&raw.threads, "threads");
+        self.once(&raw.rates, "transactions a second");
+        let clients = self.count(raw.clients, "clients", 64);
+        let tables = self.count(raw.tables, "tables", 1);
+        let table_size = self.count(raw.table_size, "rows", 10_000);
         let threads = raw.threads.into_iter().map(Spanned::into_inner).collect();
         let rates = raw.rates.into_iter().map(Spanned::into_inner).collect();
         Load {
             workload: raw.workload.into_inner(),
             threads,
             rates,
-            clients: raw.clients.unwrap_or(64).max(1),
+            clients,
             database: raw.database.unwrap_or_else(|| "sbtest".to_owned()),
-            tables: raw.tables.unwrap_or(1).max(1),
-            table_size: raw.table_size.unwrap_or(10_000).max(1),
+            tables,
+            table_size,
             distribution: raw.distribution.map_or(Distribution::Special, |name| self.distribution(&name)),
         }
+    }
+
+    /// Each load is an experiment of its own: the same one twice is a slip.
+    fn once<T: PartialEq + std::fmt::Display>(&mut self, all: &[Spanned<T>], what: &str) {
+        for (at, one) in all.iter().enumerate() {
+            if all[..at].iter().any(|other| other.get_ref() == one.get_ref()) {
+                self.add(&one.span(), format!("{} {what} stand twice", one.get_ref()), "each load once");
+            }
+        }
+    }
+
+    fn count(&mut self, given: Option<Spanned<u32>>, what: &str, default: u32) -> u32 {
+        let Some(given) = given else { return default };
+        if *given.get_ref() == 0 {
+            self.add(&given.span(), format!("0 {what}"), format!("1 or more, or nothing for {default}"));
+        }
+        (*given.get_ref()).max(1)
     }
 
     fn distribution(&mut self, name: &Spanned<String>) -> Distribution {
@@ -267,12 +289,12 @@ impl Checker<'_> {
             }
             let mut levels: Vec<String> = Vec::new();
             for level in factor.levels.get_ref() {
-                if levels.contains(level.get_ref()) {
-                    self.add(
-                        &level.span(),
-                        format!("the level {} stands twice", level.get_ref()),
-                        "each level once",
-                    );
+                if let Some(other) = levels.iter().find(|other| is_same(knob, other, level.get_ref())) {
+                    let wrong = match other == level.get_ref() {
+                        true => format!("the level {other} stands twice"),
+                        false => format!("the levels {other} and {} are the same value", level.get_ref()),
+                    };
+                    self.add(&level.span(), wrong, "each level once");
                 }
                 levels.push(level.get_ref().clone());
             }
@@ -348,4 +370,9 @@ impl Checker<'_> {
         }
         raw.into_inner()
     }
+}
+
+/// Whether two levels are one value: to a server ON is 1, and 1M is 1048576.
+fn is_same(knob: &str, one: &str, other: &str) -> bool {
+    one == other || (knob.starts_with("server.") && knob::server::is_same_value(one, other))
 }

@@ -70,3 +70,32 @@ fn with_hosts_only_variables_of_running_servers_are_varied() {
     let wrong = Spec::parse(alone, "t.toml").unwrap_err();
     assert!(wrong.to_string().contains("compared with nothing"), "{wrong}");
 }
+
+#[test]
+fn what_stands_twice_or_is_none_at_all_is_refused() {
+    let text = "name = \"t\"\nmetric = \"p99\"\n[load]\nworkload = \"w\"\nthreads = [16, 16]\nclients = 0\n\
+                tables = 0\ntable_size = 0\n[[factor]]\nknob = \"server.a\"\nlevels = [\"ON\", \"1\", \"OFF\"]\n\
+                [[factor]]\nknob = \"server.b\"\nlevels = [\"1M\", \"1048576\"]\n\
+                [[factor]]\nknob = \"server.optimizer_switch\"\nlevels = [\"mrr=on\", \"mrr=on,mrr_sort_keys=on\"]\n";
+    let wrong = Spec::parse(text, "t.toml").unwrap_err();
+    let lines: Vec<usize> = wrong.0.iter().map(|complaint| complaint.line).collect();
+    assert_eq!(lines, [5, 6, 7, 8, 11, 14], "{wrong}");
+    assert!(wrong.to_string().contains("ON and 1 are the same value"), "{wrong}");
+}
+
+#[test]
+fn fewer_cells_than_there_are_in_the_first_stage_are_refused_in_words() {
+    let text = |cells: usize| {
+        format!(
+            "name = \"t\"\nmetric = \"p99\"\n[load]\nworkload = \"w\"\nthreads = [4]\n[design]\nkind = \"one-at-a-time\"\n\
+             [[factor]]\nknob = \"server.a\"\nlevels = [\"0\", \"1\", \"2\"]\n[[stage]]\ncells = {cells}\nblocks = 3\n"
+        )
+    };
+    let check = |cells| {
+        let spec = Spec::parse(&text(cells), "t.toml").unwrap_or_else(|wrong| panic!("{wrong}"));
+        crate::run::Experiment::new(spec, &[]).unwrap().check_stages()
+    };
+    assert_eq!(check(2), Ok(()));
+    assert_eq!(check(4), Ok(()));
+    assert!(check(1).unwrap_err().to_string().contains("has every cell, 2 of them"));
+}
