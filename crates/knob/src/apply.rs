@@ -238,6 +238,15 @@ fn attempt(
     })
 }
 
+/// Whether a change that was so already still is.
+///
+/// # Errors
+/// What is there by now, or why that cannot be read.
+pub(crate) fn still(access: &mut Access<'_>, change: &Change, manner: &Manner) -> Result<(), Refusal> {
+    let Preparation { current, writes, .. } = prepare(access, change, manner, Trying::Forbidden)?;
+    verify::read_back(&writes, &current)
+}
+
 /// What is known before anything is written.
 struct Preparation {
     setting: Setting,
@@ -377,7 +386,7 @@ fn restart_needed(
         return Ok(by(resolve::managed(name, manner.restart.as_deref())));
     }
     let Some(variable) = access.server()?.describe(&name.rest)? else {
-        return Err(Refusal::Absent { what: format!("the variable {} on this server", name.rest) });
+        return Err(Refusal::Absent { what: format!("a global variable {} on this server", name.rest) });
     };
     match (variable.dynamic, &manner.restart) {
         (Some(false), None) => Err(Refusal::Needs {

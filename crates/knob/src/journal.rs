@@ -29,13 +29,16 @@ use rustix::fs::FlockOperation;
 use serde::{Deserialize, Serialize};
 use std::fs::File;
 use std::io::{Read, Write};
-use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 /// Raised when records change their shape.
 pub(crate) const FORMAT: u32 = 1;
 /// A file longer than this is set aside once nothing in it is open.
 const LONG: u64 = 1 << 20;
+/// For the owner alone, also in a directory that is for others, too: an original value may be nobody else's
+/// business.
+const OWNER: u32 = 0o600;
 
 /// Who made a change.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -352,8 +355,14 @@ fn lock(directory: &Path) -> Result<Lock, Error> {
         move |source: std::io::Error| Error::Journal { what, path, source }
     };
     let mut open = std::fs::OpenOptions::new();
-    let mut file =
-        open.read(true).write(true).create(true).truncate(false).open(&path).map_err(failed("open"))?;
+    let mut file = open
+        .read(true)
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .mode(OWNER)
+        .open(&path)
+        .map_err(failed("open"))?;
     match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
         Ok(()) => {}
         Err(rustix::io::Errno::WOULDBLOCK) => {
@@ -377,7 +386,13 @@ fn create(directory: &Path, host: &Host) -> Result<(), Error> {
     let new = directory.join("journal.new");
     let made = (|| {
         host.effects().before(Step::Create(&path))?;
-        let mut file = File::create(&new)?;
+        // One that is left of a crash may be readable for others.
+        match std::fs::remove_file(&new) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+        let mut open = std::fs::OpenOptions::new();
+        let mut file = open.write(true).create_new(true).mode(OWNER).open(&new)?;
         file.write_all(&file::line(&Record::Header { format: FORMAT }))?;
         file.sync_all()?;
         std::fs::rename(&new, &path)?;

@@ -138,13 +138,13 @@ pub fn check(variable: &Variable, value: &str) -> Result<String, ValueError> {
             _ => Err(ValueError::ServerTakes("ON or OFF".to_owned())),
         },
         Kind::Words(words) => {
-            let number = value.parse::<usize>().ok().filter(|at| *at < words.len());
-            let known = words.iter().any(|word| word.eq_ignore_ascii_case(value)) || number.is_some();
-            if known {
-                Ok(value.to_owned())
-            } else {
-                Err(ValueError::ServerTakes(format!("one of: {}", words.join(", "))))
+            if words.iter().any(|word| word.eq_ignore_ascii_case(value)) {
+                return Ok(value.to_owned());
             }
+            // It reads back as its word.
+            let numbered = value.parse::<usize>().ok().and_then(|at| words.get(at));
+            let unknown = || ValueError::ServerTakes(format!("one of: {}", words.join(", ")));
+            numbered.cloned().ok_or_else(unknown)
         }
         Kind::Text => Ok(value.to_owned()),
     }
@@ -427,7 +427,7 @@ impl Server for Connection {
              FROM information_schema.SYSTEM_VARIABLES WHERE VARIABLE_NAME = {name}"
         ));
         match mariadb {
-            Ok(rows) => return Ok(rows.into_iter().next().map(|row| of_mariadb(&row))),
+            Ok(rows) => return Ok(rows.into_iter().next().and_then(|row| of_mariadb(&row))),
             // 1109: unknown table, so this is MySQL.
             Err(ServerError::Answered { code: 1109 | 1146, .. }) => {}
             Err(error) => return Err(error),
@@ -483,7 +483,8 @@ impl Server for Connection {
     }
 }
 
-fn of_mariadb(row: &[Option<String>]) -> Variable {
+/// `None` for one that every session has by itself: there is no global one to set.
+fn of_mariadb(row: &[Option<String>]) -> Option<Variable> {
     let field = |at: usize| row.get(at).and_then(Option::as_deref).unwrap_or_default();
     let number = |at: usize| field(at).parse::<f64>().ok();
     let kind = match field(0) {
@@ -495,7 +496,7 @@ fn of_mariadb(row: &[Option<String>]) -> Variable {
         },
         _ => Kind::Text,
     };
-    Variable { kind, dynamic: Some(field(4) != "YES" && field(5) != "SESSION ONLY") }
+    (field(5) != "SESSION ONLY").then(|| Variable { kind, dynamic: Some(field(4) != "YES") })
 }
 
 fn of_mysql(row: &[Option<String>]) -> Variable {
@@ -527,8 +528,20 @@ mod tests {
         assert_eq!(ok(Kind::Switch, "1").as_deref(), Ok("ON"));
         assert!(ok(Kind::Switch, "2").is_err());
         let words = Kind::Words(vec!["none".into(), "crc32".into()]);
-        assert!(ok(words.clone(), "CRC32").is_ok() && ok(words.clone(), "1").is_ok());
+        assert_eq!(ok(words.clone(), "CRC32").as_deref(), Ok("CRC32"));
+        assert_eq!(ok(words.clone(), "1").as_deref(), Ok("crc32"), "as it is read back");
         assert!(ok(words, "md5").unwrap_err().to_string().contains("none, crc32"));
+    }
+
+    #[test]
+    fn a_variable_of_sessions_alone_is_no_global_one_that_needs_a_restart() {
+        let row = |scope: &str, read_only: &str| {
+            let fields = ["BIGINT UNSIGNED", "0", "10", "", read_only, scope];
+            of_mariadb(&fields.map(|field| Some(field.to_owned())))
+        };
+        assert_eq!(row("SESSION ONLY", "NO"), None);
+        assert_eq!(row("SESSION", "NO").unwrap().dynamic, Some(true));
+        assert_eq!(row("GLOBAL", "YES").unwrap().dynamic, Some(false));
     }
 
     #[test]

@@ -123,8 +123,8 @@ impl Session {
         self.restore(&Which::Left, false)
     }
 
-    /// Applies changes one after the other, whatever becomes of the one before. Those in force are looked at
-    /// once more in the end: a later change may have undone an earlier one.
+    /// Applies changes one after the other, whatever becomes of the one before. Those in force, be it already, are
+    /// looked at once more in the end: a later change may have undone an earlier one.
     pub fn apply(&mut self, changes: &[Change], server: Option<&str>, manner: &Manner) -> Vec<Outcome> {
         let mut outcomes = Vec::new();
         let changes = self.restarts_first(changes, server, manner);
@@ -139,9 +139,12 @@ impl Session {
         for (change, outcome) in changes.iter().zip(&mut outcomes) {
             let server = server.and_then(|address| self.servers.get_mut(address)).map(|server| &mut **server);
             let mut access = Access { host: &self.host, server, actions: &mut self.actions };
-            if matches!(outcome.status, apply::Status::Applied { .. })
-                && let Some(refusal) = undone(&mut access, &self.journal, change)
-            {
+            let undone = match outcome.status {
+                apply::Status::Applied { .. } => undone(&mut access, &self.journal, change),
+                apply::Status::Already => apply::still(&mut access, change, manner).err(),
+                apply::Status::Refused { .. } => None,
+            };
+            if let Some(refusal) = undone {
                 outcome.status = apply::Status::Refused { refusal };
             }
         }

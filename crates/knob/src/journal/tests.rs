@@ -44,6 +44,18 @@ fn what_is_noted_is_there_when_the_journal_is_opened_again() {
 }
 
 #[test]
+fn the_journal_is_for_its_owner_alone_also_in_a_directory_for_others() {
+    use std::os::unix::fs::PermissionsExt;
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::set_permissions(dir.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
+    drop(Journal::open(dir.path(), &host()).unwrap());
+    for name in ["journal", "lock"] {
+        let mode = std::fs::metadata(dir.path().join(name)).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600, "{name}");
+    }
+}
+
+#[test]
 fn one_process_at_a_time_writes_and_the_other_is_told_who() {
     let dir = tempfile::tempdir().unwrap();
     let journal = Journal::open(dir.path(), &host()).unwrap();

@@ -303,6 +303,19 @@ fn force_puts_back_what_somebody_else_changed() {
     assert_eq!(settings(&scene.root()), settings_at_the_start());
 }
 
+/// dirty_ratio is 20 already, and dirty_bytes sets it to zero.
+#[test]
+fn a_setting_that_was_so_already_and_that_a_later_change_undoes_is_refused() {
+    let scene = Scene::new();
+    let host = Host::new(scene.root());
+    let changes = ["memory.dirty_ratio=20", "memory.dirty_bytes=268435456"].map(str::to_owned);
+    let checked = apply::check(&host, None, &changes, &[]).unwrap();
+    let outcomes = scene.open().apply(&checked, None, &manner(false));
+    let apply::Status::Refused { refusal } = &outcomes[0].status else { panic!("{outcomes:?}") };
+    assert!(refusal.to_string().contains("reads back '0'"), "{refusal}");
+    assert!(outcomes[1].is_in_force(), "{outcomes:?}");
+}
+
 /// The first restore says what it leaves, and `--force` overwrites that afterwards.
 #[test]
 fn force_puts_back_what_an_earlier_restore_has_left() {
