@@ -21,8 +21,8 @@
 //! files: this module remembers nothing.
 //!
 //! *Killed in the middle.* A restart has many steps. A marker is there, synced, from before the server is
-//! stopped until it runs again; it names the process. Whoever puts back or changes a setting of the server next
-//! finds the marker of a dead process, stops the server, removes what is half made and starts it: both
+//! stopped until it runs again; it names the process. Whoever puts back or changes a setting of the server
+//! next finds the marker of a dead process, stops the server, removes what is half made and starts it: both
 //! commands must do no harm where nothing is left to do. Whoever only reads is told to run the restore.
 
 mod cgroup;

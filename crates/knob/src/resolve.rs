@@ -200,8 +200,8 @@ pub(crate) fn sysctl_path(name: &str) -> String {
 }
 
 /// The scheduler first, then the depth of the queue, which a change of it resets and which itself resets
-/// async_depth of mq-deadline; then the scheduler's own settings, and write-back throttling, which bfq switches
-/// off.
+/// async_depth of mq-deadline; then the scheduler's own settings, and write-back throttling, which bfq
+/// switches off.
 fn scheduler(host: &Host, disk: &str) -> Vec<Item> {
     let queue = format!("/sys/block/{disk}/queue");
     let mut items = vec![

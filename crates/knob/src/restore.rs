@@ -12,8 +12,8 @@
 //!   was found is written again and stays.
 //! * *Killed while putting back.* What was announced is finished: the written item must be either of the two
 //!   again.
-//! * *A server that did not answer* may still do what it was told, though it reads as before: the variable is set
-//!   once more to what it was.
+//! * *A server that did not answer* may still do what it was told, though it reads as before: the variable is
+//!   set once more to what it was.
 //! * *After a reboot* the kernel has put back what does not last: such entries are closed. A server is judged
 //!   by its own start.
 
@@ -195,8 +195,8 @@ fn is_pending(undo: &Undo) -> bool {
         && undo.last.intent.writes.iter().all(|one| matches!(one.item, Item::Variable { restart: None, .. }))
 }
 
-/// Sets variables to what they are: the server does one change of a variable after the other, so that this one
-/// comes after the one that may be on its way.
+/// Sets variables to what they are: the server does one change of a variable after the other, so that this
+/// one comes after the one that may be on its way.
 fn overtake(access: &mut Access<'_>, undo: &Undo) -> Result<(), Refusal> {
     for ItemValue { item, value } in &undo.before {
         if undo.writes.iter().any(|one| one.item == *item) {

@@ -19,7 +19,7 @@ const DEADLINE: Duration = Duration::from_secs(60);
 /// Resizing a buffer pool is the slowest change: pages in use are waited for, dirty ones are written.
 const RESIZE: Duration = Duration::from_secs(600);
 const BUFFER_POOL: &str = "innodb_buffer_pool_size";
-/// A resize that shows no sign for so long has ended, as far as can be seen.
+/// A resize that shows no sign for this time has ended, as far as can be seen.
 const QUIET: Duration = Duration::from_secs(10);
 /// A server that restarts, or cannot resize its buffer pool yet, is tried again this often.
 const AGAIN: Duration = Duration::from_millis(200);
@@ -258,8 +258,9 @@ impl Pool {
 }
 
 impl Connection {
-    /// Waits until the buffer pool has the size that was asked for: MySQL, and MariaDB before 10.11.12, answer at
-    /// once and resize it behind that. A size that the server rounds shows by nothing moving any more.
+    /// Waits until the buffer pool has the size that was asked for: MySQL, and MariaDB before 10.11.12,
+    /// answer at once and resize it behind that. A size that the server rounds shows by nothing moving any
+    /// more.
     fn resized(&self, asked: u64) -> Result<(), ServerError> {
         let begun = Instant::now();
         let (mut last, mut moved) = (Pool::default(), begun);

@@ -123,8 +123,8 @@ impl Session {
         self.restore(&Which::Left, false)
     }
 
-    /// Applies changes one after the other, whatever becomes of the one before. Those in force, be it already, are
-    /// looked at once more in the end: a later change may have undone an earlier one.
+    /// Applies changes one after the other, whatever becomes of the one before. Those in force, be it
+    /// already, are looked at once more in the end: a later change may have undone an earlier one.
     pub fn apply(&mut self, changes: &[Change], server: Option<&str>, manner: &Manner) -> Vec<Outcome> {
         let mut outcomes = Vec::new();
         let changes = self.restarts_first(changes, server, manner);
@@ -161,8 +161,8 @@ impl Session {
         changes
     }
 
-    /// Puts changes back. With `force` also what somebody else has changed since, be it that an earlier restore
-    /// has left it for that.
+    /// Puts changes back. With `force` also what somebody else has changed since, be it that an earlier
+    /// restore has left it for that.
     pub fn restore(&mut self, which: &Which, force: bool) -> Vec<RestoreOutcome> {
         if force {
             self.reopen(which);

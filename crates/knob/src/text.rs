@@ -45,7 +45,8 @@ pub fn preview(all: &[Preview]) -> String {
     table.text()
 }
 
-/// One line for each state, and below what was left the original values and how they are put back all the same;
+/// One line for each state, and below what was left the original values and how they are put back all the
+/// same;
 /// `restore` is the command with the flags of this journal and server.
 pub fn restored(all: &[RestoreOutcome], restore: &str) -> String {
     let mut text = String::new();

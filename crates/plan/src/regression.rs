@@ -46,8 +46,8 @@ pub fn estimates(rows: &[Vec<f64>], values: &[f64]) -> Option<Vec<Option<f64>>> 
 /// Coefficients below this are rounding.
 const NOTHING: f64 = 1e-6;
 
-/// For each column those before it that it follows from: what a fit says of them is said of it as well. Empty for
-/// one that is independent. `None` where the rows do not go together.
+/// For each column those before it that it follows from: what a fit says of them is said of it as well. Empty
+/// for one that is independent. `None` where the rows do not go together.
 pub fn dependencies(rows: &[Vec<f64>]) -> Option<Vec<Vec<usize>>> {
     let Swept { a, kept } = solve(rows, &vec![0.0; rows.len()])?;
     let columns = kept.len();

@@ -5,8 +5,8 @@
 //! figure is its mean over the levels of all others, not its effect at the baseline alone. Not of cells in
 //! which one level at a time is changed: there it would be the cell's own figure.
 //!
-//! *Mixed.* Half of the cells of three factors tell a factor from no pair of the other two, half of those of four
-//! no pair from the pair of the other two: both are in one figure. Such figures are withheld, and named.
+//! *Mixed.* Half of the cells of three factors tell a factor from no pair of the other two, half of those of
+//! four no pair from the pair of the other two: both are in one figure. Such figures are withheld, and named.
 //!
 //! *Whole plots.* A factor that takes a restart is the same for all runs of a plot (see `order.rs`), and
 //! what a restart does to them by itself (a cold cache, another layout of memory) is the same for all of
@@ -256,8 +256,8 @@ impl Rows {
         on.into_iter().map(|on| on - mean).collect()
     }
 
-    /// Terms that these runs do not tell apart: each that a fit would give a figure, with those that are in that
-    /// figure, too.
+    /// Terms that these runs do not tell apart: each that a fit would give a figure, with those that are in
+    /// that figure, too.
     fn mixtures(&self, terms: &Terms<'_>) -> BTreeMap<Term, Vec<Term>> {
         let levels_of =
             |factor: usize| self.levels.iter().map(|cell| cell[factor]).collect::<BTreeSet<usize>>();
@@ -484,7 +484,7 @@ mod tests {
 
     #[test]
     fn what_half_of_the_cells_does_not_tell_apart_is_withheld_and_named() {
-        // Of three factors each is mixed with the pair of the other two, of which one does something here.
+        // Of three factors each is mixed with the pair of the other two; here a pair does something.
         let found = half(&["a", "b", "c"], |cell| if cell[1] + cell[2] == 2 { 1.3 } else { 1.0 });
         assert!(found.main.is_empty() && found.pairs.is_empty(), "{found:?}");
         let a =

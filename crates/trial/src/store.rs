@@ -260,8 +260,8 @@ impl Store {
         Ok(store)
     }
 
-    /// Goes on with an experiment that was begun with the same spec on the same server. A torn last line is cut
-    /// off.
+    /// Goes on with an experiment that was begun with the same spec on the same server. A torn last line is
+    /// cut off.
     ///
     /// # Errors
     /// There is none, it has another spec or server, or it is damaged.

@@ -86,8 +86,8 @@ pub(crate) struct SetArgs {
     login: LoginArgs,
     #[command(flatten)]
     place: PlaceArgs,
-    /// Print JSON: what was applied, and in the end what was put back. What the command prints goes to standard
-    /// error.
+    /// Print JSON: what was applied, and in the end what was put back. What the command prints goes to
+    /// standard error.
     #[arg(long)]
     json: bool,
     /// Hold the settings while this command runs.
@@ -172,7 +172,8 @@ pub(super) async fn set(args: SetArgs, environment: &Environment) -> anyhow::Res
     })
 }
 
-/// The command's own exit code; of one that a signal has ended 128 and the signal's number, as a shell has it.
+/// The command's own exit code; of one that a signal has ended 128 and the signal's number, as a shell has
+/// it.
 fn code(status: ExitStatus) -> u8 {
     let code = status.code().or_else(|| Some(128 + status.signal()?));
     code.and_then(|code| u8::try_from(code).ok()).unwrap_or(2)
@@ -297,8 +298,8 @@ async fn dry_run(
     Ok(if previews.iter().any(Preview::is_refused) { exit::no() } else { exit::DONE })
 }
 
-/// Runs the command; when we are to end, it is told to end first. With `json` our own standard output is for the
-/// report alone.
+/// Runs the command; when we are to end, it is told to end first. With `json` our own standard output is for
+/// the report alone.
 async fn run(command: &[String], json: bool, stop: &mut StopSignals) -> anyhow::Result<ExitStatus> {
     let [program, arguments @ ..] = command else { bail!("no command") };
     let mut command = tokio::process::Command::new(program);
