@@ -113,7 +113,8 @@ pub fn difference(then: &Facts, now: &Facts) -> Option<String> {
     let known = UNIQUE.iter().any(|fact| then.contains_key(*fact));
     let identifies = |key: &&String| {
         let key = key.as_str();
-        ![STARTED, STARTED_SINCE_BOOT, ADDRESS].contains(&key) && !(known && key == SIZE)
+        let says_nothing = [STARTED, STARTED_SINCE_BOOT, ADDRESS].contains(&key) || (known && key == SIZE);
+        !says_nothing
     };
     let keys = then.keys().filter(identifies);
     let changed = keys.filter(|key| then.get(*key) != now.get(*key)).map(|key| {

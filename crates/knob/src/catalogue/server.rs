@@ -14,7 +14,7 @@ const STATES: &[&[&str]] = &[
 ];
 
 /// The variables that are one state with this one, itself included.
-pub fn state_of(variable: &str) -> Option<&'static [&'static str]> {
+pub(crate) fn state_of(variable: &str) -> Option<&'static [&'static str]> {
     STATES.iter().find(|state| state.contains(&variable)).copied()
 }
 

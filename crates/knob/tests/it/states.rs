@@ -92,7 +92,9 @@ fn set(session: &mut Session, changes: &[&str]) -> Vec<Outcome> {
 
 #[test]
 fn variables_that_change_each_other_are_put_back_together() {
-    let cases: [(&[(&str, &str)], &[&str]); 5] = [
+    /// What it is at the start, and what is set.
+    type Case<'a> = (&'a [(&'a str, &'a str)], &'a [&'a str]);
+    let cases: [Case<'_>; 5] = [
         (&[("read_only", "OFF"), ("super_read_only", "OFF")], &["server.super_read_only=ON"]),
         (&[("read_only", "ON"), ("super_read_only", "ON")], &["server.read_only=OFF"]),
         (&[("read_only", "ON"), ("super_read_only", "OFF")], &["server.read_only=OFF"]),
