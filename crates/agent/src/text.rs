@@ -298,6 +298,9 @@ fn limits(limits: &LimitsView) -> Vec<String> {
             figure(cpu.throttled, Unit::Share),
         ));
     }
+    if let Some(cpus) = &limits.pinned_to {
+        known.push(format!("may run on {} of the CPUs", cpus.len()));
+    }
     if let Some(memory) = &limits.memory {
         known.push(format!(
             "memory {} of its limit of {}",

@@ -227,6 +227,8 @@ shows! {
         io: Option<IoLimitView>,
         threads: Option<ThreadLimitView>,
         files: Option<FileLimitView>,
+        /// The CPUs that it may run on, where those are not all that are online.
+        pinned_to: Option<Vec<u32>>,
     }
 
     /// A limit of threads and processes.

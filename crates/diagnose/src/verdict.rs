@@ -134,6 +134,8 @@ pub enum Name {
     ConntrackTable,
     /// The CPU limit of the server's cgroup.
     CpuLimit,
+    /// The server may run on some of the CPUs only.
+    CpuPinned,
     /// The memory limit of the server's cgroup.
     MemoryLimit,
     /// A limit of IO of the server's cgroup.
@@ -327,7 +329,37 @@ fn sure(first: &Finding, second: Option<&Finding>) -> Confidence {
     }
 }
 
+/// The CPUs that a server may run on; the host's where nothing pins it.
+#[derive(Clone, Debug)]
+pub(crate) struct OwnCpus {
+    pub count: f64,
+    /// Share of their time in which they worked, 0 to 1.
+    pub busy: f64,
+    /// Their numbers, and how idle the host's other CPUs are (0 to 1), where the server is pinned.
+    pub pinned: Option<(Vec<u32>, f64)>,
+}
+
 impl Window {
+    /// `None` without a host.
+    pub(crate) fn own_cpus(&self) -> Option<OwnCpus> {
+        let host = self.host.as_ref()?;
+        let all = OwnCpus { count: host.cpus() as f64, busy: host.cpu.all.busy(), pinned: None };
+        let Some(allowed) = self.limits.as_ref().and_then(|limits| limits.pinned_to.as_ref()) else {
+            return Some(all);
+        };
+        let is_own = |number: &u32| allowed.contains(number);
+        let (own, others): (Vec<_>, Vec<_>) = host.cpu.each.iter().partition(|(number, _)| is_own(number));
+        if own.is_empty() || others.is_empty() {
+            return Some(all);
+        }
+        let busy = |of: &[(u32, host::cpu::Shares)]| {
+            of.iter().map(|(_, shares)| shares.busy()).sum::<f64>() / of.len() as f64
+        };
+        let numbers = own.iter().map(|(number, _)| *number).collect();
+        let pinned = Some((numbers, 1.0 - busy(&others)));
+        Some(OwnCpus { count: own.len() as f64, busy: busy(&own), pinned })
+    }
+
     /// Share of the sessions at work that are not seen to wait for a lock or a commit, 0 to 1; 1 without a
     /// server.
     pub(crate) fn rest(&self) -> f64 {

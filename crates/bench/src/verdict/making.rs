@@ -4,7 +4,7 @@
 use super::application::{Application, Slow};
 use super::client::{self, Work};
 use super::packets::Packets;
-use super::quota::{FilesAllowed, Quota, ThreadsAllowed};
+use super::quota::{CpusAllowed, FilesAllowed, Quota, ThreadsAllowed};
 use crate::volume::{Filled, Frozen, Lifted, Volume};
 use anyhow::{Context, bail};
 use clap::ValueEnum;
@@ -80,6 +80,8 @@ pub(crate) enum Making {
     SlowApplication,
     /// Reads without a pause at a server whose cgroup allows half a core and less.
     CpuLimit,
+    /// The same at a server that may run on one CPU only.
+    CpuPinned,
     /// A session that holds `FLUSH TABLES WITH READ LOCK`.
     GlobalLock,
     /// Writes that a redo log of 4 MiB holds for some seconds.
@@ -112,7 +114,7 @@ pub(crate) enum Making {
 
 impl Making {
     /// All of them.
-    pub(super) const ALL: [Self; 31] = [
+    pub(super) const ALL: [Self; 32] = [
         Self::Healthy,
         Self::HealthyWrites,
         Self::HealthyMixed,
@@ -130,6 +132,7 @@ impl Making {
         Self::SlowLink,
         Self::SlowApplication,
         Self::CpuLimit,
+        Self::CpuPinned,
         Self::GlobalLock,
         Self::RedoLog,
         Self::Purge,
@@ -166,6 +169,7 @@ impl Making {
             Self::SlowLink => Name::CrossZone,
             Self::SlowApplication => Name::NotTheDatabase,
             Self::CpuLimit => Name::CpuLimit,
+            Self::CpuPinned => Name::CpuPinned,
             Self::GlobalLock => Name::GlobalLock,
             Self::RedoLog => Name::RedoLog,
             Self::Purge => Name::Purge,
@@ -243,6 +247,7 @@ pub(super) struct Made {
     filled: Option<Filled>,
     files: Option<FilesAllowed>,
     threads_allowed: Option<ThreadsAllowed>,
+    cpus: Option<CpusAllowed>,
 }
 
 impl<'a> VerdictFixture<'a> {
@@ -391,6 +396,10 @@ impl<'a> VerdictFixture<'a> {
                 let pid = pid(self.lab, "a1")?;
                 made.quota = Some(Quota::of(pid, [0.5, 0.3, 0.2][strength.min(2) as usize])?);
                 made.clients(self, 4, until, client::read_without_pause).await?;
+            }
+            Making::CpuPinned => {
+                made.cpus = Some(CpusAllowed::of(pid(self.lab, "a1")?, 0)?);
+                made.clients(self, 4 * level, until, client::read_without_pause).await?;
             }
             Making::GlobalLock => {
                 let root = self.lab.connect("a1").await?;
@@ -592,6 +601,7 @@ impl Made {
             filled: None,
             files: None,
             threads_allowed: None,
+            cpus: None,
         }
     }
 
@@ -626,7 +636,7 @@ impl Made {
     pub(super) async fn end(mut self) -> anyhow::Result<()> {
         self.stop.store(true, Ordering::Relaxed);
         (self.packets, self.slow, self.lifted, self.quota) = (None, None, None, None);
-        (self.frozen, self.filled) = (None, None);
+        (self.frozen, self.filled, self.cpus) = (None, None, None);
         if let Some(mut fio) = self.beside.take() {
             fio.kill().await.context("ending fio")?;
         }

@@ -1,8 +1,9 @@
-//! Limits of a process, for as long as they are held: CPU time and threads by a cgroup of its own, and open
-//! files.
+//! Limits of a process, for as long as they are held: CPU time and threads by a cgroup of its own, CPUs, and
+//! open files.
 
 use anyhow::Context;
 use rustix::process::{Pid, Resource, Rlimit, prlimit};
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use std::path::{Path, PathBuf};
 
 const GROUP: &str = "headroom-bench-cpu";
@@ -118,6 +119,43 @@ impl Drop for FilesAllowed {
     fn drop(&mut self) {
         if let Err(error) = prlimit(Some(self.pid), Resource::Nofile, self.usual) {
             tracing::warn!(%error, "the server keeps its limit of open files");
+        }
+    }
+}
+
+/// While it is there, all threads of a process run on one CPU.
+pub(super) struct CpusAllowed {
+    pid: u32,
+    usual: CpuSet,
+}
+
+impl CpusAllowed {
+    /// # Errors
+    /// Not root, or the process has ended.
+    pub(super) fn of(pid: u32, cpu: usize) -> anyhow::Result<Self> {
+        let number = Pid::from_raw(pid.cast_signed()).context("a process number")?;
+        let held = Self { pid, usual: sched_getaffinity(Some(number))? };
+        let mut one = CpuSet::new();
+        one.set(cpu);
+        held.set(&one)?;
+        Ok(held)
+    }
+
+    /// Threads that are begun later inherit it from the one that begins them.
+    fn set(&self, cpus: &CpuSet) -> anyhow::Result<()> {
+        for thread in std::fs::read_dir(format!("/proc/{}/task", self.pid))? {
+            let number = thread?.file_name().to_str().and_then(|name| name.parse().ok());
+            // One that has just ended needs no CPU.
+            let _ = sched_setaffinity(number.and_then(Pid::from_raw), cpus);
+        }
+        Ok(())
+    }
+}
+
+impl Drop for CpusAllowed {
+    fn drop(&mut self) {
+        if let Err(error) = self.set(&self.usual) {
+            tracing::warn!(%error, "the server stays on one CPU");
         }
     }
 }

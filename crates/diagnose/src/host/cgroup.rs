@@ -1,5 +1,5 @@
 //! The limits that a process lives under: those of its cgroup (a container's, a service's), version 1 or 2,
-//! and how often it met them; and how many files it may open.
+//! and how often it met them; on which CPUs it may run, and how many files it may open.
 //!
 //! A limit may stand at any level above the process: a pod's above a container's. Of each kind the tightest
 //! counts; how often it was met is read where it stands. Version 1 and 2 may be mounted beside each other,
@@ -8,9 +8,10 @@
 //! Sources: the kernel's `cgroup-v2.rst` (`cpu.max`, `cpu.stat`, `memory.max`, `memory.high`,
 //! `memory.events`) and `scheduler/sched-bwc.rst`, `cgroup-v1/memory.rst` (`cpu.cfs_quota_us`,
 //! `memory.limit_in_bytes`, `memory.failcnt`), `cgroup-v1/pids.rst`. Limits of IO (`io.max`, `io.stat`) are
-//! read of version 2 alone. Open files: `proc(5)`, `limits` and `fd`, for its own user and root.
+//! read of version 2 alone. Open files: `proc(5)`, `limits` and `fd`, for its own user and root. CPUs:
+//! `proc(5)`, `Cpus_allowed_list` of `status`, which has both the cgroup's cpuset and `sched_setaffinity`.
 
-use super::pressure;
+use super::{cpu, pressure};
 use super::text::{decimal, grown, lines, words};
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
@@ -29,6 +30,8 @@ pub struct Limits {
     io: Vec<Throttle>,
     /// The process in `/proc`, where its open files can be counted.
     process: Option<PathBuf>,
+    /// The CPUs that it may run on, where those are not all that are online.
+    pinned_to: Option<Vec<u32>>,
 }
 
 /// How many threads (`pids.max`) a cgroup may have.
@@ -130,6 +133,9 @@ pub struct Sample {
     pub threads: Option<ThreadLimit>,
     #[serde(default)]
     pub files: Option<FileLimit>,
+    /// The CPUs that it may run on, where those are not all that are online.
+    #[serde(default)]
+    pub pinned_to: Option<Vec<u32>>,
 }
 
 /// A limit of threads and processes.
@@ -217,10 +223,15 @@ impl Limits {
         let threads = find("pids").and_then(|(dir, mount, _)| tightest_threads(&dir, &mount));
         let io = find("io").map_or_else(Vec::new, |(dir, mount, _)| throttles(&dir, &mount));
         let process = proc.join(pid.to_string());
+        let pinned_to = pinned_to(&process, proc);
         let process = FileLimit::of(&process).map(|_| process);
-        let any =
-            cpu.is_some() || memory.is_some() || threads.is_some() || !io.is_empty() || process.is_some();
-        any.then_some(Self { cpu, memory, threads, io, process })
+        let any = cpu.is_some()
+            || memory.is_some()
+            || threads.is_some()
+            || !io.is_empty()
+            || process.is_some()
+            || pinned_to.is_some();
+        any.then_some(Self { cpu, memory, threads, io, process, pinned_to })
     }
 
     /// The tightest quota of CPU time: the cgroup that it stands at, and CPU seconds a second.
@@ -275,7 +286,7 @@ impl Limits {
             used,
             refused: grown(refused, refused_before),
         });
-        Some(Sample { cpu, memory, io, threads, files: now.files })
+        Some(Sample { cpu, memory, io, threads, files: now.files, pinned_to: self.pinned_to.clone() })
     }
 }
 
@@ -374,6 +385,26 @@ impl Throttle {
             Some(IoLimit { path, device, what: what.to_owned(), limit, used })
         })
     }
+}
+
+/// The online CPUs that the process in this directory may run on; `None` where that is all of them, or is
+/// not known.
+fn pinned_to(process: &Path, proc: &Path) -> Option<Vec<u32>> {
+    let status = std::fs::read_to_string(process.join("status")).ok()?;
+    let allowed = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"))?;
+    let online = cpu::parse(&std::fs::read(proc.join("stat")).ok()?).each;
+    let left: Vec<u32> =
+        online.iter().map(|(number, _)| *number).filter(|number| lists(allowed, *number)).collect();
+    (!left.is_empty() && left.len() < online.len()).then_some(left)
+}
+
+/// Whether a list of the kernel's (`0-3,8`) has a number.
+fn lists(list: &str, number: u32) -> bool {
+    list.trim().split(',').any(|range| {
+        let (first, last) = range.split_once('-').unwrap_or((range, range));
+        let bounds = first.parse::<u32>().ok().zip(last.parse().ok());
+        bounds.is_some_and(|(first, last)| (first..=last).contains(&number))
+    })
 }
 
 /// The lines of every `io.max` from `dir` up to the mount: each level limits what is below it together.
@@ -639,6 +670,24 @@ mod tests {
         assert_eq!((threads.limit, threads.used, threads.refused), (40, 39, 2));
         assert!(threads.path.ends_with("cg/pod"));
         assert_eq!(sample.files.unwrap().limit, 2);
+    }
+
+    #[test]
+    fn a_process_that_may_run_on_some_of_the_cpus_is_pinned_to_those_that_are_online() {
+        let pinned_to = |allowed: &str| {
+            let status = format!("Name:\tmariadbd\nCpus_allowed:\tf\nCpus_allowed_list:\t{allowed}\n");
+            let stat = "cpu 1 1 1 1\ncpu0 1 1 1 1\ncpu1 1 1 1 1\ncpu9 1 1 1 1\n";
+            let root = host("0::/\n", &[], &[("proc/42/status", &status), ("proc/stat", stat)]);
+            limits(&root).and_then(|limits| {
+                let mut before = limits.read();
+                before.at = before.at.checked_sub(std::time::Duration::from_secs(10)).unwrap();
+                limits.between(&before, &limits.read())?.pinned_to
+            })
+        };
+        assert_eq!(pinned_to("0"), Some(vec![0]));
+        assert_eq!(pinned_to("1-3,9"), Some(vec![1, 9]));
+        assert_eq!(pinned_to("0-255"), None, "more may be added, all that are there are allowed");
+        assert_eq!((pinned_to("4-7"), pinned_to("")), (None, None));
     }
 
     #[test]

@@ -1,7 +1,8 @@
 //! CPU, steal and memory of the host.
 
 use super::storage::page_reads;
-use super::{Finding, Name, Unit, Window, greatest, least};
+use super::{Finding, Name, OwnCpus, Unit, Window, greatest, least};
+use crate::host;
 
 /// Busy from here on.
 const BUSY: f64 = 0.85;
@@ -9,6 +10,8 @@ const BUSY: f64 = 0.85;
 const WAITS: f64 = 0.20;
 /// Tasks that could run, a CPU, where the kernel has no pressure.
 const RUNNABLE: f64 = 1.5;
+/// Of the CPUs that a pinned server may not run on.
+const OTHERS_IDLE: f64 = 0.25;
 const STEAL: f64 = 0.10;
 /// Nobody can work for want of memory.
 const STALLED: f64 = 0.02;
@@ -19,27 +22,67 @@ const ONE_SESSION: (f64, f64, f64, f64, f64) = (0.85, 0.8, 1.5, 5.0, 0.7);
 const SHORT: (f64, f64) = (0.15, 10.0);
 
 pub(super) fn cpu(window: &Window) -> Option<Finding> {
-    let host = window.host.as_ref()?;
-    let busy = host.cpu.all.busy();
-    let runnable = host.cpu.running.saturating_sub(1) as f64 / host.cpus() as f64;
-    let (waits, threshold) = match host.pressure.cpu {
-        Some(pressure) => (pressure.some, WAITS),
-        None => (runnable, RUNNABLE),
+    let (host, own) = (window.host.as_ref()?, window.own_cpus()?);
+    let finding = busy_and_waited_for(Name::Cpu, host, &own, window)
+        .figure("in programs", host.cpu.all.user, Unit::Share, None)
+        .figure("in the kernel", host.cpu.all.system, Unit::Share, None);
+    Some(finding.who(own.pinned.map(|(numbers, _)| the_cpus(&numbers))))
+}
+
+/// Where the others are busy too, more CPUs of this host would not help: then it is [`cpu`] alone.
+pub(super) fn cpu_pinned(window: &Window) -> Option<Finding> {
+    let (host, own) = (window.host.as_ref()?, window.own_cpus()?);
+    let (numbers, others_idle) = own.pinned.as_ref()?;
+    let mut finding = busy_and_waited_for(Name::CpuPinned, host, &own, window);
+    finding.load = finding.load.min(others_idle / OTHERS_IDLE);
+    Some(
+        finding
+            .figure("the others idle", *others_idle, Unit::Share, Some(OTHERS_IDLE))
+            .figure("CPUs that it may run on", own.count, Unit::Count, None)
+            .figure("CPUs there are", host.cpus() as f64, Unit::Count, None)
+            .who(Some(the_cpus(numbers))),
+    )
+}
+
+/// The kernel counts waits for all CPUs together, each weighted by how busy it is. Where the server is pinned
+/// they are put down to its own CPUs: 16 CPUs of which one is full and 15 are half busy have waits 12 % of the
+/// time, and that one has them all the time.
+fn busy_and_waited_for(name: Name, host: &host::Sample, own: &OwnCpus, window: &Window) -> Finding {
+    let (all_cpus, busy) = (host.cpus() as f64, own.busy);
+    let of_all_work = if own.pinned.is_some() && busy > 0.0 {
+        (host.cpu.all.busy() * all_cpus / (busy * own.count)).max(1.0)
+    } else {
+        1.0
     };
+    let pressure = host.pressure.cpu.map(|pressure| (pressure.some * of_all_work).min(1.0));
+    let runnable = host.cpu.running.saturating_sub(1) as f64 / own.count;
+    let (waits, threshold) = pressure.map_or((runnable, RUNNABLE), |some| (some, WAITS));
     let load = least([(busy, BUSY), (waits, threshold)]);
     // Who waits for a page waits for no CPU.
     let may_wait = (window.rest() - page_reads(window)).max(0.0);
-    let finding = Finding::new(Name::Cpu, load, waits.min(1.0) * may_wait)
-        .ceiling(busy)
-        .figure("CPU busy", busy, Unit::Share, Some(BUSY))
-        .figure("in programs", host.cpu.all.user, Unit::Share, None)
-        .figure("in the kernel", host.cpu.all.system, Unit::Share, None);
-    Some(match host.pressure.cpu {
-        Some(pressure) => {
-            finding.figure("time in which somebody waited for a CPU", pressure.some, Unit::Share, Some(WAITS))
+    let what = if own.pinned.is_some() { "of the CPUs that it may run on, busy" } else { "CPU busy" };
+    let finding = Finding::new(name, load, waits.min(1.0) * may_wait).ceiling(busy).figure(
+        what,
+        busy,
+        Unit::Share,
+        Some(BUSY),
+    );
+    match pressure {
+        Some(some) => {
+            finding.figure("time in which somebody waited for a CPU", some, Unit::Share, Some(WAITS))
         }
         None => finding.figure("runnable tasks a CPU", runnable, Unit::Count, Some(RUNNABLE)),
-    })
+    }
+}
+
+/// `CPU 3`, `CPUs 0-3,8`.
+fn the_cpus(numbers: &[u32]) -> String {
+    let ranges = numbers.chunk_by(|a, b| a + 1 == *b).map(|range| match range {
+        [first, .., last] => format!("{first}-{last}"),
+        _ => range.iter().map(u32::to_string).collect(),
+    });
+    let plural = if numbers.len() == 1 { "" } else { "s" };
+    format!("CPU{plural} {}", ranges.collect::<Vec<_>>().join(","))
 }
 
 /// A statement runs on one CPU, however many there are. The scheduler moves it about, so no single CPU need
@@ -47,13 +90,14 @@ pub(super) fn cpu(window: &Window) -> Option<Finding> {
 /// statement for long. (Many short statements may add up to one CPU and one session too, and are no
 /// bottleneck.)
 pub(super) fn one_session(window: &Window) -> Option<Finding> {
-    let (host, server) = (window.host.as_ref()?, window.server.as_ref()?.with_sessions()?);
-    let (cores, least_active, most_active, long_s, own) = ONE_SESSION;
-    let cpus = host.cpus() as f64;
-    let busy = host.cpu.all.busy() * cpus;
+    let (own, server) = (window.own_cpus()?, window.server.as_ref()?.with_sessions()?);
+    let (cores, least_active, most_active, long_s, working) = ONE_SESSION;
+    let cpus = own.count;
+    let busy = own.busy * cpus;
     let works = (window.rest() - page_reads(window)).max(0.0);
-    let alone = server.active <= most_active && host.cpu.all.busy() < BUSY && cpus >= 2.0;
-    let evidence = [(busy, cores), (server.active, least_active), (server.longest_s, long_s), (works, own)];
+    let alone = server.active <= most_active && own.busy < BUSY && cpus >= 2.0;
+    let evidence =
+        [(busy, cores), (server.active, least_active), (server.longest_s, long_s), (works, working)];
     let load = if alone { least(evidence) } else { 0.0 };
     Some(
         Finding::new(Name::OneSession, load, works.min(1.0) * 0.9)

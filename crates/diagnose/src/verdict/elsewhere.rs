@@ -102,10 +102,10 @@ fn by_requests(window: &Window) -> Option<Finding> {
 }
 
 fn by_timing(window: &Window) -> Option<Finding> {
-    let (application, server, host) = (window.application?, window.server.as_ref()?, window.host.as_ref()?);
+    let (application, server, own) = (window.application?, window.server.as_ref()?, window.own_cpus()?);
     let requests = application.request_p99_ms / application.usual_request_p99_ms.max(1e-3);
     let statements = application.statement_p99_ms / application.usual_statement_p99_ms.max(1e-3);
-    let at_work = server.active / host.cpus() as f64;
+    let at_work = server.active / own.count;
     let quiet = |value: f64, most: f64| if value <= most { 1.0 } else { most / value };
     let load = (requests / SLOWER).min(if statements <= AS_USUAL && at_work <= AT_WORK {
         f64::INFINITY

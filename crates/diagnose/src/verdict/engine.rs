@@ -100,7 +100,7 @@ pub(super) fn global_lock(window: &Window) -> Option<Finding> {
 pub(super) fn new_connections(window: &Window) -> Option<Finding> {
     let server = window.server.as_ref()?;
     let per_statement = server.connections_per_s / server.statements_per_s.max(1.0);
-    let busy = window.host.as_ref().map_or(0.0, |host| host.cpu.all.busy());
+    let busy = window.own_cpus().map_or(0.0, |own| own.busy);
     let quota = window.limits.as_ref().and_then(|limits| limits.cpu.as_ref());
     let busy = quota.map_or(busy, |limit| busy.max(limit.used / limit.cpus.max(1e-3)));
     let cost = super::greatest([(busy, CONNECT_COST.0), (server.in_login, CONNECT_COST.1)]);
@@ -137,7 +137,7 @@ pub(super) fn table_cache(window: &Window) -> Option<Finding> {
 pub(super) fn admission(window: &Window) -> Option<Finding> {
     let server = window.server.as_ref().filter(|server| server.settings.at_work > 0)?;
     let share = server.in_admission / (server.in_admission + server.active).max(1.0);
-    let idle = window.host.as_ref().map_or(1.0, |host| 1.0 - host.cpu.all.busy());
+    let idle = window.own_cpus().map_or(1.0, |own| 1.0 - own.busy);
     let load = least([(server.in_admission, 1.0), (share, ADMISSION.0), (idle, ADMISSION.1)]);
     Some(
         Finding::new(Name::Admission, load, share.max(0.5))

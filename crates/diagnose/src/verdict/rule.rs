@@ -7,7 +7,7 @@
 use super::{Finding, Name, Window, compute, elsewhere, engine, limit, lock, network, replication, storage};
 use Name::{
     Admission, ApplyWithoutKey, BufferPool, CommitsHang, Connections, ConntrackTable, Cpu, CpuLimit,
-    CrossZone, DiskLatency, DiskSpace, FlushBound, GlobalLock, HostMemory, IoLimit, MemoryLimit,
+    CpuPinned, CrossZone, DiskLatency, DiskSpace, FlushBound, GlobalLock, HostMemory, IoLimit, MemoryLimit,
     MetadataLocks, NeighbourTable, NewConnections, Nic, NotTheDatabase, OneSession, OneStatement, OpenFiles,
     PacketDrops, Purge, RedoLog, ReplicationLag, Retransmits, RowLocks, SemiSync, SingleThreadedApply,
     SoftirqOnOneCpu, Steal, TableCache, TemporaryTables, ThreadLimit,
@@ -63,6 +63,17 @@ pub static RULES: &[Rule] = &[
             "send reads to a replica with room",
         ],
         judge: limit::cpu,
+    },
+    Rule {
+        name: CpuPinned,
+        called: "the CPUs that it may run on",
+        when: "the server may run on some of the CPUs only, those are busy >= 85 % (N), somebody waits for a CPU >= 20 % of the time (I), and the others are idle >= 25 % (I)",
+        explains: &[Cpu],
+        next: &[
+            "give it more CPUs: AllowedCPUs= or CPUAffinity= of the service, --cpuset-cpus of the container, or taskset, whichever pins it",
+            "the statements that take most time: an index saves more than a core",
+        ],
+        judge: compute::cpu_pinned,
     },
     Rule {
         name: IoLimit,
@@ -248,7 +259,7 @@ pub static RULES: &[Rule] = &[
         name: OneStatement,
         called: "one statement",
         when: "one statement takes >= 50 % of the time of all, looks at >= 1000 rows a call and at >= 100 for each row it sends (I); needs performance_schema",
-        explains: &[OneSession, Cpu, CpuLimit, BufferPool, DiskLatency],
+        explains: &[OneSession, Cpu, CpuLimit, CpuPinned, BufferPool, DiskLatency],
         next: &[
             "look at the plan of the statement that is named (EXPLAIN), and add the index that it lacks",
             "headroom top shows which endpoint sends it",
@@ -270,7 +281,7 @@ pub static RULES: &[Rule] = &[
         name: NewConnections,
         called: "new connections",
         when: ">= 50 a second, >= 1 for five statements, while the CPU is >= 70 % busy or somebody waits to be let in (I)",
-        explains: &[Cpu, CpuLimit],
+        explains: &[Cpu, CpuLimit, CpuPinned],
         next: &[
             "keep connections open: a pool in the application",
             "thread_cache_size above the connections begun in a second; skip_name_resolve where DNS is slow",

@@ -175,6 +175,7 @@ fn each_bottleneck_is_named_when_only_it_is_there() {
                 ..healthy()
             }
         }),
+        (Name::CpuPinned, pinned(16, &[3])),
         (Name::MemoryLimit, {
             let pressure = Some(pressure::Sample { some: 0.5, full: 0.3 });
             let memory = host::cgroup::MemoryLimit { limit: 100, used: 100, pressure, ..Default::default() };
@@ -329,6 +330,51 @@ fn each_bottleneck_is_named_when_only_it_is_there() {
         let verdict = judge(&window);
         assert_eq!(verdict.bottleneck.as_ref().map(|f| f.name), Some(name), "{verdict:#?}");
     }
+}
+
+/// A server that may run on some CPUs of many; they are full, the others are half busy. The kernel's figure of
+/// waits is what such a host has.
+fn pinned(cpus: u32, allowed: &[u32]) -> Window {
+    let mut window = with(|host, _| {
+        let of = |busy: f64| cpu::Shares { user: busy, idle: 1.0 - busy, ..cpu::Shares::default() };
+        let busy = |number: &u32| if allowed.contains(number) { 1.0 } else { 0.5 };
+        host.cpu.each = (0..cpus).map(|number| (number, of(busy(&number)))).collect();
+        let work: f64 = (0..cpus).map(|number| busy(&number)).sum();
+        host.cpu.all = of(work / f64::from(cpus));
+        let waited = allowed.len() as f64 / work;
+        host.pressure.cpu = Some(pressure::Sample { some: waited, full: 0.0 });
+    });
+    window.limits =
+        Some(host::cgroup::Sample { pinned_to: Some(allowed.to_vec()), ..host::cgroup::Sample::default() });
+    window
+}
+
+#[test]
+fn a_pinned_server_is_judged_by_its_own_cpus() {
+    let verdict = judge(&pinned(16, &[2, 3, 7]));
+    let first = verdict.bottleneck.unwrap();
+    assert_eq!((first.name, first.who.as_deref()), (Name::CpuPinned, Some("CPUs 2-3,7")));
+    assert_eq!(first.ceiling, Some(1.0));
+    // The same host with a server that may run everywhere has room.
+    let free = Window { limits: None, ..pinned(16, &[2, 3, 7]) };
+    assert_eq!(named(&free), None);
+    // Its own CPUs rest while the others are full: the host's trouble is not its.
+    let mut resting = pinned(16, &[2, 3]);
+    let allowed = resting.limits.as_mut().unwrap();
+    allowed.pinned_to = Some((0..2).chain(4..16).collect());
+    assert_eq!(named(&resting), None);
+    // The others are full too: it is the host that is short of CPU.
+    let mut full = pinned(4, &[1]);
+    let host = full.host.as_mut().unwrap();
+    (host.cpu.each.iter_mut()).for_each(|(_, shares)| (shares.user, shares.idle) = (1.0, 0.0));
+    (host.cpu.all.user, host.cpu.all.idle) = (1.0, 0.0);
+    host.pressure.cpu = Some(pressure::Sample { some: 0.8, full: 0.0 });
+    assert_eq!(named(&full), Some(Name::Cpu));
+    // One session on the one CPU that it has: no other CPU is kept from it by its statement.
+    let mut alone = pinned(16, &[3]);
+    let server = alone.server.as_mut().unwrap();
+    (server.active, server.in_commit, server.longest_s) = (1.1, 0.0, 12.0);
+    assert_ne!(named(&alone), Some(Name::OneSession));
 }
 
 #[test]

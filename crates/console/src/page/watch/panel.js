@@ -46,6 +46,7 @@ function host(view, history) {
 function surroundings({ limits, space }) {
   const known = [];
   if (limits?.cpu) known.push(figure(limits.cpu.used, "count") + " of the " + figure(limits.cpu.cpus, "count") + " CPUs of its limit");
+  if (limits?.pinned_to) known.push("may run on " + limits.pinned_to.length + " of the CPUs");
   if (limits?.memory) known.push("memory " + figure(limits.memory.used, "bytes") + " of its limit of " + figure(limits.memory.limit, "bytes"));
   if (limits?.io) {
     const unit = limits.io.what.startsWith("bytes") ? "bytes-per-second" : "per-second";
