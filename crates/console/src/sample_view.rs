@@ -308,6 +308,9 @@ shows! {
         quantiles: Option<QuantilesView>,
         /// Sessions at work on average.
         active: f64,
+        /// What they wait for could not be seen, row locks excepted.
+        #[serde(default)]
+        sessions_unseen: bool,
         in_row_lock: f64,
         in_metadata_lock: f64,
         in_global_lock: f64,

@@ -207,7 +207,8 @@ impl WatchView {
         Some(self.servers.iter().map(why).collect::<Vec<_>>().join("; "))
     }
 
-    /// The servers and agents that were not read, each with the reason; `None` when there are none.
+    /// The servers and agents that were not read, and the servers whose sessions are hidden, each with the
+    /// reason; `None` when there are none.
     pub fn unread(&self) -> Option<String> {
         let why = |name: &str, why: &Option<String>| {
             format!("{name}: {}", why.as_deref().unwrap_or("no answer within the window"))
@@ -215,8 +216,18 @@ impl WatchView {
         let hosts = self.hosts.iter().filter(|host| host.host.is_none());
         let servers = self.servers.iter().filter(|server| server.sample.is_none());
         let hosts = hosts.map(|host| why(&host.agent, &host.unanswered));
-        let all: Vec<String> =
-            hosts.chain(servers.map(|server| why(&server.name, &server.unanswered))).collect();
+        let servers = servers.map(|server| why(&server.name, &server.unanswered));
+        // Without them most rules do not judge.
+        let unseen = self.servers.iter().filter_map(|server| {
+            let sample = server.sample.as_ref().filter(|sample| sample.sessions_unseen)?;
+            let why = if sample.missing.is_empty() {
+                "what its sessions wait for was not seen all the time".to_owned()
+            } else {
+                sample.missing.join("; ")
+            };
+            Some(format!("{}: {why}", server.name))
+        });
+        let all: Vec<String> = hosts.chain(servers).chain(unseen).collect();
         (!all.is_empty()).then(|| all.join("; "))
     }
 
@@ -308,6 +319,10 @@ mod tests {
         );
         assert_eq!(part.unread().as_deref(), Some("https://two: refused; db2: Access denied"));
         assert_eq!(view(Vec::new(), vec![server("db1", None)]).unread(), None);
+        let mut hidden = server("db1", None);
+        let sample = hidden.sample.as_mut().unwrap();
+        (sample.sessions_unseen, sample.missing) = (true, vec!["GRANT PROCESS".to_owned()]);
+        assert_eq!(view(Vec::new(), vec![hidden]).unread().as_deref(), Some("db1: GRANT PROCESS"));
     }
 
     #[test]

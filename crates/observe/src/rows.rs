@@ -40,7 +40,12 @@ impl<'a> Row<'a> {
         self.values.get(at)?.as_deref()
     }
 
-    /// The same, `None` also when empty.
+    /// All that are there, in the order of the columns: for answers whose column has no fixed name.
+    pub fn values(&self) -> impl Iterator<Item = &'a str> {
+        self.values.iter().filter_map(Option::as_deref)
+    }
+
+    /// The same as [`Self::text`], `None` also when empty.
     pub fn filled(&self, names: &[&str]) -> Option<&'a str> {
         self.text(names).map(str::trim).filter(|text| !text.is_empty())
     }

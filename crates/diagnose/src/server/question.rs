@@ -13,6 +13,7 @@
 //! | durations | every 5 s, where counted | some hundred rows |
 //! | statements that take most time | every 10 s, where told apart | two scans of the digest table (10,000 rows at most by default) |
 //! | settings | every 15 s | |
+//! | the account's own grants (MariaDB) | every 15 s, only while no session of another account is in sight | |
 
 use observe::Dialect;
 
@@ -53,11 +54,15 @@ pub(super) const FEW_SESSIONS: u64 = 1_000;
 /// Every session, of MariaDB; ours too. Not a word of what it runs beyond 100 characters.
 pub(super) const SESSION_LIST: &str = "SHOW PROCESSLIST";
 
+/// What the account may do, of MariaDB.
+pub(super) const GRANTS: &str = "SHOW GRANTS";
+
 /// What its sessions do, grouped; ours is left out. Idle ones are counted too: how many are in sight tells
 /// whether the account sees those of others.
 pub(super) fn sessions(dialect: Dialect) -> &'static str {
     if dialect.is_mariadb() {
-        "SELECT command AS command, state AS state, COUNT(*) AS sessions, MAX(time_ms) AS longest_ms \
+        "SELECT command AS command, state AS state, COUNT(*) AS sessions, MAX(time_ms) AS longest_ms, \
+         MAX(user <> SUBSTRING_INDEX(USER(), '@', 1)) AS of_others \
          FROM information_schema.PROCESSLIST WHERE command <> 'Daemon' AND id <> CONNECTION_ID() \
          GROUP BY command, state"
     } else {

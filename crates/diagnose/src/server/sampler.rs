@@ -56,6 +56,7 @@ struct Open {
     durations: Due,
     digests: Due,
     settings: Due,
+    grants: Due,
     seen: RareAnswers,
 }
 
@@ -67,6 +68,8 @@ struct RareAnswers {
     settings: Arc<Settings>,
     missing: Arc<Vec<String>>,
     history: Option<u64>,
+    /// Whether the account may see the sessions of others, as MariaDB's grants say.
+    may_see_all: bool,
     /// Whether MariaDB's plugin that tells who holds locks is known not to be there.
     no_lock_plugin: bool,
 }
@@ -143,6 +146,7 @@ impl Open {
             durations: now,
             digests: now,
             settings: now,
+            grants: now,
             seen: RareAnswers::default(),
         })
     }
@@ -172,7 +176,16 @@ impl Open {
             self.needs_table = false;
             rows.map(|rows| Sessions::read(&rows))
         };
-        let hidden = sessions.filter(|sessions| sessions.are_hidden(status.connected));
+        let only_own = |sessions: &Sessions| !sessions.of_others && sessions.visible + 1 < status.connected;
+        if self.dialect.is_mariadb() && sessions.as_ref().is_some_and(only_own) && self.grants.now() {
+            self.grants.after(SETTINGS_EVERY);
+            let rows = asking.may(question::GRANTS, "its own privileges", &mut missing).await?;
+            self.seen.may_see_all = rows.as_ref().is_some_and(may_see_all);
+        }
+        let hidden = sessions.filter(|sessions| {
+            let may_see_all = !self.dialect.is_mariadb() || sessions.of_others || self.seen.may_see_all;
+            sessions.are_hidden(status.connected, may_see_all)
+        });
         missing.extend(hidden.map(|seen| hidden_sessions(self.dialect, seen.visible + 1, status.connected)));
         let sessions = sessions.filter(|_| hidden.is_none());
         let sessions_seen = sessions.is_some();
@@ -380,6 +393,17 @@ impl std::fmt::Debug for Sampler {
     }
 }
 
+/// Whether grants let an account see the sessions of all.
+fn may_see_all(grants: &Rows) -> bool {
+    let everywhere = |grant: &str| {
+        grant.split_once(" ON *.* TO ").is_some_and(|(privileges, _)| {
+            let named = privileges.trim_start_matches("GRANT ").split(", ");
+            named.map(str::trim).any(|name| name == "PROCESS" || name == "ALL PRIVILEGES")
+        })
+    };
+    grants.iter().any(|row| row.values().any(everywhere))
+}
+
 /// That sessions of others are hidden, and what shows them.
 fn hidden_sessions(dialect: Dialect, visible: u64, connected: u64) -> String {
     let mend = if dialect.is_mariadb() {
@@ -400,6 +424,18 @@ fn pause_after(server_ms: f64, interval: Duration) -> Duration {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_right_to_see_all_sessions_is_read_from_grants() {
+        let granted = |grant: &str| {
+            let rows = vec![vec![Some(grant.to_owned())], vec![Some("GRANT USAGE ON *.* TO `r`".to_owned())]];
+            may_see_all(&Rows::new(["Grants for headroom@%".to_owned()], rows))
+        };
+        assert!(granted("GRANT SELECT, PROCESS ON *.* TO `h`@`%` IDENTIFIED BY PASSWORD '*0'"));
+        assert!(granted("GRANT ALL PRIVILEGES ON *.* TO `root`@`localhost` WITH GRANT OPTION"));
+        assert!(!granted("GRANT ALL PRIVILEGES ON `app`.* TO `h`@`%`"));
+        assert!(!granted("GRANT REPLICATION SLAVE ADMIN ON *.* TO `PROCESS`@`%`"));
+    }
 
     #[test]
     fn a_server_that_answers_slowly_is_spared_and_yet_read_every_few_seconds() {

@@ -4,7 +4,7 @@
 //! session at work whose state says nothing is counted as at work, no more. `Threads_running` is not used: it
 //! counts ourselves and the server's own threads.
 
-use observe::Rows;
+use observe::{Row, Rows};
 
 /// Sessions that may be missing in sight though nothing is hidden.
 const CAME_AND_WENT: u64 = 2;
@@ -36,6 +36,8 @@ pub struct Sessions {
     pub appliers_searching: u64,
     /// Clients in sight, idle ones too.
     pub visible: u64,
+    /// Whether sessions of other accounts are in sight (MariaDB): that takes the right to see them all.
+    pub of_others: bool,
 }
 
 /// States of a client that waits for another's metadata lock or table.
@@ -82,7 +84,7 @@ const IDLE: [&str; 10] = [
 ];
 
 impl Sessions {
-    /// Reads rows of `command`, `state`, `sessions`, `longest_ms`.
+    /// Reads rows of `command`, `state`, `sessions`, `longest_ms`, `of_others`.
     pub(super) fn read(rows: &Rows) -> Self {
         let mut sessions = Self::default();
         for row in rows.iter() {
@@ -91,20 +93,26 @@ impl Sessions {
             let count = row.parse::<u64>(&["sessions"]).unwrap_or(0);
             let longest_ms = row.parse::<f64>(&["longest_ms"]).unwrap_or(0.0);
             sessions.add(command, state, count, longest_ms);
+            sessions.of_others |= row.is_on(&["of_others"]);
         }
         sessions
     }
 
     /// Whether too few are in sight of those that the server counts, ourselves among them: an account without
-    /// the right sees its own sessions only. Some end between one question and the next.
-    pub(super) fn are_hidden(&self, connected: u64) -> bool {
-        self.visible + 1 + CAME_AND_WENT + connected / 10 < connected
+    /// the right sees its own sessions only. Who has the right (`may_see_all`) misses those that end between
+    /// one question and the next; of who has it not, every one that is missing is hidden.
+    pub(super) fn are_hidden(&self, connected: u64, may_see_all: bool) -> bool {
+        let came_and_went = if may_see_all { CAME_AND_WENT + connected / 10 } else { 0 };
+        self.visible + 1 + came_and_went < connected
     }
 
     /// Reads `SHOW PROCESSLIST`, a row for each session; `own` is left out.
     pub(super) fn read_list(rows: &Rows, own: u64) -> Self {
         let mut sessions = Self::default();
-        for row in rows.iter().filter(|row| row.parse::<u64>(&["id"]) != Some(own)) {
+        let is_own = |row: &Row<'_>| row.parse::<u64>(&["id"]) == Some(own);
+        let account = rows.iter().find(is_own).and_then(|row| row.text(&["user"]));
+        for row in rows.iter().filter(|row| !is_own(row)) {
+            sessions.of_others |= account.is_some() && row.text(&["user"]) != account;
             let command = row.text(&["command"]).unwrap_or_default();
             let state = row.text(&["state"]).unwrap_or_default();
             let longest_ms = row.parse::<f64>(&["time"]).unwrap_or(0.0) * 1e3;
@@ -228,9 +236,26 @@ mod tests {
     #[test]
     fn an_account_that_sees_its_own_sessions_only_is_told_from_a_quiet_server() {
         let of = |visible| Sessions { visible, ..Sessions::default() };
-        assert!(of(0).are_hidden(40) && of(3).are_hidden(40));
-        assert!(!of(39).are_hidden(40) && !of(36).are_hidden(40), "some have just left");
-        assert!(!of(0).are_hidden(1), "we are alone");
+        let hidden = |visible, connected| of(visible).are_hidden(connected, true);
+        assert!(hidden(0, 40) && hidden(3, 40));
+        assert!(!hidden(39, 40) && !hidden(36, 40), "some have just left");
+        assert!(!hidden(0, 1), "we are alone");
+        // On an idle server two sessions of others are all there is to see.
+        let unseen = |visible, connected| of(visible).are_hidden(connected, false);
+        assert!(unseen(1, 4) && unseen(0, 2) && !unseen(1, 2) && !unseen(0, 1));
+    }
+
+    #[test]
+    fn who_sees_sessions_of_another_account_sees_them_all() {
+        let names = ["Id", "User", "Command", "Time", "State", "Info"].map(str::to_owned);
+        let row = |id: &str, user: &str| {
+            [Some(id), Some(user), Some("Sleep"), Some("1"), None, None].map(|text| text.map(str::to_owned))
+        };
+        let of_others = |other: &str| {
+            let rows = vec![row("6", "headroom").to_vec(), row("7", other).to_vec()];
+            Sessions::read_list(&Rows::new(names.clone(), rows), 6).of_others
+        };
+        assert!(of_others("app") && of_others("system user") && !of_others("headroom"));
     }
 
     #[test]
