@@ -379,6 +379,9 @@ shows! {
         /// `by-an-idle-client` or `by-a-statement`.
         held: String,
         age_s: u64,
+        /// Without one, `age_s` is how long it has been idle or in its statement.
+        #[serde(default)]
+        in_transaction: bool,
         table: Option<String>,
         waiting: u64,
         guessed: bool,

@@ -15,8 +15,12 @@ pub struct Blocker {
     pub host: String,
     /// Whether it is doing something or nothing.
     pub held: HeldBy,
-    /// How long its transaction has been open, seconds.
+    /// How long its transaction has been open, seconds; without one, how long it has been idle or in its
+    /// statement.
     pub age_s: u64,
+    /// Whether it has a transaction open. `LOCK TABLES` and `FLUSH TABLES WITH READ LOCK` need none.
+    #[serde(default = "open")]
+    pub in_transaction: bool,
     /// The table in question, where known.
     pub table: Option<String>,
     /// How many wait for it, at least; 0 when not known.
@@ -34,6 +38,11 @@ pub enum HeldBy {
     ByAStatement,
 }
 
+/// Of a blocker that an older version wrote.
+fn open() -> bool {
+    true
+}
+
 impl Blocker {
     pub(super) fn read(rows: &Rows) -> Option<Self> {
         let row = rows.first()?;
@@ -46,6 +55,7 @@ impl Blocker {
             host: place.to_owned(),
             held: if idle { HeldBy::ByAnIdleClient } else { HeldBy::ByAStatement },
             age_s: row.parse(&["age_s"]).unwrap_or(0),
+            in_transaction: row.text(&["in_transaction"]).is_none_or(|text| text != "0"),
             table: row.filled(&["held"]).map(|table| table.replace('`', "")),
             waiting: row.parse(&["waiting"]).unwrap_or(0),
             guessed: row.is_on(&["guessed"]),
@@ -57,10 +67,15 @@ impl fmt::Display for Blocker {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let likely = if self.guessed { "likely " } else { "" };
         let Self { id, user, host, age_s, .. } = self;
-        write!(f, "{likely}session {id} of {user}@{host}, its transaction open for {age_s} s")?;
-        match self.held {
-            HeldBy::ByAnIdleClient => write!(f, ", idle")?,
-            HeldBy::ByAStatement => write!(f, ", in a statement")?,
+        write!(f, "{likely}session {id} of {user}@{host}")?;
+        let does = match self.held {
+            HeldBy::ByAnIdleClient => "idle",
+            HeldBy::ByAStatement => "in a statement",
+        };
+        if self.in_transaction {
+            write!(f, ", its transaction open for {age_s} s, {does}")?;
+        } else {
+            write!(f, ", {does} for {age_s} s")?;
         }
         match &self.table {
             Some(table) => write!(f, ", on {table}"),
@@ -82,5 +97,14 @@ mod tests {
         let blocker = Blocker::read(&rows).unwrap();
         let words = "session 42 of app@10.0.0.7, its transaction open for 31 s, idle, on shop.orders";
         assert_eq!((blocker.to_string().as_str(), blocker.waiting), (words, 9));
+    }
+
+    #[test]
+    fn who_holds_a_lock_without_a_transaction_is_said_to_have_none() {
+        let names = ["id", "user", "host", "command", "age_s", "in_transaction", "guessed"];
+        let row = ["42", "app", "10.0.0.7:51234", "Query", "31", "0", "1"];
+        let row = row.iter().map(|text| Some((*text).to_owned())).collect();
+        let blocker = Blocker::read(&Rows::new(names.map(str::to_owned), vec![row])).unwrap();
+        assert_eq!(blocker.to_string(), "likely session 42 of app@10.0.0.7, in a statement for 31 s");
     }
 }

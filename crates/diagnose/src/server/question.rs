@@ -104,6 +104,7 @@ pub(super) fn row_blocker(dialect: Dialect) -> &'static str {
 pub(super) const LOCKS_OF_PERFORMANCE_SCHEMA: &str = "SELECT t.processlist_id AS id, t.processlist_user AS user, t.processlist_host AS host, \
      t.processlist_command AS command, \
      IFNULL(TIMESTAMPDIFF(SECOND, x.trx_started, NOW()), t.processlist_time) AS age_s, \
+     x.trx_started IS NOT NULL AS in_transaction, \
      MAX(CONCAT(p.object_schema, '.', p.object_name)) AS held, COUNT(*) AS waiting, 0 AS guessed \
      FROM performance_schema.metadata_locks p JOIN performance_schema.metadata_locks g \
      ON g.object_type = p.object_type AND g.object_schema <=> p.object_schema \
@@ -131,16 +132,29 @@ pub(super) fn metadata_blocker(dialect: Dialect) -> &'static str {
 }
 
 /// Who holds what sessions wait for, by MariaDB's plugin `metadata_lock_info`; an error where it is not
-/// installed. Of several the one with the strongest lock, then the longest at it.
+/// installed. The plugin tells what is granted and not what is asked for. So a holder is known by a table on
+/// which one that waits has another lock already (DDL has, before it waits), or by a lock on everything. What
+/// readers and DROP TABLE wait for is not told: then it is the session with the strongest lock, then the oldest
+/// one, marked as a guess.
 pub(super) const LOCK_PLUGIN: &str = "SELECT p.id AS id, p.user AS user, p.host AS host, p.command AS command, \
-    p.time AS age_s, MAX(NULLIF(CONCAT_WS('.', NULLIF(i.table_schema, ''), NULLIF(i.table_name, '')), '')) AS held, \
-    0 AS waiting, 0 AS guessed \
+    IFNULL(TIMESTAMPDIFF(SECOND, MAX(x.trx_started), NOW()), p.time) AS age_s, \
+    MAX(x.trx_started) IS NOT NULL AS in_transaction, \
+    IFNULL(MAX(CONCAT(w.table_schema, '.', w.table_name)), \
+    MAX(NULLIF(CONCAT_WS('.', NULLIF(i.table_schema, ''), NULLIF(i.table_name, '')), ''))) AS held, \
+    0 AS waiting, NOT MAX(w.table_name IS NOT NULL OR i.lock_mode LIKE 'MDL_BACKUP_FTWRL%' \
+    OR i.lock_mode LIKE 'MDL_BACKUP_WAIT%' OR (i.lock_type IN ('Global read lock', 'Commit lock') \
+    AND i.lock_mode = 'MDL_SHARED')) AS guessed \
     FROM information_schema.METADATA_LOCK_INFO i JOIN information_schema.PROCESSLIST p ON p.id = i.thread_id \
+    LEFT JOIN information_schema.INNODB_TRX x ON x.trx_mysql_thread_id = p.id \
+    LEFT JOIN (SELECT DISTINCT m.table_schema, m.table_name FROM information_schema.METADATA_LOCK_INFO m \
+    JOIN information_schema.PROCESSLIST q ON q.id = m.thread_id \
+    WHERE q.state LIKE 'Waiting for%' AND m.table_name <> '') w \
+    ON w.table_schema = i.table_schema AND w.table_name = i.table_name \
     WHERE p.id <> CONNECTION_ID() AND i.lock_type NOT LIKE 'User%' \
     AND IFNULL(p.state, '') NOT LIKE 'Waiting for%' \
-    GROUP BY p.id ORDER BY MAX(i.lock_mode LIKE 'MDL_BACKUP_FTWRL%' OR i.lock_mode IN \
+    GROUP BY p.id ORDER BY guessed, MAX(i.lock_mode LIKE 'MDL_BACKUP_FTWRL%' OR i.lock_mode IN \
     ('MDL_EXCLUSIVE', 'MDL_SHARED_NO_READ_WRITE', 'MDL_SHARED_NO_WRITE', 'MDL_SHARED_READ_ONLY')) DESC, \
-    p.time DESC LIMIT 1";
+    age_s DESC LIMIT 1";
 
 /// Statements that wait until fewer are at work: in the thread pool's queues (MariaDB), or before the engine
 /// (MySQL, `innodb_thread_concurrency`).

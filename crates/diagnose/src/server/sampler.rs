@@ -325,16 +325,20 @@ impl Asker<'_> {
             let mut absent = Vec::new();
             let rows = self.may(question::LOCK_PLUGIN, what, &mut absent).await?;
             seen.no_lock_plugin = rows.is_none();
-            if let Some(found) = rows.as_ref().and_then(Blocker::read) {
+            let found = rows.as_ref().and_then(Blocker::read);
+            // Whoever has a lock on everything is told for certain.
+            if let Some(found) = found.filter(|found| !global || !found.guessed) {
                 return Ok(Some(found));
             }
         }
-        if global {
+        if global && seen.no_lock_plugin {
             missing.push(
                 "who holds the lock on everything is not told here: INSTALL SONAME 'metadata_lock_info' would, or \
                  performance_schema with the instrument wait/lock/metadata/sql/mdl"
                     .to_owned(),
             );
+        }
+        if global {
             return Ok(None);
         }
         let rows = self.may(question::metadata_blocker(dialect), what, missing).await?;

@@ -272,6 +272,7 @@ fn each_bottleneck_is_named_when_only_it_is_there() {
                     host: "10.0.0.7".to_owned(),
                     held: server::HeldBy::ByAnIdleClient,
                     age_s: 600,
+                    in_transaction: true,
                     table: None,
                     waiting: 0,
                     guessed: false,

@@ -7,13 +7,17 @@ pub(crate) mod waits;
 use lab::Spec;
 use scene::Scene;
 use std::time::Duration;
-use waits::{sessions_that_are_hidden_are_said_to_be, until, waits_are_seen_and_their_blocker_is_named};
+use waits::{
+    sessions_that_are_hidden_are_said_to_be, the_lock_plugin_names_who_holds_the_table_that_is_waited_for, until,
+    waits_are_seen_and_their_blocker_is_named,
+};
 
 #[tokio::test]
 async fn mariadb_tells_what_its_sessions_wait_for_and_how_its_replica_does() {
     let scene = Scene::up(&Spec::new(&[("a", 1), ("b", 1)])).await;
     waits_are_seen_and_their_blocker_is_named(&scene, false).await;
     sessions_that_are_hidden_are_said_to_be(&scene).await;
+    the_lock_plugin_names_who_holds_the_table_that_is_waited_for(&scene).await;
     let mut replica = scene.sampler("b1", Duration::from_secs(5));
     let reading = until(&mut replica, "a replica that applies", |r| r.sessions.appliers > 0).await;
     let own = reading.replica.unwrap();

@@ -95,3 +95,38 @@ pub(crate) async fn sessions_that_are_hidden_are_said_to_be(scene: &Scene) {
     assert!(sample.sessions_unseen);
     scene.run("a1", "DROP USER small@'%'").await;
 }
+
+/// MariaDB's plugin tells who holds what: a session with a stronger lock on another table is not named for
+/// it, and what the plugin does not tell is marked as a guess.
+pub(crate) async fn the_lock_plugin_names_who_holds_the_table_that_is_waited_for(scene: &Scene) {
+    scene.run("a1", "INSTALL SONAME 'metadata_lock_info'").await;
+    for table in ["shape", "elsewhere"] {
+        scene.run("a1", &format!("CREATE TABLE app.{table} (id INT PRIMARY KEY)")).await;
+    }
+    let mut unrelated = scene.lab.connect("a1").await.unwrap();
+    unrelated.query_drop("LOCK TABLES app.elsewhere WRITE").await.unwrap();
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    let mut holder = app(scene).await;
+    holder.query_drop("BEGIN").await.unwrap();
+    holder.query_drop("SELECT * FROM app.shape").await.unwrap();
+    let mut altering = app(scene).await;
+    let alters =
+        tokio::spawn(async move { altering.query_drop("ALTER TABLE app.shape ADD COLUMN n INT").await });
+    let mut watching = scene.sampler("a1", Duration::from_secs(5));
+    let locked = until(&mut watching, "who holds the table", |r| r.metadata_blocker.is_some()).await;
+    let blocker = locked.metadata_blocker.unwrap();
+    assert_eq!((blocker.id, blocker.guessed), (u64::from(holder.id()), false), "{blocker}");
+    assert_eq!(blocker.table.as_deref(), Some("app.shape"), "{blocker}");
+    holder.query_drop("COMMIT").await.unwrap();
+    alters.await.unwrap().unwrap();
+    // A reader has no lock on the table that it waits for.
+    let mut reading = app(scene).await;
+    let reads = tokio::spawn(async move { reading.query_drop("SELECT * FROM app.elsewhere").await });
+    let locked = until(&mut watching, "who is likely", |r| r.metadata_blocker.is_some()).await;
+    let blocker = locked.metadata_blocker.unwrap();
+    assert_eq!((blocker.id, blocker.guessed), (u64::from(unrelated.id()), true), "{blocker}");
+    assert!(!blocker.in_transaction && blocker.to_string().contains("idle for"), "{blocker}");
+    unrelated.query_drop("UNLOCK TABLES").await.unwrap();
+    reads.await.unwrap().unwrap();
+    scene.run("a1", "UNINSTALL SONAME 'metadata_lock_info'").await;
+}
