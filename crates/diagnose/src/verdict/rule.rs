@@ -246,8 +246,9 @@ pub static RULES: &[Rule] = &[
     Rule {
         name: DiskLatency,
         called: "the disk",
-        when: "its reads or writes take >= 3 times what they take when idle (without that: >= 10 ms), with >= 2 under way, \
-               and somebody waits for it >= 10 % of the time, or it does >= 85 % of what it was measured to do (I)",
+        when: "its reads or writes take >= 3 times what they take when idle (without that: >= 10 ms), with >= 2 under way \
+               and a session at work, and somebody waits for it >= 10 % of the time where the kernel counts that; of a \
+               disk that was measured it must also do >= 85 % of that, or take >= 10 ms (I)",
         explains: &[FlushBound],
         next: &[
             "see who else uses the disk: pidstat -d 1",

@@ -140,7 +140,9 @@ pub(super) fn disk_latency(window: &Window) -> Option<Finding> {
     // Requests that flushes wait for are the flush rule's.
     let under_way = disk.read.under_way + disk.written.under_way;
     let latency = greatest([(read, read_limit), (write, write_limit)]);
-    let waits = host.pressure.io.map_or(WAITS, |io| io.some);
+    let waits = host.pressure.io.map(|io| io.some);
+    // A disk that waits for nobody holds nobody back.
+    let active = window.server.as_ref().map_or(1.0, |server| server.active);
     // Reads and writes share the disk: half of each is all of it. Large requests reach its bandwidth first.
     let requests = ceilings
         .reads_per_s
@@ -149,8 +151,14 @@ pub(super) fn disk_latency(window: &Window) -> Option<Finding> {
     let bytes = disk.read.bytes_per_s + disk.written.bytes_per_s;
     let used = requests.into_iter().chain(ceilings.disk_bytes_per_s.map(|most| bytes / most.max(1.0)));
     let used = used.max_by(f64::total_cmp);
-    let wanted = greatest([(waits, WAITS), (used.unwrap_or(0.0), FULL)]);
-    let load = least([(latency, 1.0), (under_way, UNDER_WAY), (wanted, 1.0)]);
+    // Where the kernel does not say who waits, nothing is made of it.
+    let waited_for = waits.map_or(f64::INFINITY, |waits| waits / WAITS);
+    let wanted = match used {
+        // Far from its end, it must be slow for any disk: a volume whose burst is used up.
+        Some(used) => greatest([(used, FULL), (waited_for.min(read.max(write) / SLOW_MS), 1.0)]),
+        None => waited_for,
+    };
+    let load = least([(latency, 1.0), (under_way, UNDER_WAY), (wanted, 1.0), (active, 1.0)]);
     let finding = Finding::new(Name::DiskLatency, load, disk.busy * window.rest());
     let finding = match used {
         Some(used) => {
@@ -158,16 +166,19 @@ pub(super) fn disk_latency(window: &Window) -> Option<Finding> {
         }
         None => finding,
     };
-    Some(
-        finding
-            .figure(format!("a read of {} takes", disk.name), read, Unit::Milliseconds, Some(read_limit))
-            .figure("a write takes", write, Unit::Milliseconds, Some(write_limit))
-            .figure("requests under way", under_way, Unit::Count, Some(UNDER_WAY))
-            .figure("reads", disk.read.per_s, Unit::PerSecond, None)
-            .figure("writes", disk.written.per_s, Unit::PerSecond, None)
-            .figure("time in which somebody waited for a disk", waits, Unit::Share, Some(WAITS))
-            .who(Some(format!("disk {}", disk.name))),
-    )
+    let finding = finding
+        .figure(format!("a read of {} takes", disk.name), read, Unit::Milliseconds, Some(read_limit))
+        .figure("a write takes", write, Unit::Milliseconds, Some(write_limit))
+        .figure("requests under way", under_way, Unit::Count, Some(UNDER_WAY))
+        .figure("reads", disk.read.per_s, Unit::PerSecond, None)
+        .figure("writes", disk.written.per_s, Unit::PerSecond, None)
+        .who(Some(format!("disk {}", disk.name)));
+    Some(match waits {
+        Some(waits) => {
+            finding.figure("time in which somebody waited for a disk", waits, Unit::Share, Some(WAITS))
+        }
+        None => finding,
+    })
 }
 
 /// The disk with the server's data where that is known, else the one that does most of it.

@@ -475,6 +475,37 @@ fn a_cold_or_roomy_pool_is_not_too_small() {
 }
 
 #[test]
+fn a_disk_is_named_by_what_it_does_and_not_by_the_pressure_of_an_idle_server() {
+    let slow = |host: &mut host::Sample, ms: f64| {
+        (host.disks[0].written.await_ms, host.disks[0].written.under_way) = (Some(ms), 8.0);
+    };
+    let measured = |window: Window, writes: f64| {
+        let (reads, writes) = (Some(10_000.0), Some(writes));
+        let ceilings = Ceilings { idle_write_ms: Some(0.1), reads_per_s: reads, writes_per_s: writes, ..Default::default() };
+        Window { ceilings, ..window }
+    };
+    // A copy beside an idle server; a disk that does a tenth of what it can, in 2 ms.
+    let idle = with(|host, server| {
+        slow(host, 40.0);
+        (server.active, server.in_commit) = (0.1, 0.0);
+    });
+    let at_ease = with(|host, _| slow(host, 2.0));
+    assert_eq!((named(&idle), named(&measured(at_ease.clone(), 2000.0))), (None, None));
+    // The same at its end; and far from it, but slower than any disk should be.
+    assert_eq!(named(&measured(at_ease, 210.0)), Some(Name::DiskLatency));
+    let used_up = with(|host, _| slow(host, 40.0));
+    assert_eq!(named(&measured(used_up, 2000.0)), Some(Name::DiskLatency));
+    // No kernel says who waits: no such figure is made up.
+    let unknown = judge(&with(|host, _| {
+        slow(host, 40.0);
+        host.pressure.io = None;
+    }));
+    let found = unknown.bottleneck.unwrap();
+    assert_eq!(found.name, Name::DiskLatency);
+    assert!(found.evidence.iter().all(|figure| !figure.what.contains("waited for a disk")), "{found:?}");
+}
+
+#[test]
 fn what_has_no_evidence_is_not_judged_and_said_so() {
     let verdict = judge(&Window::default());
     assert_eq!(verdict.bottleneck, None);
