@@ -314,6 +314,9 @@ shows! {
         in_row_lock: f64,
         in_metadata_lock: f64,
         in_global_lock: f64,
+        /// Of engines without row locks.
+        #[serde(default)]
+        in_table_lock: f64,
         in_commit: f64,
         in_semi_sync: f64,
         /// Seconds, commits that wait for a replica left out.

@@ -112,8 +112,11 @@ pub struct Sample {
     pub in_row_lock: f64,
     /// Of those, waiting for a metadata lock or a table flush.
     pub in_metadata_lock: f64,
-    /// Of those, waiting for a lock on everything, or for one that the server keeps on a table.
+    /// Of those, waiting for a lock on everything.
     pub in_global_lock: f64,
+    /// Of those, waiting for a table of an engine without row locks.
+    #[serde(default)]
+    pub in_table_lock: f64,
     /// Of those, waiting for their commit to be on disk (or acknowledged by a replica).
     pub in_commit: f64,
     /// Of those in their commit, waiting for a replica's acknowledgement.
@@ -264,6 +267,7 @@ impl Sample {
             }),
             in_metadata_lock: mean(|r| r.sessions.metadata_lock as f64),
             in_global_lock: mean(|r| r.sessions.global_lock as f64),
+            in_table_lock: mean(|r| r.sessions.table_lock as f64),
             in_commit: mean(|r| r.sessions.commit as f64),
             in_semi_sync: mean(|r| r.sessions.semi_sync as f64),
             longest_commit_s: readings

@@ -174,6 +174,8 @@ pub enum Name {
     RowLocks,
     /// Sessions wait for a table's definition.
     MetadataLocks,
+    /// Sessions wait for a whole table.
+    TableLocks,
     /// No more connections fit.
     Connections,
     /// A replica falls behind.
@@ -364,7 +366,9 @@ impl Window {
     /// server.
     pub(crate) fn rest(&self) -> f64 {
         let Some(server) = self.server.as_ref().filter(|server| server.active > 0.0) else { return 1.0 };
-        let seen = server.in_row_lock + server.in_metadata_lock + server.in_global_lock + server.in_commit;
+        let locks =
+            server.in_row_lock + server.in_metadata_lock + server.in_global_lock + server.in_table_lock;
+        let seen = locks + server.in_commit;
         (1.0 - seen / server.active).clamp(0.0, 1.0)
     }
 }

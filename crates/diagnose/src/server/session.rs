@@ -15,8 +15,10 @@ pub struct Sessions {
     pub active: u64,
     /// Of those, waiting for a metadata lock or a table flush.
     pub metadata_lock: u64,
-    /// Of those, waiting for a global read lock, a backup lock or a lock of the server's on a table.
+    /// Of those, waiting for a global read lock or a backup lock.
     pub global_lock: u64,
+    /// Of those, waiting for the lock that an engine without row locks has on a whole table.
+    pub table_lock: u64,
     /// Of those, waiting for their commit to be durable or acknowledged.
     pub commit: u64,
     /// Of those, waiting for a replica's acknowledgement.
@@ -43,14 +45,12 @@ pub struct Sessions {
 /// States of a client that waits for another's metadata lock or table.
 const METADATA: [&str; 3] = ["metadata lock", "Waiting for table flush", "Waiting for tables"];
 
-/// States of a client that waits for a lock on everything (`FLUSH TABLES WITH READ LOCK`, a backup) or for
-/// one that the server itself keeps on a table.
-const GLOBAL: [&str; 4] = [
-    "Waiting for global read lock",
-    "Waiting for commit lock",
-    "Waiting for backup lock",
-    "Waiting for table level lock",
-];
+/// States of a client that waits for a lock on everything (`FLUSH TABLES WITH READ LOCK`, a backup).
+const GLOBAL: [&str; 3] =
+    ["Waiting for global read lock", "Waiting for commit lock", "Waiting for backup lock"];
+
+/// States of a client that waits for a table of an engine that locks whole tables (MyISAM, Aria, MEMORY).
+const TABLE: [&str; 1] = ["Waiting for table level lock"];
 
 /// States of a client that waits for a replica.
 const SEMI_SYNC: [&str; 1] = ["Waiting for semi-sync"];
@@ -144,6 +144,8 @@ impl Sessions {
                     self.metadata_lock += count;
                 } else if is_one_of(state, &GLOBAL) {
                     self.global_lock += count;
+                } else if is_one_of(state, &TABLE) {
+                    self.table_lock += count;
                 } else if is_one_of(state, &COMMIT) {
                     self.commit += count;
                     if is_one_of(state, &SEMI_SYNC) {
@@ -199,10 +201,12 @@ mod tests {
             ("Query", "Waiting for backup lock", 5),
             ("Query", "Waiting for global read lock", 2),
             ("Query", "Waiting for semi-sync ACK from slave", 3),
+            ("Query", "Waiting for table level lock", 6),
             ("Connect", "login", 4),
             ("Connect", "Waiting for master to send event", 1),
         ]));
-        assert_eq!((sessions.active, sessions.metadata_lock, sessions.global_lock), (10, 0, 7));
+        assert_eq!((sessions.active, sessions.metadata_lock, sessions.global_lock), (16, 0, 7));
+        assert_eq!(sessions.table_lock, 6, "of one table, not of everything");
         assert_eq!((sessions.commit, sessions.semi_sync, sessions.login), (3, 3, 4));
         assert_eq!(sessions.longest_commit_ms, 0.0, "they wait for a replica");
     }

@@ -36,6 +36,19 @@ pub(super) fn metadata_locks(window: &Window) -> Option<Finding> {
     )
 }
 
+/// Who holds it is not told: of the statements on that table the one that runs is the longest at it.
+pub(super) fn table_locks(window: &Window) -> Option<Finding> {
+    let server = window.server.as_ref()?.with_sessions()?;
+    let share = share(server.in_table_lock, server.active);
+    let load = least([(share, WAITING), (server.in_table_lock, SESSIONS)]);
+    Some(
+        Finding::new(Name::TableLocks, load, share)
+            .figure("sessions at work that wait for a whole table", share, Unit::Share, Some(WAITING))
+            .figure("sessions that wait", server.in_table_lock, Unit::Count, Some(SESSIONS))
+            .figure("the longest at it", server.longest_s, Unit::Seconds, None),
+    )
+}
+
 pub(super) fn connections(window: &Window) -> Option<Finding> {
     let server = window.server.as_ref().filter(|server| server.max_connections > 0)?;
     let used = server.connected / server.max_connections as f64;

@@ -10,7 +10,7 @@ use Name::{
     CpuPinned, CrossZone, DiskLatency, DiskSpace, FlushBound, GlobalLock, HostMemory, IoLimit, MemoryLimit,
     MetadataLocks, NeighbourTable, NewConnections, Nic, NotTheDatabase, OneSession, OneStatement, OpenFiles,
     PacketDrops, Purge, RedoLog, ReplicationLag, Retransmits, RowLocks, SemiSync, SingleThreadedApply,
-    SoftirqOnOneCpu, Steal, TableCache, TemporaryTables, ThreadLimit,
+    SoftirqOnOneCpu, Steal, TableCache, TableLocks, TemporaryTables, ThreadLimit,
 };
 
 #[derive(Debug)]
@@ -152,7 +152,7 @@ pub static RULES: &[Rule] = &[
     Rule {
         name: GlobalLock,
         called: "a lock on everything",
-        when: ">= 20 % of the sessions at work, and at least one, wait for a global read lock, a backup lock or a lock of the server on a table (I)",
+        when: ">= 20 % of the sessions at work, and at least one, wait for a global read lock or a backup lock (I)",
         explains: &[Connections, RowLocks, MetadataLocks],
         next: &[
             "end the session that is named: FLUSH TABLES WITH READ LOCK, BACKUP STAGE or a dump with --lock-all-tables",
@@ -171,6 +171,17 @@ pub static RULES: &[Rule] = &[
             "run DDL with a short lock_wait_timeout, so that it gives up instead of queueing everybody",
         ],
         judge: lock::metadata_locks,
+    },
+    Rule {
+        name: TableLocks,
+        called: "table locks",
+        when: ">= 20 % of the sessions at work, and at least one, wait for a whole table, as engines without row locks have it (MyISAM, Aria, MEMORY) (I)",
+        explains: &[Connections],
+        next: &[
+            "look at the statement that has been at that table longest (SHOW PROCESSLIST): the others wait for it",
+            "ALTER TABLE ... ENGINE = InnoDB, which locks rows: SELECT table_schema, table_name, engine FROM information_schema.tables WHERE engine IN ('MyISAM', 'Aria', 'MEMORY')",
+        ],
+        judge: lock::table_locks,
     },
     Rule {
         name: RowLocks,

@@ -117,6 +117,7 @@ fn sessions_that_cannot_be_seen_are_not_taken_for_sessions_that_wait_for_nothing
     for name in [
         Name::MetadataLocks,
         Name::GlobalLock,
+        Name::TableLocks,
         Name::FlushBound,
         Name::CommitsHang,
         Name::SemiSync,
