@@ -14,7 +14,7 @@ use crate::watched_server::WatchedServer;
 use config::Credentials;
 use console::admin_client::AdminClient;
 use console::fleet_view;
-use console::sample_view::{HostSampleView, Shows};
+use console::sample_view::{HostSampleView, ServerSampleView, Shows};
 use console::watch_view::{self, RouterWatch, ServerWatch, VerdictView, WatchView};
 use diagnose::Recent;
 use diagnose::host::{Roots, Sampler as HostSampler};
@@ -333,7 +333,7 @@ fn server(
         replication: known.map_or(String::new(), |server| fleet_view::replication(&server.replication)),
         unanswered: watched.why_not.clone().or_else(left),
         lag_ms: lag_ms(window, known),
-        sample: Shows::of(&window.server),
+        sample: window.server.as_ref().map(ServerSampleView::of_sample),
         limits: Shows::of(&window.limits),
         space: Shows::of(&window.space),
         verdict,

@@ -107,8 +107,14 @@ fn servers(view: &WatchView, sheet: &mut Sheet) {
     sheet.gauge("watched_server_sessions_connected", "Sessions connected", each(|s| Some(s.connected)));
     let waits = view.servers.iter().filter_map(|s| Some((s.name.clone(), s.sample.as_ref()?))).flat_map(
         |(name, s)| {
-            [("row-lock", s.in_row_lock), ("metadata-lock", s.in_metadata_lock), ("commit", s.in_commit)]
-                .map(|(what, sessions)| (vec![("server", name.clone()), ("for", what.to_owned())], sessions))
+            let known = [
+                ("row-lock", Some(s.in_row_lock)),
+                ("metadata-lock", s.in_metadata_lock),
+                ("table-lock", s.in_table_lock),
+                ("commit", s.in_commit),
+            ];
+            let labels = move |what: &str| vec![("server", name.clone()), ("for", what.to_owned())];
+            known.into_iter().filter_map(move |(what, sessions)| Some((labels(what), sessions?)))
         },
     );
     sheet.gauge(

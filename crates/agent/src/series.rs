@@ -135,9 +135,9 @@ pub(crate) const SERVER: &[Series<ServerNow>] = &[
         name: "in_locks",
         label: "in locks",
         unit: Unit::Count,
-        of: |s| Some(s.sample.in_row_lock + s.sample.in_metadata_lock + s.sample.in_table_lock),
+        of: |s| Some(s.sample.in_row_lock + s.sample.in_metadata_lock? + s.sample.in_table_lock?),
     },
-    Series { name: "in_commit", label: "in commit", unit: Unit::Count, of: |s| Some(s.sample.in_commit) },
+    Series { name: "in_commit", label: "in commit", unit: Unit::Count, of: |s| s.sample.in_commit },
     Series {
         name: "pool_misses",
         label: "pool misses",

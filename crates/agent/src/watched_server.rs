@@ -4,7 +4,7 @@ use crate::history::HistoryStore;
 use crate::objectives::ServerAnswer;
 use crate::series::ServerNow;
 use crate::surroundings::Surroundings;
-use console::sample_view::Shows;
+use console::sample_view::{ServerSampleView, Shows};
 use console::watch_view::VerdictView;
 use diagnose::Recent;
 use diagnose::host::Roots;
@@ -60,7 +60,7 @@ impl WatchedServer {
         self.kept_at = at;
         if let (Some(at), Some(sample)) = (at, self.recent.latest_server()) {
             let quantiles = window.server.as_ref().and_then(|sample| Shows::of(&sample.quantiles));
-            let sample = Shows::of(&sample);
+            let sample = ServerSampleView::of_sample(&sample);
             kept.server(name.as_str(), at, &ServerNow { sample, quantiles, lag_ms }, verdict);
         }
     }

@@ -58,6 +58,19 @@ impl<A, B, S: Shows<A>, T: Shows<B>> Shows<(A, B)> for (S, T) {
     }
 }
 
+/// A figure that is known.
+impl Shows<f64> for Option<f64> {
+    fn of(value: &f64) -> Self {
+        Some(*value)
+    }
+}
+
+impl Shows<(f64, f64)> for Option<(f64, f64)> {
+    fn of(value: &(f64, f64)) -> Self {
+        Some(*value)
+    }
+}
+
 impl Shows<HeldBy> for String {
     fn of(held: &HeldBy) -> Self {
         match held {
@@ -308,23 +321,23 @@ shows! {
         quantiles: Option<QuantilesView>,
         /// Sessions at work on average.
         active: f64,
-        /// What they wait for could not be seen, row locks excepted.
+        /// What they wait for could not be seen, row locks excepted: then the figures of it are null.
         #[serde(default)]
         sessions_unseen: bool,
         in_row_lock: f64,
-        in_metadata_lock: f64,
-        in_global_lock: f64,
+        in_metadata_lock: Option<f64>,
+        in_global_lock: Option<f64>,
         /// Of engines without row locks.
         #[serde(default)]
-        in_table_lock: f64,
-        in_commit: f64,
-        in_semi_sync: f64,
+        in_table_lock: Option<f64>,
+        in_commit: Option<f64>,
+        in_semi_sync: Option<f64>,
         /// Seconds, commits that wait for a replica left out.
-        longest_commit_s: f64,
-        in_login: f64,
+        longest_commit_s: Option<f64>,
+        in_login: Option<f64>,
         /// Statements that wait until fewer are at work.
         in_admission: f64,
-        longest_s: f64,
+        longest_s: Option<f64>,
         row_waits_per_s: f64,
         row_blocker: Option<BlockerView>,
         metadata_blocker: Option<BlockerView>,
@@ -346,7 +359,7 @@ shows! {
         temporary_per_s: (f64, f64),
         replica: Option<ReplicaView>,
         /// Appliers at work on average, and in all.
-        appliers: (f64, f64),
+        appliers: Option<(f64, f64)>,
         round_trip_ms: f64,
         digests: Vec<DigestView>,
         top: Option<TopStatementView>,
@@ -462,6 +475,29 @@ shows! {
     }
 }
 
+impl ServerSampleView {
+    /// The figures of a sample. Those that need sight of the sessions are none where they are hidden: a sample
+    /// has 0 there.
+    pub fn of_sample(sample: &server::Sample) -> Self {
+        let view: Self = Shows::of(sample);
+        if !sample.sessions_unseen {
+            return view;
+        }
+        Self {
+            in_metadata_lock: None,
+            in_global_lock: None,
+            in_table_lock: None,
+            in_commit: None,
+            in_semi_sync: None,
+            longest_commit_s: None,
+            in_login: None,
+            longest_s: None,
+            appliers: None,
+            ..view
+        }
+    }
+}
+
 impl HostSampleView {
     /// How many CPUs are online.
     pub fn cpus(&self) -> usize {
@@ -473,5 +509,23 @@ impl SharesView {
     /// Share of time in which it worked: idle, iowait and steal left out.
     pub fn busy(&self) -> f64 {
         self.user + self.system + self.irq + self.softirq
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn figures_of_sessions_that_are_hidden_are_null_and_not_0() {
+        let sample = server::Sample { active: 3.0, in_row_lock: 1.0, ..server::Sample::default() };
+        let json = |sample: &server::Sample| serde_json::to_value(ServerSampleView::of_sample(sample)).unwrap();
+        let seen = json(&sample);
+        assert_eq!((&seen["in_commit"], &seen["appliers"][1]), (&0.0.into(), &0.0.into()));
+        let hidden = json(&server::Sample { sessions_unseen: true, ..sample });
+        assert_eq!((&hidden["active"], &hidden["in_row_lock"]), (&3.0.into(), &1.0.into()), "counted there");
+        for name in ["in_metadata_lock", "in_commit", "in_login", "longest_s", "appliers"] {
+            assert!(hidden[name].is_null(), "{name}");
+        }
     }
 }

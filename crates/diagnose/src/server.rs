@@ -170,6 +170,9 @@ pub struct Sample {
     pub digests: Vec<Digest>,
     /// The one that took most of the window, where the server tells them apart.
     pub top: Option<TopStatement>,
+    /// Statements are told apart there, and the account may not read them.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub digests_refused: bool,
     /// Settings that matter here.
     pub settings: Settings,
     /// What asking costs, a reading.
@@ -307,6 +310,7 @@ impl Sample {
             appliers_searching: mean(|r| r.sessions.appliers_searching as f64),
             round_trip_ms: readings.iter().map(|r| r.round_trip).min()?.as_secs_f64() * 1e3,
             digests: last.digests.lately.iter().take(SHOWN).cloned().collect(),
+            digests_refused: last.digests.refused,
             top: latency::top(&first.digests, &last.digests),
             settings: (*last.settings).clone(),
             cost: last.cost,

@@ -50,6 +50,8 @@ pub struct Digests {
     pub lately: Vec<Digest>,
     /// Time of all statements, milliseconds; of those that are not in the list too.
     pub all_ms: f64,
+    /// The account may not read them.
+    pub refused: bool,
 }
 
 /// A kind of statement since the server's start.
@@ -215,7 +217,7 @@ pub(super) fn digests(rows: &Rows) -> Digests {
             })
         })
         .collect();
-    Digests { lately, all_ms }
+    Digests { lately, all_ms, refused: false }
 }
 
 #[cfg(test)]
@@ -253,7 +255,7 @@ mod tests {
             rows_sent: 1.0,
         };
         // The first took most since the start, the second most of the window.
-        let of = |all_ms, lately: &[Digest]| Digests { all_ms, lately: lately.to_vec() };
+        let of = |all_ms, lately: &[Digest]| Digests { all_ms, lately: lately.to_vec(), refused: false };
         let before = of(5e6, &[digest("a", 1_000_000, 1.0, 1.0), digest("b", 10, 100.0, 50_000.0)]);
         let lately =
             [digest("a", 1_001_000, 1.0, 1.0), digest("b", 100, 100.0, 50_000.0), digest("new", 9, 1e6, 1.0)];

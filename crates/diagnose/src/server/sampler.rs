@@ -385,7 +385,8 @@ impl Asker<'_> {
         if seen.settings.performance_schema && digests.now() {
             let rows = self.may(&question::digests(dialect), "digests", &mut absent).await?;
             digests.after(if rows.is_some() { DIGESTS_EVERY } else { REFUSED });
-            seen.digests = Arc::new(rows.as_ref().map(latency::digests).unwrap_or_default());
+            let refused = || super::Digests { refused: true, ..super::Digests::default() };
+            seen.digests = Arc::new(rows.as_ref().map_or_else(refused, latency::digests));
         }
         Ok(())
     }

@@ -3,7 +3,7 @@
 //! most.
 
 use super::{Finding, Name, Unit, Window, least};
-use crate::server::Blocker;
+use crate::server::{self, Blocker};
 
 /// Of the redo log's room, used since the checkpoint: from here on the engine writes pages in a hurry, then
 /// makes statements wait for them (InnoDB's limits are 75 to 94 % by version).
@@ -149,7 +149,8 @@ pub(super) fn admission(window: &Window) -> Option<Finding> {
 }
 
 pub(super) fn one_statement(window: &Window) -> Option<Finding> {
-    let server = window.server.as_ref().filter(|server| server.settings.performance_schema)?;
+    let told_apart = |server: &&server::Sample| server.settings.performance_schema && !server.digests_refused;
+    let server = window.server.as_ref().filter(told_apart)?;
     let Some(top) = &server.top else { return Some(Finding::new(Name::OneStatement, 0.0, 0.0)) };
     let for_each = top.rows_examined / top.rows_sent.max(1.0);
     let load =

@@ -130,6 +130,17 @@ fn sessions_that_cannot_be_seen_are_not_taken_for_sessions_that_wait_for_nothing
 }
 
 #[test]
+fn statements_that_the_account_may_not_read_are_not_judged() {
+    let not_judged = |refused| {
+        let window = with(|_, server| {
+            (server.settings.performance_schema, server.digests_refused) = (true, refused);
+        });
+        judge(&window).not_judged.contains(&Name::OneStatement)
+    };
+    assert!(not_judged(true) && !not_judged(false));
+}
+
+#[test]
 fn sessions_that_read_missed_pages_wait_for_no_cpu_however_busy_others_keep_it() {
     let window = |misses_per_s: f64| {
         with(|host, server| {
