@@ -4,6 +4,9 @@
 //! First a few seconds of one client tell what a transaction costs; the rates follow from it as shares of
 //! what all cores could do. Each rate is sent in several rounds in turn, up and down, so that a slow minute
 //! of the machine does not fall on one rate alone.
+//!
+//! What others make the server do costs CPU and reads too. A look before the first step measures it, and it is
+//! taken off what each step cost; where it is much, there is no ladder.
 
 use crate::baseline::Baseline;
 use crate::load_point::LoadPoint;
@@ -17,6 +20,13 @@ use std::time::{Duration, Instant};
 
 /// Shares of what the cores could do, unless rates are named.
 pub const SHARES: [f64; 5] = [0.10, 0.20, 0.30, 0.40, 0.50];
+
+/// Seconds of the look at what others make the server do, where their statements need no longer one.
+const LOOK_S: u32 = 3;
+/// Of the server's CPUs: where others use more, their ups and downs would be taken for what a transaction costs.
+const MOST_OTHERS: f64 = 0.20;
+/// From this share on it is told.
+const SOME_OTHERS: f64 = 0.02;
 
 /// How it is sent.
 #[derive(Clone, Debug)]
@@ -44,7 +54,20 @@ struct Watched<'a> {
     process: Option<Process>,
     /// CPU seconds a second that the server may use.
     cpus: f64,
+    /// What it does for others meanwhile.
+    others: Others,
     stop: &'a Arc<AtomicBool>,
+}
+
+/// What a server does for others, a second.
+#[derive(Clone, Debug, Default)]
+struct Others {
+    /// Statements in each second of the look.
+    statements: Vec<f64>,
+    /// CPU seconds.
+    cpu_s: f64,
+    /// Pages read from its disk.
+    reads: f64,
 }
 
 /// Why there are no steps.
@@ -56,6 +79,15 @@ pub enum LadderError {
     /// The first look found nothing.
     #[error("one client got no transaction done within {} s; look at headroom load run", .0.as_secs())]
     Nothing(Duration),
+    /// Others use the server too much.
+    #[error(
+        "others keep {:.0} % of the server's CPUs busy (at most {:.0} %): what a transaction costs cannot be told from what theirs cost; ask again when they are quiet, or at a server of its own",
+        .share * 100.0, MOST_OTHERS * 100.0
+    )]
+    Others {
+        /// Of the CPUs that it may use.
+        share: f64,
+    },
     /// It was ended.
     #[error("interrupted; nothing was kept")]
     Interrupted,
@@ -73,11 +105,16 @@ pub struct Climbed {
 }
 
 impl Ladder {
+    /// Seconds of the look at what others do.
+    fn look_s(&self) -> u32 {
+        self.count_others_s.unwrap_or(0).max(LOOK_S)
+    }
+
     /// How long it takes, about.
     pub fn length(&self) -> Duration {
         let steps =
             self.rates.len().max(if self.rates.is_empty() { SHARES.len() } else { 0 }) + self.clients.len();
-        let count = Duration::from_secs(self.count_others_s.unwrap_or(0).into());
+        let count = Duration::from_secs(self.look_s().into());
         count + self.step * (u32::try_from(steps).unwrap_or(u32::MAX).saturating_mul(self.rounds) + 1)
     }
 
@@ -109,14 +146,16 @@ impl Ladder {
                 "the server's process is not known to be on this machine: how busy its cores are is not known, and {cores} cores are assumed (--cores)"
             ));
         }
-        let mut watched = Watched { server, process, cpus, stop };
-        let others = match self.count_others_s {
-            Some(seconds) if watched.server.is_some() => {
-                each("nothing is sent yet: the statements of others are counted, for today's load");
-                watched.others(seconds)?
+        let mut watched = Watched { server, process, cpus, others: Others::default(), stop };
+        let mut others = None;
+        if watched.server.is_some() {
+            each("nothing is sent yet: what the server does for others is measured");
+            if let Some(found) = watched.look(self.look_s())? {
+                notes.extend(found.bearable(cpus)?);
+                others = self.count_others_s.map(|_| found.statements.clone());
+                watched.others = found;
             }
-            _ => None,
-        };
+        }
         let load = Load::connect(plan.clone())?;
         let one = Load::connect(Plan { clients: 1, threads: 1, ..plan.clone() })?;
         let closed = Arrivals::Closed { think: Duration::ZERO };
@@ -207,6 +246,22 @@ fn quota_note(process: &Process, cores: u32, named: bool) -> Option<String> {
     ))
 }
 
+impl Others {
+    /// What is said of them; an error where they use too much of the CPUs.
+    fn bearable(&self, cpus: f64) -> Result<Option<String>, LadderError> {
+        let share = self.cpu_s / cpus;
+        if share > MOST_OTHERS {
+            return Err(LadderError::Others { share });
+        }
+        Ok((share >= SOME_OTHERS).then(|| {
+            format!(
+                "others kept {:.0} % of the server's CPUs busy before the first step; that is taken off what each step cost",
+                share * 100.0
+            )
+        }))
+    }
+}
+
 /// Statements of a transaction: all that were counted during a step of this length, less our own three
 /// questions and what others send in that time.
 fn statements_each(all: f64, others: &[f64], step_s: f64, transactions: f64) -> f64 {
@@ -231,7 +286,8 @@ impl Watched<'_> {
         if self.stop.load(Ordering::Relaxed) {
             return Err(LadderError::Interrupted);
         }
-        let used = before.zip(self.cpu_s()).map(|(before, after)| after - before);
+        let reads = reads.map(|reads| (reads - self.others.reads * took).max(0.0));
+        let used = before.zip(self.cpu_s()).map(|(before, after)| after - before - self.others.cpu_s * took);
         let busy = used.map(|used| (used / took / self.cpus).clamp(0.0, 1.0));
         let why = || match outcome.void.is_empty() {
             true => "no transaction ended well".to_owned(),
@@ -242,9 +298,10 @@ impl Watched<'_> {
         Ok(LoadPoint::of_run(&outcome, busy).map(|point| LoadPoint { reads_each, ..point }).ok_or_else(why))
     }
 
-    /// Statements of others, a second in each of some seconds; `None` where the server does not answer.
-    fn others(&mut self, seconds: u32) -> Result<Option<Vec<f64>>, LadderError> {
+    /// What the server does for others in some seconds; `None` where it does not answer.
+    fn look(&mut self, seconds: u32) -> Result<Option<Others>, LadderError> {
         let mut counts = Vec::new();
+        let (began, cpu_before, reads_before) = (Instant::now(), self.cpu_s(), self.reads());
         let mut last = self.statements().map(|count| (count, Instant::now()));
         for _ in 0..seconds {
             std::thread::sleep(Duration::from_secs(1));
@@ -257,7 +314,13 @@ impl Watched<'_> {
             counts.push((after - before - 1.0).max(0.0) / (ended - began).as_secs_f64());
             last = now;
         }
-        Ok(Some(counts))
+        let took = began.elapsed().as_secs_f64();
+        let a_second = |before: Option<f64>, after: Option<f64>| {
+            before.zip(after).map_or(0.0, |(before, after)| (after - before).max(0.0) / took)
+        };
+        let (cpu_s, reads) =
+            (a_second(cpu_before, self.cpu_s()), a_second(reads_before, self.reads()));
+        Ok(Some(Others { statements: counts, cpu_s, reads }))
     }
 
     /// Statements that clients have sent to the server; `None` where it does not answer.
@@ -282,6 +345,14 @@ impl Watched<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_others_use_is_told_and_too_much_of_it_is_refused() {
+        let of = |cpu_s: f64| Others { cpu_s, ..Others::default() }.bearable(4.0);
+        assert!(of(0.04).unwrap().is_none());
+        assert!(of(0.4).unwrap().unwrap().starts_with("others kept 10 %"));
+        assert!(of(1.2).unwrap_err().to_string().starts_with("others keep 30 %"));
+    }
 
     #[test]
     fn statements_of_a_transaction_are_those_that_neither_others_nor_we_sent() {
