@@ -3,7 +3,7 @@
 
 use plan::Interval;
 use serde::{Deserialize, Serialize};
-use std::io::{ErrorKind, Write};
+use std::io::{ErrorKind, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -109,14 +109,34 @@ pub enum LedgerError {
     /// It cannot be read or written.
     #[error("{path}: {source}")]
     File { path: PathBuf, source: std::io::Error },
-    /// A line is something else.
-    #[error("{path}:{line}: not a line of past answers: {source}")]
-    Line {
-        path: PathBuf,
-        /// From 1.
-        line: usize,
-        source: serde_json::Error,
-    },
+    /// No line is an answer: another file.
+    #[error("{path}: no line of it is a past answer; the first is not because of: {source}")]
+    Other { path: PathBuf, source: serde_json::Error },
+}
+
+/// What is in the file.
+#[derive(Clone, Debug, Default)]
+pub struct Past {
+    /// Oldest first.
+    pub entries: Vec<Entry>,
+    /// Lines that cannot be read, from 1: one that was cut off by a full disk or a kill, or that somebody
+    /// changed.
+    pub unreadable: Vec<usize>,
+}
+
+impl Past {
+    /// What is said of the lines that cannot be read.
+    pub fn note(&self, path: &Path) -> Option<String> {
+        let lines: Vec<String> = self.unreadable.iter().map(usize::to_string).collect();
+        (!lines.is_empty()).then(|| {
+            format!(
+                "{} line(s) of {} cannot be read and are left out: line {}",
+                lines.len(),
+                path.display(),
+                lines.join(", ")
+            )
+        })
+    }
 }
 
 /// Seconds since 1970 UTC.
@@ -124,7 +144,7 @@ pub fn now() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }
 
-/// Appends an answer.
+/// Appends an answer. What was cut off before is left as a line of its own.
 ///
 /// # Errors
 /// The file cannot be written.
@@ -134,30 +154,52 @@ pub fn keep(path: &Path, entry: &Entry) -> Result<(), LedgerError> {
         std::fs::create_dir_all(directory).map_err(failed)?;
     }
     let line = serde_json::to_string(entry).map_err(std::io::Error::from).map_err(failed)? + "\n";
-    let mut file = std::fs::File::options().create(true).append(true).open(path).map_err(failed)?;
+    let mut file =
+        std::fs::File::options().create(true).read(true).append(true).open(path).map_err(failed)?;
+    let line = if is_cut_off(&mut file).map_err(failed)? { format!("\n{line}") } else { line };
     file.write_all(line.as_bytes()).and_then(|()| file.sync_data()).map_err(failed)
 }
 
-/// All answers, oldest first; none where there is no file yet. A last line without its end was not finished,
-/// and is left out.
+/// Whether the last line has no end.
+fn is_cut_off(file: &mut std::fs::File) -> std::io::Result<bool> {
+    if file.seek(SeekFrom::End(0))? == 0 {
+        return Ok(false);
+    }
+    file.seek(SeekFrom::End(-1))?;
+    let mut last = [0];
+    file.read_exact(&mut last)?;
+    Ok(last != *b"\n")
+}
+
+/// All answers; none where there is no file yet. A last line without its end was not finished, and is left
+/// out.
 ///
 /// # Errors
-/// It cannot be read, or holds something else.
-pub fn read(path: &Path) -> Result<Vec<Entry>, LedgerError> {
-    let text = match std::fs::read_to_string(path) {
+/// The file cannot be read, or is something else.
+pub fn read(path: &Path) -> Result<Past, LedgerError> {
+    let text = match std::fs::read(path) {
         Ok(text) => text,
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Past::default()),
         Err(source) => return Err(LedgerError::File { path: path.to_owned(), source }),
     };
-    let whole = text.rfind('\n').map_or("", |end| &text[..end]);
-    let entry = |(at, line): (usize, &str)| {
-        serde_json::from_str(line).map_err(|source| LedgerError::Line {
-            path: path.to_owned(),
-            line: at + 1,
-            source,
-        })
-    };
-    whole.lines().enumerate().filter(|(_, line)| !line.is_empty()).map(entry).collect()
+    let whole = text.iter().rposition(|byte| *byte == b'\n').map_or(&[][..], |end| &text[..end]);
+    let (mut past, mut first) = (Past::default(), None);
+    for (at, line) in whole.split(|byte| *byte == b'\n').enumerate() {
+        if line.trim_ascii().is_empty() {
+            continue;
+        }
+        match serde_json::from_slice(line) {
+            Ok(entry) => past.entries.push(entry),
+            Err(error) => {
+                past.unreadable.push(at + 1);
+                first.get_or_insert(error);
+            }
+        }
+    }
+    match first {
+        Some(source) if past.entries.is_empty() => Err(LedgerError::Other { path: path.to_owned(), source }),
+        _ => Ok(past),
+    }
 }
 
 #[cfg(test)]
@@ -180,14 +222,23 @@ mod tests {
     fn answers_are_appended_and_an_unfinished_line_is_left_out() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("a/plan.jsonl");
-        assert!(read(&path).unwrap().is_empty());
+        assert!(read(&path).unwrap().entries.is_empty());
         keep(&path, &entry(1)).unwrap();
         keep(&path, &entry(2)).unwrap();
         let mut file = std::fs::File::options().append(true).open(&path).unwrap();
         file.write_all(b"{\"at\":3,").unwrap();
+        let at = |past: &Past| past.entries.iter().map(|one| one.at).collect::<Vec<_>>();
         let all = read(&path).unwrap();
-        assert_eq!(all.iter().map(|one| one.at).collect::<Vec<_>>(), [1, 2]);
+        assert_eq!((at(&all), all.note(&path)), (vec![1, 2], None));
+        // The next answer does not become the end of the unfinished line.
+        keep(&path, &entry(4)).unwrap();
+        let all = read(&path).unwrap();
+        assert_eq!((at(&all), &all.unreadable[..]), (vec![1, 2, 4], &[3][..]));
+        assert!(all.note(&path).unwrap().ends_with("are left out: line 3"));
+        // Neither is half of a letter the end of all.
+        std::fs::write(&path, [&b"{\"subject\":\"\xc3\n"[..], &std::fs::read(&path).unwrap()].concat()).unwrap();
+        assert_eq!(at(&read(&path).unwrap()), [1, 2, 4]);
         std::fs::write(&path, "nonsense\n").unwrap();
-        assert!(read(&path).unwrap_err().to_string().contains("plan.jsonl:1:"));
+        assert!(read(&path).unwrap_err().to_string().contains("plan.jsonl: no line of it"));
     }
 }

@@ -12,7 +12,7 @@ use crate::commands::report::usual_store;
 use crate::environment::Environment;
 use anyhow::Context;
 use clap::Subcommand;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use term::{exit, terminal};
 use whatif::ledger::{self, Answer, Entry};
@@ -94,6 +94,13 @@ impl KeepArgs {
         }
         Ok(verdict(answer.is_good()))
     }
+}
+
+/// Past answers; of lines that cannot be read it is said how many there are.
+fn past(path: &Path) -> anyhow::Result<Vec<Entry>> {
+    let past = ledger::read(path)?;
+    past.note(path).iter().for_each(|note| terminal::complain(note));
+    Ok(past.entries)
 }
 
 /// As JSON or as text.

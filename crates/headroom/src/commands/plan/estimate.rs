@@ -1,6 +1,6 @@
 //! `headroom plan estimate`: a larger buffer pool, from the reads that the kernel sees.
 
-use super::KeepArgs;
+use super::{KeepArgs, past};
 use crate::commands::knob::{blocking, credentials_as};
 use crate::environment::Environment;
 use clap::Args;
@@ -9,7 +9,6 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 use term::{exit, terminal};
-use whatif::ledger;
 use whatif::memory::parse_sizes;
 use whatif::server::Server;
 
@@ -61,8 +60,8 @@ pub(crate) async fn run(args: EstimateArgs, environment: &Environment) -> anyhow
         Ok(whatif::estimate::trace(&mut server, &directory, time, &stop)?)
     })
     .await?;
-    let past = args.keep.path(environment).ok().map(|path| ledger::read(&path)).transpose()?;
+    let entries = args.keep.path(environment).ok().map(|path| past(&path)).transpose()?;
     let subject = args.server.to_string();
-    let answer = whatif::estimate::answer(subject, &traced, &sizes, &past.unwrap_or_default());
+    let answer = whatif::estimate::answer(subject, &traced, &sizes, &entries.unwrap_or_default());
     args.keep.finish(&answer, environment)
 }

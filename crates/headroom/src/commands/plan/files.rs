@@ -1,6 +1,6 @@
 //! `headroom plan placement`, `replicas`, `report` and `check`: answers from files and from the ledger.
 
-use super::{KeepArgs, ledger_path, none, show, verdict};
+use super::{KeepArgs, ledger_path, none, past, show, verdict};
 use crate::commands::knob::{blocking, credentials_as};
 use crate::environment::Environment;
 use anyhow::{Context, bail};
@@ -12,11 +12,11 @@ use term::{exit, terminal};
 use whatif::inventory::Inventory;
 use whatif::outcome;
 use whatif::page::Report;
+use whatif::placement;
 use whatif::prices::Prices;
 use whatif::replicas::{self, ReplicasQuestion};
 use whatif::server::Server;
 use whatif::words::{parse_above_zero, parse_share};
-use whatif::{ledger, placement};
 
 /// Place roles on hosts: the cheapest hosts that carry all of them, and survive the failure of any.
 #[derive(Args, Debug, Clone)]
@@ -165,7 +165,7 @@ pub(crate) fn replicas(args: &ReplicasArgs, environment: &Environment) -> anyhow
 
 pub(crate) fn report(args: &ReportArgs, environment: &Environment) -> anyhow::Result<ExitCode> {
     let path = ledger_path(args.ledger.as_ref(), environment)?;
-    let entries = ledger::read(&path)?;
+    let entries = past(&path)?;
     let report = Report::new(entries, &Prices::read(args.prices.as_deref())?, args.subject.as_deref());
     if let Some(subject) = args.subject.as_deref().filter(|_| !report.has_server()) {
         let others = report.others.join(", ");
@@ -187,7 +187,7 @@ pub(crate) fn check(args: &CheckArgs, environment: &Environment) -> anyhow::Resu
         terminal::print(&whatif::lets_encrypt::text())?;
         return Ok(exit::DONE);
     }
-    let check = outcome::check(&ledger::read(&ledger_path(args.ledger.as_ref(), environment)?)?);
+    let check = outcome::check(&past(&ledger_path(args.ledger.as_ref(), environment)?)?);
     show(&check, outcome::Check::text, args.json)?;
     Ok(verdict(check.is_good()))
 }
