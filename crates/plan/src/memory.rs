@@ -30,7 +30,7 @@ pub struct Measured {
     pub bytes: u64,
     /// Share of the page requests that read from the disk.
     pub miss_ratio: Vec<f64>,
-    /// 99 % of the response times are shorter, ms.
+    /// 99 % of the response times are shorter, ms; none where the load's own figures must not be used.
     pub p99_ms: Vec<f64>,
     /// Transactions a second.
     pub per_s: Vec<f64>,
@@ -49,7 +49,8 @@ fn steady() -> bool {
 #[derive(Clone, Debug)]
 pub struct Curve {
     misses: Monotone,
-    p99: Monotone,
+    /// Of the sizes that have it, where those are two at least.
+    p99: Option<Monotone>,
     largest_fits: bool,
 }
 
@@ -60,8 +61,8 @@ pub struct Predicted {
     pub bytes: u64,
     /// Share of page requests.
     pub miss_ratio: Interval,
-    /// Milliseconds.
-    pub p99_ms: Interval,
+    /// Milliseconds; `None` where none was measured on both sides.
+    pub p99_ms: Option<Interval>,
     /// Whether that size was measured.
     pub measured: bool,
 }
@@ -91,7 +92,7 @@ impl Curve {
             return Err(NoCurve::TooFew { sizes: sizes.len() });
         }
         let points = |of: fn(&Measured) -> &Vec<f64>, scale: fn(f64) -> f64| -> Vec<Point> {
-            let each = sizes.iter().map(|one| {
+            let each = sizes.iter().filter(|one| !of(one).is_empty()).map(|one| {
                 let values: Vec<f64> = of(one).iter().map(|value| scale(*value)).collect();
                 Point {
                     x: (one.bytes as f64).ln(),
@@ -105,7 +106,8 @@ impl Curve {
         let misses = points(|one| &one.miss_ratio, |value| value);
         let p99 = points(|one| &one.p99_ms, |value| value.max(1e-3).ln());
         let largest_fits = misses.last().is_some_and(|last| last.y < FITS);
-        Ok(Self { misses: Monotone::new(misses), p99: Monotone::new(p99), largest_fits })
+        let p99 = (p99.len() >= 2).then(|| Monotone::new(p99));
+        Ok(Self { misses: Monotone::new(misses), p99, largest_fits })
     }
 
     /// The smallest and the largest size measured.
@@ -122,7 +124,8 @@ impl Curve {
             return None;
         }
         let x = (within as f64).ln();
-        let (misses, p99) = (self.misses.at(x), self.p99.at(x));
+        let misses = self.misses.at(x);
+        let p99 = self.p99.as_ref().filter(|p99| p99.reaches(x)).map(|p99| p99.at(x));
         let measured = self.misses.points.iter().any(|point| (point.x - x).abs() < 1e-6) && within == bytes;
         Some(Predicted {
             bytes,
@@ -131,7 +134,11 @@ impl Curve {
                 estimate: misses.estimate,
                 high: misses.high.min(1.0),
             },
-            p99_ms: Interval { low: p99.low.exp(), estimate: p99.estimate.exp(), high: p99.high.exp() },
+            p99_ms: p99.map(|p99| Interval {
+                low: p99.low.exp(),
+                estimate: p99.estimate.exp(),
+                high: p99.high.exp(),
+            }),
             measured,
         })
     }
@@ -207,6 +214,12 @@ impl Monotone {
         });
         let slopes = slopes.collect();
         Self { points, slopes }
+    }
+
+    /// Whether `x` lies within its points.
+    fn reaches(&self, x: f64) -> bool {
+        let ends = self.points.first().zip(self.points.last());
+        ends.is_some_and(|(first, last)| (first.x - 1e-9..=last.x + 1e-9).contains(&x))
     }
 
     fn at(&self, x: f64) -> Interval {
@@ -287,7 +300,18 @@ mod tests {
         assert!(found.miss_ratio.low < 0.14 && 0.14 < found.miss_ratio.high && !found.measured);
         let seen = curve.at(2 * GIB).unwrap();
         assert!((seen.miss_ratio.estimate - 0.2).abs() < 1e-6 && seen.measured);
-        assert!((seen.p99_ms.estimate - 21.0).abs() < 1e-6);
+        assert!((seen.p99_ms.unwrap().estimate - 21.0).abs() < 1e-6);
+    }
+
+    #[test]
+    fn a_size_without_response_times_has_none_and_is_no_end_of_their_curve() {
+        let silent = Measured { p99_ms: Vec::new(), ..at(1.0, 0.4) };
+        let curve = Curve::new(&[silent.clone(), at(2.0, 0.2), at(4.0, 0.1)], 0.95).unwrap();
+        let at_size = |gib: u64| curve.at(gib * GIB).unwrap();
+        assert!((at_size(1).miss_ratio.estimate - 0.4).abs() < 1e-6);
+        assert_eq!((at_size(1).p99_ms, at_size(3).p99_ms.is_some()), (None, true));
+        let none = Curve::new(&[silent, Measured { p99_ms: Vec::new(), ..at(2.0, 0.2) }, at(4.0, 0.1)], 0.95);
+        assert_eq!(none.unwrap().at(2 * GIB).unwrap().p99_ms, None);
     }
 
     #[test]

@@ -266,6 +266,7 @@ impl Experiment {
                 requests_each: 0.0,
                 steady,
             };
+            let mut unsound = None;
             for at in 0..self.windows {
                 let window = self.window(&load, server, 1000 + u64::from(at), stop)?;
                 each(&format!(
@@ -278,6 +279,14 @@ impl Experiment {
                 one.p99_ms.push(window.p99_ms);
                 one.per_s.push(window.per_s);
                 one.requests_each = window.requests / (window.per_s * self.window.as_secs_f64()).max(1e-9);
+                unsound = unsound.or(window.unsound);
+            }
+            if let Some(why) = unsound {
+                one.p99_ms.clear();
+                notes.push(format!(
+                    "{}: its response times must not be used, and it has no p99: {why}",
+                    bytes(size)
+                ));
             }
             measured.push(one);
         }
@@ -306,6 +315,7 @@ impl Experiment {
             requests,
             p99_ms: outcome.response.p99_ms,
             per_s: outcome.totals.per_second,
+            unsound: (!outcome.is_sound()).then(|| outcome.void.join("; ")),
         })
     }
 }
@@ -315,6 +325,8 @@ struct Window {
     requests: f64,
     p99_ms: f64,
     per_s: f64,
+    /// Why the load's own figures must not be used.
+    unsound: Option<String>,
 }
 
 /// The buffer pool of a server while it is resized.
@@ -419,6 +431,11 @@ impl MemoryAnswer {
     }
 }
 
+/// A p99, or a dash where none is known.
+pub(crate) fn in_words(p99_ms: Option<Interval>) -> String {
+    p99_ms.as_ref().map_or_else(|| "-".to_owned(), interval)
+}
+
 impl Answer for MemoryAnswer {
     fn about(&self) -> (Kind, String, String) {
         (Kind::Memory, self.subject.clone(), self.workload.clone())
@@ -437,7 +454,10 @@ impl Answer for MemoryAnswer {
         };
         guesses
             .filter(|one| !one.measured)
-            .flat_map(|one| [of(one, "miss_ratio", one.miss_ratio), of(one, "p99_ms", one.p99_ms)])
+            .flat_map(|one| {
+                let p99 = one.p99_ms.map(|p99| of(one, "p99_ms", p99));
+                [Some(of(one, "miss_ratio", one.miss_ratio)), p99].into_iter().flatten()
+            })
             .collect()
     }
 
@@ -465,7 +485,7 @@ impl Answer for MemoryAnswer {
         let mut table = Table::new(&[">size", ">factor", ">miss", ">reads a second", ">p99 ms", ""]);
         for row in &self.rows {
             let cells =
-                row.predicted.map(|one| (percent(&one.miss_ratio), interval(&one.p99_ms), one.measured));
+                row.predicted.map(|one| (percent(&one.miss_ratio), in_words(one.p99_ms), one.measured));
             let reads = row.reads_per_s.as_ref().map_or_else(|| "-".to_owned(), interval);
             let (misses, p99, words) = match cells {
                 Some((misses, p99, true)) if self.is_unsteady(row.bytes) => {
@@ -493,7 +513,7 @@ impl Answer for MemoryAnswer {
                 "measured: {:>9}  {:6.2} % miss  p99 {} ms  {} transactions a second (medians of {} windows){}",
                 bytes(one.bytes),
                 middle(&one.miss_ratio) * 100.0,
-                figure(middle(&one.p99_ms)),
+                plan::quantile::median(&one.p99_ms).map_or_else(|| "-".to_owned(), figure),
                 figure(middle(&one.per_s)),
                 one.per_s.len(),
                 if one.steady { "" } else { ", NOT steady" }
@@ -591,5 +611,25 @@ mod tests {
         assert_eq!((answer.knee, answer.observed().len()), (None, 4));
         let text = answer.text();
         assert!(text.contains("measured, not steady") && text.contains("No knee is named"), "{text}");
+    }
+
+    #[test]
+    fn a_size_whose_load_was_not_sound_has_no_p99() {
+        let at = |mib: u64, misses: f64, p99: usize| Measured {
+            bytes: mib << 20,
+            miss_ratio: vec![misses; 3],
+            p99_ms: vec![2.0 + 40.0 * misses; p99],
+            per_s: vec![100.0; 3],
+            requests_each: 50.0,
+            steady: true,
+        };
+        let sizes = vec![at(64, 0.4, 0), at(128, 0.2, 3), at(256, 0.05, 3)];
+        let measurement = Measurement { sizes, today_bytes: 128 << 20, notes: Vec::new(), is_back: true };
+        let answer = answer("db1".into(), "w".into(), measurement).unwrap();
+        assert_eq!(answer.observed().len(), 5);
+        let half = answer.rows.iter().find(|row| row.factor == 0.5).unwrap().predicted.unwrap();
+        assert!(half.p99_ms.is_none() && half.miss_ratio.estimate > 0.3, "{half:?}");
+        assert!(answer.text().contains("p99 - ms"), "{}", answer.text());
+        assert!(answer.predictions().iter().all(|one| one.what != "p99_ms" || one.at > 100e6));
     }
 }

@@ -12,9 +12,11 @@ fn mib(bytes: u64) -> f64 {
 
 /// Misses and p99 by the size of the pool; `later` was measured afterwards, and is not part of the curve.
 pub fn figures(answer: &MemoryAnswer, later: &[Measured]) -> String {
-    let line = |of: fn(&Predicted) -> Interval| {
-        let points = answer.curve.iter().map(|one| (mib(one.bytes), of(one).estimate)).collect();
-        let band = answer.curve.iter().map(|one| (mib(one.bytes), of(one).low, of(one).high)).collect();
+    let line = |of: fn(&Predicted) -> Option<Interval>| {
+        let known: Vec<_> =
+            answer.curve.iter().filter_map(|one| Some((mib(one.bytes), of(one)?))).collect();
+        let points = known.iter().map(|(size, at)| (*size, at.estimate)).collect();
+        let band = known.iter().map(|(size, at)| (*size, at.low, at.high)).collect();
         Line::new("predicted", points).band(band)
     };
     let dots = |name: &str, all: &[Measured], of: fn(&Measured) -> Vec<f64>| {
@@ -34,7 +36,7 @@ pub fn figures(answer: &MemoryAnswer, later: &[Measured]) -> String {
     };
     let percent = |one: &Predicted| {
         let Interval { low, estimate, high } = one.miss_ratio;
-        Interval { low: low * 100.0, estimate: estimate * 100.0, high: high * 100.0 }
+        Some(Interval { low: low * 100.0, estimate: estimate * 100.0, high: high * 100.0 })
     };
     let misses = |one: &Measured| one.miss_ratio.iter().map(|misses| misses * 100.0).collect();
     chart("Misses by the size of the buffer pool", "% of page requests", line(percent), misses)

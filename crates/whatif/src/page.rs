@@ -10,7 +10,7 @@ use crate::disks::DisksAnswer;
 use crate::estimate::EstimateAnswer;
 use crate::ledger::{Answer, Entry, Kind};
 use crate::load_answer::LoadAnswer;
-use crate::memory::MemoryAnswer;
+use crate::memory::{MemoryAnswer, in_words};
 use crate::outcome::check;
 use crate::placement::PlacementAnswer;
 use crate::prices::Prices;
@@ -191,8 +191,8 @@ impl Report {
                     "misses {} instead of {}; p99 {} instead of {} ms",
                     percent(&then.miss_ratio),
                     percent(&now.miss_ratio),
-                    interval(&then.p99_ms),
-                    interval(&now.p99_ms)
+                    in_words(then.p99_ms),
+                    in_words(now.p99_ms)
                 );
                 add(
                     format!("{} more buffer pool", bytes(row.bytes - memory.today_bytes)),

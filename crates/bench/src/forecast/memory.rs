@@ -184,7 +184,7 @@ impl Skew {
                 bytes: one.bytes,
                 miss_ratio: predicted.miss_ratio,
                 miss_ratio_came: middle(&one.miss_ratio),
-                p99_ms: predicted.p99_ms,
+                p99_ms: predicted.p99_ms?,
                 p99_ms_came: middle(&one.p99_ms),
             })
         });
