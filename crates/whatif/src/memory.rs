@@ -23,6 +23,7 @@ use load::{Arrivals, Load, LoadError, Plan};
 use plan::Interval;
 use plan::memory::{Curve, Measured, NoCurve, Predicted};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
@@ -101,6 +102,11 @@ pub enum MemoryError {
         "the largest size is {asked}, and the server can grow its pool to {most} at most; start it with innodb_buffer_pool_size_max, or ask for less"
     )]
     Limit { asked: String, most: String },
+    /// The server rounds them to others.
+    #[error(
+        "the pool of this server has a size in steps of {step} (innodb_buffer_pool_chunk_size, times innodb_buffer_pool_instances); ask for {possible} instead of {asked}"
+    )]
+    Steps { asked: String, possible: String, step: String },
     /// It did not become that large.
     #[error("after {} s the pool is {found} and not {asked}", RESIZE.as_secs())]
     Slow { asked: String, found: String },
@@ -179,6 +185,37 @@ pub fn parse_sizes(texts: &[String], allowed: RangeInclusive<usize>) -> Result<V
     texts.iter().map(size).collect()
 }
 
+/// Whether a server with these variables can have these sizes. One with `innodb_buffer_pool_size_max` has no
+/// chunks any more, though it may still have the variable.
+///
+/// # Errors
+/// What to ask for instead.
+fn check_sizes(sizes: &[u64], variables: &BTreeMap<String, String>) -> Result<(), MemoryError> {
+    let of = |name: &str| variables.get(name).and_then(|text| text.parse::<u64>().ok()).filter(|n| *n > 0);
+    let most = of("innodb_buffer_pool_size_max");
+    let largest = sizes.iter().copied().max().unwrap_or(0);
+    if let Some(most) = most.filter(|most| largest > *most) {
+        return Err(MemoryError::Limit { asked: bytes(largest), most: bytes(most) });
+    }
+    let chunk = of("innodb_buffer_pool_chunk_size");
+    let step = chunk.filter(|_| !variables.contains_key("innodb_buffer_pool_size_max"));
+    let Some(step) = step.map(|chunk| chunk * of("innodb_buffer_pool_instances").unwrap_or(1)) else {
+        return Ok(());
+    };
+    if sizes.iter().all(|size| size.is_multiple_of(step)) {
+        return Ok(());
+    }
+    let mib = |sizes: Vec<u64>| sizes.iter().map(|size| in_mib(*size)).collect::<Vec<_>>().join(",");
+    let mut possible: Vec<u64> = sizes.iter().map(|size| size.div_ceil(step) * step).collect();
+    possible.dedup();
+    Err(MemoryError::Steps { asked: mib(sizes.to_vec()), possible: mib(possible), step: bytes(step) })
+}
+
+/// A size as `--sizes` takes it.
+fn in_mib(size: u64) -> String {
+    if size.is_multiple_of(1 << 20) { format!("{}M", size >> 20) } else { size.to_string() }
+}
+
 impl Experiment {
     /// How long it takes at least.
     pub fn length(&self) -> Duration {
@@ -229,17 +266,27 @@ impl Experiment {
         sizes.sort_unstable_by(|a, b| b.cmp(a));
         sizes.dedup();
         let server = &mut pool.server;
-        let most = server.variables(&["innodb_buffer_pool_size_max"])?;
-        let most: Option<u64> =
-            most.values().next().and_then(|text| text.parse().ok()).filter(|most| *most > 0);
-        if let (Some(most), Some(asked)) = (most, sizes.first().filter(|asked| Some(**asked) > most)) {
-            return Err(MemoryError::Limit { asked: bytes(*asked), most: bytes(most) });
-        }
+        const LIMITS: [&str; 3] = [
+            "innodb_buffer_pool_size_max",
+            "innodb_buffer_pool_chunk_size",
+            "innodb_buffer_pool_instances",
+        ];
+        check_sizes(&sizes, &server.variables(&LIMITS)?)?;
         let load = Load::connect(plan.clone())?;
         let (mut measured, mut notes) = (Vec::new(), Vec::new());
+        let mut refused = None;
         for size in sizes {
             each(&format!("{}: resizing", bytes(size)));
-            pool.resize(size)?;
+            match pool.resize(size) {
+                Ok(()) => {}
+                // What was measured is kept.
+                Err(why @ (MemoryError::Refused { .. } | MemoryError::Slow { .. })) => {
+                    notes.push(format!("{} is left out: {why}", bytes(size)));
+                    refused.get_or_insert(why);
+                    continue;
+                }
+                Err(why) => return Err(why),
+            }
             let server = &mut pool.server;
             let began = Instant::now();
             let mut seen: Vec<f64> = Vec::new();
@@ -290,7 +337,10 @@ impl Experiment {
             }
             measured.push(one);
         }
-        Ok((measured, notes))
+        match refused {
+            Some(why) if measured.len() < *SIZES.start() => Err(why),
+            _ => Ok((measured, notes)),
+        }
     }
 
     fn window(
@@ -558,6 +608,25 @@ mod tests {
         // As seen after a shrink: each window agrees with the one before, and all of them fall.
         assert!(!is_warm(&[0.1153, 0.1002, 0.0987, 0.0969, 0.0960, 0.0950]));
         assert!(is_warm(&[0.004, 0.003, 0.002, 0.002, 0.001, 0.0]), "next to nothing is next to nothing");
+    }
+
+    #[test]
+    fn sizes_that_the_server_would_round_are_refused_with_those_that_it_takes() {
+        let variables = |all: &[(&str, u64)]| {
+            all.iter().map(|(name, value)| ((*name).to_owned(), value.to_string())).collect::<BTreeMap<_, _>>()
+        };
+        let mysql = variables(&[
+            ("innodb_buffer_pool_chunk_size", 128 << 20),
+            ("innodb_buffer_pool_instances", 8),
+        ]);
+        let refused = check_sizes(&[3 << 30, 1500 << 20, 1200 << 20], &mysql).unwrap_err().to_string();
+        assert!(refused.contains("steps of 1.00 GiB"), "{refused}");
+        assert!(refused.contains("ask for 3072M,2048M instead of 3072M,1500M,1200M"), "{refused}");
+        assert!(check_sizes(&[3 << 30, 1 << 30], &mysql).is_ok());
+        let new = variables(&[("innodb_buffer_pool_size_max", 4 << 30), ("innodb_buffer_pool_chunk_size", 1 << 30)]);
+        assert!(check_sizes(&[1500 << 20], &new).is_ok(), "its chunks do not count");
+        assert!(matches!(check_sizes(&[5 << 30], &new), Err(MemoryError::Limit { .. })));
+        assert!(check_sizes(&[1500 << 20], &variables(&[])).is_ok());
     }
 
     #[test]
