@@ -21,6 +21,9 @@ use std::collections::BTreeMap;
 pub struct Outcome {
     /// What was sent.
     pub workload: String,
+    /// What it was made with beside its name.
+    #[serde(default)]
+    pub options: String,
     pub arrivals: Arrivals,
     pub protocol: Protocol,
     /// Clients: the most transactions at a time.
@@ -251,6 +254,7 @@ impl Outcome {
             names.zip(&counts.statements).map(|(name, count)| KindOutcome::of(name, count, false));
         let mut outcome = Self {
             workload: facts.workload.name.clone(),
+            options: facts.workload.options.clone(),
             arrivals: facts.arrivals.clone(),
             protocol: facts.workload.protocol,
             clients: facts.clients,

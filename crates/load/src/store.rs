@@ -271,6 +271,7 @@ mod tests {
         (1..=100_u64).for_each(|ms| histogram.saturating_record(ms * 1_000_000));
         Outcome {
             workload: "shop".into(),
+            options: String::new(),
             arrivals: Arrivals::poisson(123.5),
             protocol: Protocol::Prepared,
             clients: 4,

@@ -44,6 +44,9 @@ pub enum Protocol {
 pub struct Workload {
     /// Its name, e.g. `oltp_read_write`.
     pub name: String,
+    /// What it was made with beside its name: sysbench's options that differ from their defaults, or which
+    /// text a file had. Runs of one name and other options are of other workloads.
+    pub options: String,
     /// How its statements travel, unless one says otherwise.
     pub protocol: Protocol,
     /// Statements, named by their place in this list.
@@ -54,6 +57,11 @@ pub struct Workload {
     pub slots: usize,
     /// Whether any statement changes data.
     pub writes: bool,
+}
+
+/// A workload's name, with its options where there are any.
+pub fn in_words(name: &str, options: &str) -> String {
+    if options.is_empty() { name.to_owned() } else { format!("{name} ({options})") }
 }
 
 /// A unit of work: begun, measured and counted as a whole.
@@ -100,6 +108,11 @@ pub enum WorkloadError {
 }
 
 impl Workload {
+    /// Its name, and its options where there are any.
+    pub fn in_words(&self) -> String {
+        in_words(&self.name, &self.options)
+    }
+
     /// Refuses what could not run: no transaction, no weight, a step that names what is not there.
     ///
     /// # Errors

@@ -6,7 +6,8 @@ use crate::file::{self, FileError};
 use load::Outcome;
 use load::arrivals::Arrivals;
 use load::measure::{Heading, Trial};
-use load::store::{Store, StoreError};
+use load::store::{Run, Store, StoreError};
+use load::workload::in_words;
 use plan::queue::{QueueInputs, Response};
 use plan::scalability::Throughput;
 use serde::{Deserialize, Serialize};
@@ -72,7 +73,7 @@ impl Observations {
 }
 
 impl Source {
-    /// Reads them. Of runs: those of the newest one's workload and target.
+    /// Reads them. Of runs: those of the newest one's workload, its options and target.
     ///
     /// # Errors
     /// See [`SourceError`].
@@ -96,9 +97,9 @@ impl Source {
             Self::Runs { history, last } => {
                 let runs = Store::open(history)?.last(*last)?;
                 let newest = runs.first().ok_or(SourceError::Empty)?;
-                let (subject, workload) = (newest.target.clone(), newest.outcome.workload.clone());
-                let same =
-                    runs.iter().filter(|run| run.target == subject && run.outcome.workload == workload);
+                let sent = |run: &Run| in_words(&run.outcome.workload, &run.outcome.options);
+                let (subject, workload) = (newest.target.clone(), sent(newest));
+                let same = runs.iter().filter(|run| run.target == subject && sent(run) == workload);
                 let seen = same.filter_map(|run| LoadPoint::of_run(&run.outcome, None)).collect();
                 Ok(Observations::of(subject, workload, seen))
             }

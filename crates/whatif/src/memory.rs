@@ -217,6 +217,15 @@ fn in_mib(size: u64) -> String {
 }
 
 impl Experiment {
+    /// What is sent at each size: another rate or number of clients is another load.
+    pub fn load_in_words(&self, clients: u32) -> String {
+        match &self.arrivals {
+            Arrivals::Closed { think } if think.is_zero() => format!("{clients} clients"),
+            Arrivals::Closed { think } => format!("{clients} clients that think for {} ms", think.as_millis()),
+            Arrivals::Open(open) => format!("{} a second, {clients} clients", figure(open.rate)),
+        }
+    }
+
     /// How long it takes at least.
     pub fn length(&self) -> Duration {
         let each = self.window * (self.windows + 2 * WARM_WINDOWS as u32);

@@ -208,6 +208,15 @@ mod tests {
     }
 
     #[test]
+    fn what_another_load_does_is_no_outcome() {
+        let before = entry(1, &[(100.0, 5.0)], &[]);
+        let mut after = entry(2, &[], &[(100.0, 6.0)]);
+        assert_eq!(check(&[before.clone(), after.clone()]).judged.len(), 1);
+        after.workload = "w (table_size=20000)".into();
+        assert_eq!(check(&[before, after]).open, 1);
+    }
+
+    #[test]
     fn a_disk_is_judged_by_the_server_that_stands_on_its_host() {
         let mut before = entry(1, &[(100.0, 5.0)], &[]);
         let mut after = entry(2, &[], &[(100.0, 6.0)]);

@@ -161,7 +161,8 @@ impl File {
         let raw: Raw = toml::from_str(text).map_err(|error| {
             complain(Wrong { at: error.span().unwrap_or(0..0), what: error.message().to_owned() })
         })?;
-        let workload = compile::workload(&raw).map_err(complain)?;
+        let mut workload = compile::workload(&raw).map_err(complain)?;
+        workload.options = format!("text {:08x}", checksum(text));
         workload.check().map_err(|error| complain(Wrong { at: 0..0, what: error.to_string() }))?;
         Ok(Self { workload, prepare: raw.prepare, cleanup: raw.cleanup })
     }
@@ -178,6 +179,11 @@ impl File {
         self.workload.protocol = protocol;
         self
     }
+}
+
+/// Tells a file's text from another of the same name (FNV-1a, 32 bits).
+fn checksum(text: &str) -> u32 {
+    text.bytes().fold(0x811c_9dc5, |sum, byte| (sum ^ u32::from(byte)).wrapping_mul(0x0100_0193))
 }
 
 /// Line and column of a byte offset, from 1.

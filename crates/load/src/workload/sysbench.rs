@@ -66,6 +66,35 @@ impl Default for Options {
     }
 }
 
+impl Options {
+    /// Those that differ from their defaults: `table_size=20000, tables=4`.
+    fn in_words(&self) -> String {
+        let fields = |options: &Self| match serde_json::to_value(options) {
+            Ok(serde_json::Value::Object(fields)) => fields,
+            _ => serde_json::Map::new(),
+        };
+        let usual = fields(&Self::default());
+        let differ = fields(self).into_iter().filter(|(name, value)| usual.get(name) != Some(value));
+        let words = differ.map(|(name, value)| format!("{name}={}", plain(value)));
+        let mut words: Vec<String> = words.collect();
+        words.sort_unstable();
+        words.join(", ")
+    }
+}
+
+/// A value without JSON's marks; a distribution by its name and figures: `pareto 0.2`.
+fn plain(value: serde_json::Value) -> String {
+    match value {
+        serde_json::Value::String(text) => text,
+        serde_json::Value::Object(mut fields) => {
+            let kind = fields.remove("type");
+            let words: Vec<String> = kind.into_iter().chain(fields.into_values()).map(plain).collect();
+            words.join(" ")
+        }
+        other => other.to_string(),
+    }
+}
+
 /// Name and purpose of every workload.
 pub const WORKLOADS: [(&str, &str); 10] = [
     ("oltp_point_select", "one row by primary key"),
@@ -148,6 +177,7 @@ pub fn workload(name: &str, options: &Options) -> Option<Workload> {
     }
     Some(Workload {
         name: name.to_owned(),
+        options: options.in_words(),
         protocol: options.protocol,
         statements,
         transactions: vec![Transaction { name: name.to_owned(), weight: 1, steps }],
@@ -369,6 +399,14 @@ mod tests {
             assert!(!sent(name, &options).is_empty(), "{name}");
         }
         assert!(workload("oltp_nothing", &options).is_none());
+    }
+
+    #[test]
+    fn options_that_differ_from_their_defaults_are_told() {
+        let in_words = |options: &Options| workload("oltp_read_only", options).unwrap().in_words();
+        assert_eq!(in_words(&Options::default()), "oltp_read_only");
+        let other = Options { tables: 3, distribution: Distribution::Uniform, ..Options::default() };
+        assert_eq!(in_words(&other), "oltp_read_only (distribution=uniform, tables=3)");
     }
 
     #[test]

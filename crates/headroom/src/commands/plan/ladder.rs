@@ -100,7 +100,7 @@ impl ClimbArgs {
         let (step, rounds, rates, cores) = (self.step, self.rounds, self.rates.clone(), self.cores);
         let count_others_s = current.is_none().then_some(COUNT_OTHERS_S);
         let ladder = Ladder { step, rounds, rates, clients, cores, disk_reads_per_s, count_others_s };
-        let (workload, subject) = (plan.workload.name.clone(), self.target.words());
+        let (workload, subject) = (plan.workload.in_words(), self.target.words());
         let (user, file) = self.target.login();
         let who = credentials_as(user, file, environment)?;
         terminal::complain(&format!("about {:.0} s", ladder.length().as_secs_f64()));

@@ -72,7 +72,8 @@ pub(crate) async fn run(args: MemoryArgs, environment: &Environment) -> anyhow::
     let experiment = args.experiment()?;
     let plan = args.plan(environment)?;
     let address = plan.target.readers.first().cloned().context("name the server with --server")?;
-    let (workload, subject) = (plan.workload.name.clone(), args.target.words());
+    let workload = format!("{}, {}", plan.workload.in_words(), experiment.load_in_words(args.clients));
+    let subject = args.target.words();
     let (user, file) = args.target.login();
     let who = credentials_as(user, file, environment)?;
     let journal = args.journal.clone().map_or_else(|| environment.journals("knobs"), Ok)?;

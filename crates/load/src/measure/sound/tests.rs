@@ -21,6 +21,7 @@ fn outcome(late: u64, excused: u64) -> Outcome {
     };
     Outcome {
         workload: "w".into(),
+        options: String::new(),
         arrivals: crate::Arrivals::poisson(1000.0),
         protocol: crate::workload::Protocol::Text,
         clients: 64,

@@ -23,6 +23,7 @@ pub(super) fn workload(raw: &Raw) -> Result<Workload, Wrong> {
     let Made { statements, slots, .. } = made;
     Ok(Workload {
         name: raw.name.clone(),
+        options: String::new(),
         protocol: protocol(raw.protocol),
         writes: raw.statements.values().any(|statement| changes_data(statement.sql.get_ref())),
         statements,

@@ -183,6 +183,7 @@ async fn long_statements_and_long_rows_come_through() {
     let steps = vec![send(0), send(1)];
     let workload = Workload {
         name: "long".to_owned(),
+        options: String::new(),
         protocol: Protocol::Text,
         statements: vec![statement("rows", rows), statement("words", long)],
         transactions: vec![Transaction { name: "long".to_owned(), weight: 1, steps }],
