@@ -21,8 +21,10 @@ const FILES_USED: f64 = 0.90;
 const SPACE_USED: f64 = 0.95;
 /// From here on writes wait or fail: it explains why commits hang.
 pub(super) const FULL: f64 = 0.98;
-/// It will be full before somebody who is called can have made room.
+/// It will be full before somebody who is called can have made room, and is nearly so: a backup fills a disk as
+/// fast for some minutes, and stops long before its end.
 const FULL_IN_S: f64 = 4.0 * 3600.0;
+const FILLS_FROM: f64 = 0.80;
 
 pub(super) fn cpu(window: &Window) -> Option<Finding> {
     let limit = window.limits.as_ref()?.cpu.as_ref()?;
@@ -129,7 +131,9 @@ pub(super) fn files(window: &Window) -> Option<Finding> {
 pub(super) fn space(window: &Window) -> Option<Finding> {
     let space = window.space.as_ref().filter(|space| space.total > 0)?;
     let used = 1.0 - space.available as f64 / space.total as f64;
-    let soon = space.full_in_s.map_or(0.0, |seconds| FULL_IN_S / seconds.max(1.0));
+    let soon = space
+        .full_in_s
+        .map_or(0.0, |seconds| least([(FULL_IN_S / seconds.max(1.0), 1.0), (used, FILLS_FROM)]));
     // Nothing waits for it yet: what is slow now goes first.
     let finding = Finding::new(Name::DiskSpace, greatest([(used, SPACE_USED), (soon, 1.0)]), 0.1)
         .ceiling(used)

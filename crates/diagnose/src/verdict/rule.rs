@@ -386,7 +386,7 @@ pub static RULES: &[Rule] = &[
     Rule {
         name: DiskSpace,
         called: "a disk nearly full",
-        when: "the file system with the data is >= 95 % full (N), or full within 4 hours if it goes on as in the last 10 minutes or more, if it filled in both halves of them (I); from 98 % on it is the cause of commits that wait",
+        when: "the file system with the data is >= 95 % full (N), or >= 80 % and full within 4 hours if it goes on as in the last 10 minutes or more, if it filled in both halves of them (I); from 98 % on it is the cause of commits that wait",
         explains: &[CommitsHang, FlushBound],
         next: &[
             "see what grows: binary logs (expire_logs_days, binlog_expire_logs_seconds), undo and temporary tablespaces, logs",

@@ -86,6 +86,16 @@ fn statements_too_short_to_be_seen_still_show_that_the_way_to_them_is_long() {
 }
 
 #[test]
+fn a_backup_on_a_disk_with_room_does_not_fill_it() {
+    let window = |available| {
+        let space = Space { path: "/data".to_owned(), total: 1000, available, full_in_s: Some(1800.0) };
+        Window { space: Some(space), ..healthy() }
+    };
+    assert_eq!(named(&window(400)), None, "60 % used: it would have to go on for half an hour");
+    assert_eq!(named(&window(150)), Some(Name::DiskSpace));
+}
+
+#[test]
 fn a_disk_that_is_full_in_hours_does_not_displace_what_holds_commits_back_now() {
     let window = |available, full_in_s| {
         let space = Space { path: "/var/lib/mysql".to_owned(), total: 1000, available, full_in_s };
@@ -96,6 +106,7 @@ fn a_disk_that_is_full_in_hours_does_not_displace_what_holds_commits_back_now() 
         Window { space: Some(space), ..flushes }
     };
     assert_eq!(named(&window(400, Some(3600.0))), Some(Name::FlushBound), "it fills");
+    assert_eq!(named(&window(150, Some(3600.0))), Some(Name::FlushBound), "and is nearly full");
     assert_eq!(named(&window(40, None)), Some(Name::FlushBound), "nearly full, and still written to");
     assert_eq!(named(&window(10, None)), Some(Name::DiskSpace), "full: writes wait for space");
     let mut settler = Settler::default();
