@@ -106,13 +106,22 @@ pub struct HostFacts {
     pub memory_bytes: u64,
 }
 
+/// What the firmware and the kernel keep of a host's memory is not in what its agent says: up to a tenth, and
+/// half a GiB at least of small ones.
+const KEPT_MEMORY: (f64, f64) = (0.10, 0.5);
+
 impl HostRow {
     /// A ceiling may be lower than what the host has, not higher; less than half of it is an oversight.
     fn differs(&self, facts: &HostFacts) -> Vec<String> {
         let memory = facts.memory_bytes as f64 / (1_u64 << 30) as f64;
-        let pairs = [("cores", self.cpu, facts.cores as f64), ("GiB of memory", self.memory, memory)];
-        let off = pairs.iter().filter(|(_, stated, has)| *stated > has * 1.02 || *stated < has / 2.0);
-        off.map(|(what, stated, has)| {
+        let kept = (self.memory * KEPT_MEMORY.0).max(KEPT_MEMORY.1);
+        let cores = facts.cores as f64;
+        let pairs = [
+            ("cores", self.cpu, cores, cores * 1.02),
+            ("GiB of memory", self.memory, memory, memory + kept),
+        ];
+        let off = pairs.iter().filter(|(_, stated, has, most)| stated > most || *stated < has / 2.0);
+        off.map(|(what, stated, has, _)| {
             format!(
                 "{}: the inventory gives it {stated} {what}, and its agent says {}",
                 self.name,
@@ -406,6 +415,9 @@ mod tests {
         assert!(says(16, 128).is_empty());
         assert!(says(24, 128).is_empty(), "a ceiling may be lower than what there is");
         assert!(says(8, 128)[0].contains("16 cores, and its agent says 8"));
+        let mib = |memory_bytes| inventory.host_differences(|_| Ok(HostFacts { cores: 16, memory_bytes }));
+        assert!(mib(125_900 << 20).is_empty(), "the firmware and the kernel keep some");
+        assert!(mib(110_000 << 20)[0].contains("128 GiB of memory"));
         assert!(says(16, 512)[0].contains("128 GiB of memory, and its agent says 512"));
         assert_eq!(inventory.host_differences(|_| Err("refused".to_owned())).len(), 1);
     }
