@@ -8,8 +8,8 @@ const SENT_AGAIN: (f64, f64) = (0.02, 20.0);
 /// One CPU in soft interrupts, and the others at most.
 const ONE_CPU: f64 = 0.70;
 const OTHERS: f64 = 0.20;
-/// Packets dropped a second.
-const DROPS: f64 = 10.0;
+/// Packets dropped a second, and of all of that place.
+const DROPS: (f64, f64) = (10.0, 0.02);
 /// Of what the link carries.
 const LINK: f64 = 0.80;
 /// Of what a table holds.
@@ -40,6 +40,7 @@ pub(super) fn softirq_on_one_cpu(window: &Window) -> Option<Finding> {
 pub(super) fn packet_drops(window: &Window) -> Option<Finding> {
     let host = window.host.as_ref()?;
     let backlog: f64 = host.softnet.iter().map(|s| s.dropped_per_s).sum();
+    let handled: f64 = host.softnet.iter().map(|s| s.processed_per_s).sum();
     let squeezed: f64 = host.softnet.iter().map(|s| s.squeezed_per_s).sum();
     let worst = host
         .nics
@@ -47,7 +48,13 @@ pub(super) fn packet_drops(window: &Window) -> Option<Finding> {
         .map(|nic| (nic, nic.received.dropped_per_s + nic.sent.dropped_per_s))
         .max_by(|a, b| a.1.total_cmp(&b.1));
     let nic = worst.map_or(0.0, |(_, dropped)| dropped);
-    let load = greatest([(backlog, DROPS), (nic, DROPS)]);
+    let carried = worst.map_or(0.0, |(nic, _)| nic.received.packets_per_s + nic.sent.packets_per_s);
+    let share = |dropped: f64, came_through: f64| dropped / (dropped + came_through).max(1e-9);
+    let (of_backlog, of_nic) = (share(backlog, handled), share(nic, carried));
+    let load = greatest([
+        (least([(backlog, DROPS.0), (of_backlog, DROPS.1)]), 1.0),
+        (least([(nic, DROPS.0), (of_nic, DROPS.1)]), 1.0),
+    ]);
     let who = if backlog >= nic {
         (backlog > 0.0).then(|| "backlogs of the CPUs (netdev_max_backlog)".to_owned())
     } else {
@@ -55,8 +62,10 @@ pub(super) fn packet_drops(window: &Window) -> Option<Finding> {
     };
     Some(
         Finding::new(Name::PacketDrops, load, (load / 20.0).min(0.5))
-            .figure("packets dropped by backlogs", backlog, Unit::PerSecond, Some(DROPS))
-            .figure("packets dropped by an interface", nic, Unit::PerSecond, Some(DROPS))
+            .figure("packets dropped by backlogs", backlog, Unit::PerSecond, Some(DROPS.0))
+            .figure("of the packets that came to them", of_backlog, Unit::Share, Some(DROPS.1))
+            .figure("packets dropped by an interface", nic, Unit::PerSecond, Some(DROPS.0))
+            .figure("of its packets", of_nic, Unit::Share, Some(DROPS.1))
             .figure("times a CPU stopped with packets left", squeezed, Unit::PerSecond, None)
             .figure("segments sent again", host.tcp.sent_again_share.unwrap_or(0.0), Unit::Share, None)
             .who(who),

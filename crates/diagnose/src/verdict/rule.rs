@@ -367,7 +367,7 @@ pub static RULES: &[Rule] = &[
     Rule {
         name: PacketDrops,
         called: "dropped packets",
-        when: ">= 10 a second dropped by backlogs or interfaces (N)",
+        when: ">= 10 a second (N) and >= 2 % of the packets dropped, by backlogs or an interface (I)",
         explains: &[],
         next: &["raise net.core.netdev_max_backlog and the ring (ethtool -G)", "spread packets over CPUs"],
         judge: network::packet_drops,

@@ -86,6 +86,17 @@ fn statements_too_short_to_be_seen_still_show_that_the_way_to_them_is_long() {
 }
 
 #[test]
+fn a_few_dropped_packets_of_very_many_are_no_bottleneck() {
+    let window = |processed_per_s| {
+        with(|host, _| {
+            let dropped = host::softnet::Sample { dropped_per_s: 40.0, processed_per_s, ..Default::default() };
+            host.softnet = vec![dropped];
+        })
+    };
+    assert_eq!((named(&window(200_000.0)), named(&window(1000.0))), (None, Some(Name::PacketDrops)));
+}
+
+#[test]
 fn a_backup_on_a_disk_with_room_does_not_fill_it() {
     let window = |available| {
         let space = Space { path: "/data".to_owned(), total: 1000, available, full_in_s: Some(1800.0) };
