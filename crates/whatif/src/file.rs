@@ -12,7 +12,22 @@ pub enum FileError {
     Wrong(String),
 }
 
-/// A file as text.
+/// A file as text, without the mark (U+FEFF) that spreadsheets put before it.
 pub(crate) fn read(path: &Path) -> Result<String, FileError> {
-    std::fs::read_to_string(path).map_err(|source| FileError::Unreadable { path: path.to_owned(), source })
+    let text = std::fs::read_to_string(path)
+        .map_err(|source| FileError::Unreadable { path: path.to_owned(), source })?;
+    Ok(text.strip_prefix('\u{feff}').map(str::to_owned).unwrap_or(text))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_mark_of_a_spreadsheet_is_no_part_of_the_first_word() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("hosts.csv");
+        std::fs::write(&path, "\u{feff}kind,name\n").unwrap();
+        assert_eq!(read(&path).unwrap(), "kind,name\n");
+    }
 }
