@@ -61,9 +61,10 @@ pub struct ReplicasAnswer {
     pub headroom: f64,
     /// Of today's layout.
     pub headroom_today: Option<f64>,
-    /// Reads a second that cross zones while no zone is lost.
+    /// Reads a second that cross zones while no zone is lost, at the peak: with today's readers where they are
+    /// named, else with the fewest.
     pub crossing: f64,
-    /// What that costs a month.
+    /// What that would cost a month, if the peak lasted all of it.
     pub crossing_price: Option<f64>,
     /// Share of today's reads that one more reader adds, once the plan stands.
     pub one_more: f64,
@@ -137,7 +138,7 @@ pub fn answer(
 ) -> Result<ReplicasAnswer, NoPlan> {
     let plan = question.fewest()?;
     let today = context.today.clone().map(|readers| Layout { readers });
-    let crossing = question.crossing(&plan);
+    let crossing = question.crossing(today.as_ref().unwrap_or(&plan));
     let buy = today.as_ref().map(|today| question.additions(today)).transpose()?;
     let to_buy = buy.as_ref().map(|buy| buy.iter().sum::<usize>());
     let growth = Growth::new(&context.seen);
@@ -314,9 +315,16 @@ impl Answer for ReplicasAnswer {
             self.one_more * 100.0,
             figure(self.each)
         );
-        let _ = write!(text, "{} reads a second cross zones while no zone is lost", figure(self.crossing));
+        let with = if self.today.is_some() { "today's readers" } else { "the fewest readers" };
+        let _ = write!(
+            text,
+            "With {with} {} reads a second cross zones at the peak while no zone is lost",
+            figure(self.crossing)
+        );
         let _ = match self.crossing_price {
-            Some(price) => writeln!(text, ", at {} a month.", self.money(price)),
+            Some(price) => {
+                writeln!(text, ": {} a month, if the peak lasted all month.", self.money(price))
+            }
             None => writeln!(text, "."),
         };
         if let Some(count) = self.to_buy {
@@ -385,6 +393,10 @@ mod tests {
         assert_eq!(answer.today_survives, Some(vec![false, true]));
         let text = answer.text();
         assert!(text.contains("do NOT survive the loss of zone a"), "{text}");
+        // 800 reads, a third of the readers in b, where half of them are born.
+        assert!((answer.crossing - (400.0 - 800.0 / 3.0)).abs() < 1e-9, "{}", answer.crossing);
+        assert!(text.contains("With today's readers 133 reads a second cross zones at the peak"), "{text}");
+        assert!(text.contains("EUR a month, if the peak lasted all month"), "{text}");
         let primary = answer.primary_forecast.as_ref().unwrap();
         assert!((primary.expected.unwrap() - 40.7).abs() < 0.5 && primary.ceiling == 150.0, "{primary:?}");
         assert!(text.contains("With the fewest readers from nothing the loss of any one zone"), "{text}");
