@@ -15,6 +15,7 @@
 //! readers.
 
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
 
 /// Readers at most, in all: beyond it something else is wrong.
 pub const MOST: usize = 10_000;
@@ -45,6 +46,9 @@ pub enum NoPlan {
     /// With one zone nothing is left when it is lost.
     #[error("one zone cannot survive its own loss; name at least two")]
     OneZone,
+    /// Its second figure would be another zone's.
+    #[error("zone '{zone}' is named twice")]
+    Twice { zone: String },
     /// A reader has nothing left for reads.
     #[error(
         "a reader has nothing left for reads: applying the primary's writes takes all of it. More replicas do not help; the writes have to be split (sharding)"
@@ -74,6 +78,10 @@ impl Question {
         let zones = self.zones.len();
         if zones < 2 {
             return Err(NoPlan::OneZone);
+        }
+        let mut names = BTreeSet::new();
+        if let Some((zone, _)) = self.zones.iter().find(|(zone, _)| !names.insert(zone)) {
+            return Err(NoPlan::Twice { zone: zone.clone() });
         }
         let each = self.each();
         if each.is_nan() || each <= 0.0 {
@@ -144,6 +152,13 @@ impl Question {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    #[test]
+    fn a_zone_that_is_named_twice_is_refused() {
+        let zones = vec![("a".to_owned(), 1.0), ("b".to_owned(), 1.0), ("a".to_owned(), 2.0)];
+        let question = Question { zones, ..question(&[], 200.0) };
+        assert_eq!(question.fewest().unwrap_err().to_string(), "zone 'a' is named twice");
+    }
 
     fn question(reads: &[f64], reader: f64) -> Question {
         let zones = reads.iter().enumerate().map(|(at, reads)| (format!("z{at}"), *reads)).collect();

@@ -283,7 +283,7 @@ impl Inventory {
         }
         for host in &self.hosts {
             let figures = [host.cpu, host.memory, host.iops, host.mb_s, host.network];
-            let mut figures = figures.into_iter().chain(host.price);
+            let mut figures = figures.into_iter().chain([host.price, host.watts, host.work].into_iter().flatten());
             if figures.any(|figure| !figure.is_finite() || figure < 0.0) {
                 return Err(format!("host '{}' has a figure below 0", host.name));
             }
@@ -436,6 +436,10 @@ mod tests {
                 .unwrap_err()
                 .contains("no host")
         );
+        for figure in ["watts = -1", "work = nan"] {
+            let host = TOML.replace("[[role]]", &format!("{figure}\n[[role]]"));
+            assert!(Inventory::parse(&host, "i.toml").unwrap_err().contains("a figure below 0"), "{figure}");
+        }
         assert!(
             Inventory::parse(&TOML.replace("cpu = 4.5", "cpus = 4.5"), "i.toml")
                 .unwrap_err()
