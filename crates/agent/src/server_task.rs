@@ -4,6 +4,7 @@ use crate::EVERY;
 use config::Credentials;
 use diagnose::server::{Reading, Sampler};
 use fleet::{Address, ServerName};
+use observe::AskError;
 use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
@@ -12,6 +13,13 @@ use tokio_util::sync::CancellationToken;
 const DEADLINE: Duration = Duration::from_secs(5);
 /// After a failed reading the next one waits this long.
 const AFTER_FAILURE: Duration = Duration::from_secs(2);
+/// After a refused login: somebody has to mend the account or the password first, and each attempt stands in
+/// the server's log and may lock the account.
+const AFTER_REFUSAL: Duration = Duration::from_secs(30);
+/// What a server answers to an account that it does not let in: the password, the database, the socket's
+/// user, a locked account.
+const REFUSED: [u16; 4] = [1045, 1044, 1698, 3118];
+
 /// What a server's task tells the loop.
 pub(crate) enum Event {
     Read { server: ServerName, reading: Box<Reading>, on_this_host: bool },
@@ -45,7 +53,9 @@ async fn ask(server: ServerName, mut sampler: Sampler, tell: mpsc::Sender<Event>
                 let on_this_host = sampler.is_on_this_host().unwrap_or(false);
                 (Event::Read { server: server.clone(), reading: Box::new(reading), on_this_host }, pause)
             }
-            Err(error) => (Event::Failed { server: server.clone(), why: error.to_string() }, AFTER_FAILURE),
+            Err(error) => {
+                (Event::Failed { server: server.clone(), why: error.to_string() }, pause_after(&error))
+            }
         };
         if tell.send(event).await.is_err() {
             return;
@@ -54,5 +64,24 @@ async fn ask(server: ServerName, mut sampler: Sampler, tell: mpsc::Sender<Event>
             () = stop.cancelled() => return,
             () = tokio::time::sleep(pause) => {}
         }
+    }
+}
+
+fn pause_after(error: &AskError) -> Duration {
+    match error {
+        AskError::Answered { code, .. } if REFUSED.contains(code) => AFTER_REFUSAL,
+        _ => AFTER_FAILURE,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_that_refuses_the_account_is_asked_less_often_than_one_that_is_down() {
+        let answered = |code| AskError::Answered { code, state: String::new(), message: String::new() };
+        assert_eq!(pause_after(&answered(1045)), AFTER_REFUSAL);
+        assert_eq!(pause_after(&answered(1040)), AFTER_FAILURE);
     }
 }

@@ -476,8 +476,8 @@ shows! {
 }
 
 impl ServerSampleView {
-    /// The figures of a sample. Those that need sight of the sessions are none where they are hidden: a sample
-    /// has 0 there.
+    /// The figures of a sample. Those that need sight of the sessions are none where they are hidden: a
+    /// sample has 0 there.
     pub fn of_sample(sample: &server::Sample) -> Self {
         let view: Self = Shows::of(sample);
         if !sample.sessions_unseen {
@@ -519,7 +519,8 @@ mod tests {
     #[test]
     fn figures_of_sessions_that_are_hidden_are_null_and_not_0() {
         let sample = server::Sample { active: 3.0, in_row_lock: 1.0, ..server::Sample::default() };
-        let json = |sample: &server::Sample| serde_json::to_value(ServerSampleView::of_sample(sample)).unwrap();
+        let json =
+            |sample: &server::Sample| serde_json::to_value(ServerSampleView::of_sample(sample)).unwrap();
         let seen = json(&sample);
         assert_eq!((&seen["in_commit"], &seen["appliers"][1]), (&0.0.into(), &0.0.into()));
         let hidden = json(&server::Sample { sessions_unseen: true, ..sample });

@@ -116,10 +116,8 @@ impl HostRow {
         let memory = facts.memory_bytes as f64 / (1_u64 << 30) as f64;
         let kept = (self.memory * KEPT_MEMORY.0).max(KEPT_MEMORY.1);
         let cores = facts.cores as f64;
-        let pairs = [
-            ("cores", self.cpu, cores, cores * 1.02),
-            ("GiB of memory", self.memory, memory, memory + kept),
-        ];
+        let pairs =
+            [("cores", self.cpu, cores, cores * 1.02), ("GiB of memory", self.memory, memory, memory + kept)];
         let off = pairs.iter().filter(|(_, stated, has, most)| stated > most || *stated < has / 2.0);
         off.map(|(what, stated, has, _)| {
             format!(
@@ -283,7 +281,8 @@ impl Inventory {
         }
         for host in &self.hosts {
             let figures = [host.cpu, host.memory, host.iops, host.mb_s, host.network];
-            let mut figures = figures.into_iter().chain([host.price, host.watts, host.work].into_iter().flatten());
+            let mut figures =
+                figures.into_iter().chain([host.price, host.watts, host.work].into_iter().flatten());
             if figures.any(|figure| !figure.is_finite() || figure < 0.0) {
                 return Err(format!("host '{}' has a figure below 0", host.name));
             }

@@ -5,8 +5,8 @@
 //! what all cores could do. Each rate is sent in several rounds in turn, up and down, so that a slow minute
 //! of the machine does not fall on one rate alone.
 //!
-//! What others make the server do costs CPU and reads too. A look before the first step measures it, and it is
-//! taken off what each step cost; where it is much, there is no ladder.
+//! What others make the server do costs CPU and reads too. A look before the first step measures it, and it
+//! is taken off what each step cost; where it is much, there is no ladder.
 
 use crate::baseline::Baseline;
 use crate::load_point::LoadPoint;
@@ -23,7 +23,8 @@ pub const SHARES: [f64; 5] = [0.10, 0.20, 0.30, 0.40, 0.50];
 
 /// Seconds of the look at what others make the server do, where their statements need no longer one.
 const LOOK_S: u32 = 3;
-/// Of the server's CPUs: where others use more, their ups and downs would be taken for what a transaction costs.
+/// Of the server's CPUs: where others use more, their ups and downs would be taken for what a transaction
+/// costs.
 const MOST_OTHERS: f64 = 0.20;
 /// From this share on it is told.
 const SOME_OTHERS: f64 = 0.02;
@@ -318,8 +319,7 @@ impl Watched<'_> {
         let a_second = |before: Option<f64>, after: Option<f64>| {
             before.zip(after).map_or(0.0, |(before, after)| (after - before).max(0.0) / took)
         };
-        let (cpu_s, reads) =
-            (a_second(cpu_before, self.cpu_s()), a_second(reads_before, self.reads()));
+        let (cpu_s, reads) = (a_second(cpu_before, self.cpu_s()), a_second(reads_before, self.reads()));
         Ok(Some(Others { statements: counts, cpu_s, reads }))
     }
 

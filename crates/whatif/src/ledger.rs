@@ -236,7 +236,8 @@ mod tests {
         assert_eq!((at(&all), &all.unreadable[..]), (vec![1, 2, 4], &[3][..]));
         assert!(all.note(&path).unwrap().ends_with("are left out: line 3"));
         // Neither is half of a letter the end of all.
-        std::fs::write(&path, [&b"{\"subject\":\"\xc3\n"[..], &std::fs::read(&path).unwrap()].concat()).unwrap();
+        std::fs::write(&path, [&b"{\"subject\":\"\xc3\n"[..], &std::fs::read(&path).unwrap()].concat())
+            .unwrap();
         assert_eq!(at(&read(&path).unwrap()), [1, 2, 4]);
         std::fs::write(&path, "nonsense\n").unwrap();
         assert!(read(&path).unwrap_err().to_string().contains("plan.jsonl: no line of it"));

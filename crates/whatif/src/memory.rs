@@ -221,7 +221,9 @@ impl Experiment {
     pub fn load_in_words(&self, clients: u32) -> String {
         match &self.arrivals {
             Arrivals::Closed { think } if think.is_zero() => format!("{clients} clients"),
-            Arrivals::Closed { think } => format!("{clients} clients that think for {} ms", think.as_millis()),
+            Arrivals::Closed { think } => {
+                format!("{clients} clients that think for {} ms", think.as_millis())
+            }
             Arrivals::Open(open) => format!("{} a second, {clients} clients", figure(open.rate)),
         }
     }
@@ -275,11 +277,8 @@ impl Experiment {
         sizes.sort_unstable_by(|a, b| b.cmp(a));
         sizes.dedup();
         let server = &mut pool.server;
-        const LIMITS: [&str; 3] = [
-            "innodb_buffer_pool_size_max",
-            "innodb_buffer_pool_chunk_size",
-            "innodb_buffer_pool_instances",
-        ];
+        const LIMITS: [&str; 3] =
+            ["innodb_buffer_pool_size_max", "innodb_buffer_pool_chunk_size", "innodb_buffer_pool_instances"];
         check_sizes(&sizes, &server.variables(&LIMITS)?)?;
         let load = Load::connect(plan.clone())?;
         let (mut measured, mut notes) = (Vec::new(), Vec::new());
@@ -622,17 +621,20 @@ mod tests {
     #[test]
     fn sizes_that_the_server_would_round_are_refused_with_those_that_it_takes() {
         let variables = |all: &[(&str, u64)]| {
-            all.iter().map(|(name, value)| ((*name).to_owned(), value.to_string())).collect::<BTreeMap<_, _>>()
+            all.iter()
+                .map(|(name, value)| ((*name).to_owned(), value.to_string()))
+                .collect::<BTreeMap<_, _>>()
         };
-        let mysql = variables(&[
-            ("innodb_buffer_pool_chunk_size", 128 << 20),
-            ("innodb_buffer_pool_instances", 8),
-        ]);
+        let mysql =
+            variables(&[("innodb_buffer_pool_chunk_size", 128 << 20), ("innodb_buffer_pool_instances", 8)]);
         let refused = check_sizes(&[3 << 30, 1500 << 20, 1200 << 20], &mysql).unwrap_err().to_string();
         assert!(refused.contains("steps of 1.00 GiB"), "{refused}");
         assert!(refused.contains("ask for 3072M,2048M instead of 3072M,1500M,1200M"), "{refused}");
         assert!(check_sizes(&[3 << 30, 1 << 30], &mysql).is_ok());
-        let new = variables(&[("innodb_buffer_pool_size_max", 4 << 30), ("innodb_buffer_pool_chunk_size", 1 << 30)]);
+        let new = variables(&[
+            ("innodb_buffer_pool_size_max", 4 << 30),
+            ("innodb_buffer_pool_chunk_size", 1 << 30),
+        ]);
         assert!(check_sizes(&[1500 << 20], &new).is_ok(), "its chunks do not count");
         assert!(matches!(check_sizes(&[5 << 30], &new), Err(MemoryError::Limit { .. })));
         assert!(check_sizes(&[1500 << 20], &variables(&[])).is_ok());

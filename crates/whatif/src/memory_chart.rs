@@ -13,8 +13,7 @@ fn mib(bytes: u64) -> f64 {
 /// Misses and p99 by the size of the pool; `later` was measured afterwards, and is not part of the curve.
 pub fn figures(answer: &MemoryAnswer, later: &[Measured]) -> String {
     let line = |of: fn(&Predicted) -> Option<Interval>| {
-        let known: Vec<_> =
-            answer.curve.iter().filter_map(|one| Some((mib(one.bytes), of(one)?))).collect();
+        let known: Vec<_> = answer.curve.iter().filter_map(|one| Some((mib(one.bytes), of(one)?))).collect();
         let points = known.iter().map(|(size, at)| (*size, at.estimate)).collect();
         let band = known.iter().map(|(size, at)| (*size, at.low, at.high)).collect();
         Line::new("predicted", points).band(band)

@@ -61,8 +61,8 @@ pub struct ReplicasAnswer {
     pub headroom: f64,
     /// Of today's layout.
     pub headroom_today: Option<f64>,
-    /// Reads a second that cross zones while no zone is lost, at the peak: with today's readers where they are
-    /// named, else with the fewest.
+    /// Reads a second that cross zones while no zone is lost, at the peak: with today's readers where they
+    /// are named, else with the fewest.
     pub crossing: f64,
     /// What that would cost a month, if the peak lasted all of it.
     pub crossing_price: Option<f64>,

@@ -11,8 +11,8 @@
 //! read of version 2 alone. Open files: `proc(5)`, `limits` and `fd`, for its own user and root. CPUs:
 //! `proc(5)`, `Cpus_allowed_list` of `status`, which has both the cgroup's cpuset and `sched_setaffinity`.
 
-use super::{cpu, pressure};
 use super::text::{decimal, grown, lines, words};
+use super::{cpu, pressure};
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 use std::time::Instant;

@@ -1,6 +1,7 @@
 //! Who holds a lock that others wait for: the session to look at, by its number, account and place. The text
 //! of its statement is left out, because it may hold secrets.
 
+use super::printable;
 use observe::Rows;
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -51,12 +52,12 @@ impl Blocker {
         let idle = row.text(&["command"]).is_some_and(|command| command.eq_ignore_ascii_case("Sleep"));
         Some(Self {
             id: row.parse(&["id"])?,
-            user: row.text(&["user"]).unwrap_or("?").to_owned(),
-            host: place.to_owned(),
+            user: printable(row.text(&["user"]).unwrap_or("?")),
+            host: printable(place),
             held: if idle { HeldBy::ByAnIdleClient } else { HeldBy::ByAStatement },
             age_s: row.parse(&["age_s"]).unwrap_or(0),
             in_transaction: row.text(&["in_transaction"]).is_none_or(|text| text != "0"),
-            table: row.filled(&["held"]).map(|table| table.replace('`', "")),
+            table: row.filled(&["held"]).map(|table| printable(&table.replace('`', ""))),
             waiting: row.parse(&["waiting"]).unwrap_or(0),
             guessed: row.is_on(&["guessed"]),
         })
@@ -102,9 +103,10 @@ mod tests {
     #[test]
     fn who_holds_a_lock_without_a_transaction_is_said_to_have_none() {
         let names = ["id", "user", "host", "command", "age_s", "in_transaction", "guessed"];
-        let row = ["42", "app", "10.0.0.7:51234", "Query", "31", "0", "1"];
+        let row = ["42", "a\u{1b}p", "10.0.0.7:51234", "Query", "31", "0", "1"];
         let row = row.iter().map(|text| Some((*text).to_owned())).collect();
         let blocker = Blocker::read(&Rows::new(names.map(str::to_owned), vec![row])).unwrap();
-        assert_eq!(blocker.to_string(), "likely session 42 of app@10.0.0.7, in a statement for 31 s");
+        // Nor does its name reach the terminal as a command.
+        assert_eq!(blocker.to_string(), "likely session 42 of a p@10.0.0.7, in a statement for 31 s");
     }
 }

@@ -5,6 +5,7 @@
 //! `query_response_time` and statements with `performance_schema` on, without quantiles. Where neither is
 //! there, the router's own timing is the only one.
 
+use super::printable;
 use observe::Rows;
 use serde::{Deserialize, Serialize};
 
@@ -207,7 +208,7 @@ pub(super) fn digests(rows: &Rows) -> Digests {
             let word = |name: &str| row.text(&[name]).map(str::to_owned);
             Some(Digest {
                 key: (word("in_schema"), word("digest")),
-                text: row.text(&["text"]).unwrap_or("(statements beyond the table of digests)").to_owned(),
+                text: printable(row.text(&["text"]).unwrap_or("(statements beyond the table of digests)")),
                 calls,
                 mean_ms: row.parse::<f64>(&["ms"]).unwrap_or(0.0) / calls as f64,
                 p95_ms: row.parse(&["p95_ms"]),

@@ -134,8 +134,8 @@ pub(super) fn metadata_blocker(dialect: Dialect) -> &'static str {
 /// Who holds what sessions wait for, by MariaDB's plugin `metadata_lock_info`; an error where it is not
 /// installed. The plugin tells what is granted and not what is asked for. So a holder is known by a table on
 /// which one that waits has another lock already (DDL has, before it waits), or by a lock on everything. What
-/// readers and DROP TABLE wait for is not told: then it is the session with the strongest lock, then the oldest
-/// one, marked as a guess.
+/// readers and DROP TABLE wait for is not told: then it is the session with the strongest lock, then the
+/// oldest one, marked as a guess.
 pub(super) const LOCK_PLUGIN: &str = "SELECT p.id AS id, p.user AS user, p.host AS host, p.command AS command, \
     IFNULL(TIMESTAMPDIFF(SECOND, MAX(x.trx_started), NOW()), p.time) AS age_s, \
     MAX(x.trx_started) IS NOT NULL AS in_transaction, \

@@ -21,8 +21,8 @@ const FILES_USED: f64 = 0.90;
 const SPACE_USED: f64 = 0.95;
 /// From here on writes wait or fail: it explains why commits hang.
 pub(super) const FULL: f64 = 0.98;
-/// It will be full before somebody who is called can have made room, and is nearly so: a backup fills a disk as
-/// fast for some minutes, and stops long before its end.
+/// It will be full before somebody who is called can have made room, and is nearly so: a backup fills a disk
+/// as fast for some minutes, and stops long before its end.
 const FULL_IN_S: f64 = 4.0 * 3600.0;
 const FILLS_FROM: f64 = 0.80;
 

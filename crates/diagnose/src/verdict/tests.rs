@@ -334,8 +334,8 @@ fn each_bottleneck_is_named_when_only_it_is_there() {
     }
 }
 
-/// A server that may run on some CPUs of many; they are full, the others are half busy. The kernel's figure of
-/// waits is what such a host has.
+/// A server that may run on some CPUs of many; they are full, the others are half busy. The kernel's figure
+/// of waits is what such a host has.
 fn pinned(cpus: u32, allowed: &[u32]) -> Window {
     let mut window = with(|host, _| {
         let of = |busy: f64| cpu::Shares { user: busy, idle: 1.0 - busy, ..cpu::Shares::default() };
@@ -482,7 +482,12 @@ fn a_disk_is_named_by_what_it_does_and_not_by_the_pressure_of_an_idle_server() {
     };
     let measured = |window: Window, writes: f64| {
         let (reads, writes) = (Some(10_000.0), Some(writes));
-        let ceilings = Ceilings { idle_write_ms: Some(0.1), reads_per_s: reads, writes_per_s: writes, ..Default::default() };
+        let ceilings = Ceilings {
+            idle_write_ms: Some(0.1),
+            reads_per_s: reads,
+            writes_per_s: writes,
+            ..Default::default()
+        };
         Window { ceilings, ..window }
     };
     // A copy beside an idle server; a disk that does a tenth of what it can, in 2 ms.

@@ -8,8 +8,8 @@ use lab::Spec;
 use scene::Scene;
 use std::time::Duration;
 use waits::{
-    sessions_that_are_hidden_are_said_to_be, the_lock_plugin_names_who_holds_the_table_that_is_waited_for, until,
-    waits_are_seen_and_their_blocker_is_named,
+    sessions_that_are_hidden_are_said_to_be, the_lock_plugin_names_who_holds_the_table_that_is_waited_for,
+    until, waits_are_seen_and_their_blocker_is_named,
 };
 
 #[tokio::test]

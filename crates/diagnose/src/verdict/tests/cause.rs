@@ -89,7 +89,8 @@ fn statements_too_short_to_be_seen_still_show_that_the_way_to_them_is_long() {
 fn a_few_dropped_packets_of_very_many_are_no_bottleneck() {
     let window = |processed_per_s| {
         with(|host, _| {
-            let dropped = host::softnet::Sample { dropped_per_s: 40.0, processed_per_s, ..Default::default() };
+            let dropped =
+                host::softnet::Sample { dropped_per_s: 40.0, processed_per_s, ..Default::default() };
             host.softnet = vec![dropped];
         })
     };
