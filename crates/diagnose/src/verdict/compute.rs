@@ -45,8 +45,8 @@ pub(super) fn cpu_pinned(window: &Window) -> Option<Finding> {
 }
 
 /// The kernel counts waits for all CPUs together, each weighted by how busy it is. Where the server is pinned
-/// they are put down to its own CPUs: where one of 16 CPUs is full and 15 are half busy, somebody waits 12 % of
-/// the time by the kernel's count, and at the one CPU all the time.
+/// they are put down to its own CPUs: where one of 16 CPUs is full and 15 are half busy, somebody waits 12 %
+/// of the time by the kernel's count, and at the one CPU all the time.
 fn busy_and_waited_for(name: Name, host: &host::Sample, own: &OwnCpus, window: &Window) -> Finding {
     let (all_cpus, busy) = (host.cpus() as f64, own.busy);
     let of_all_work = if own.pinned.is_some() && busy > 0.0 {
