@@ -135,6 +135,7 @@ fn json_of_an_agent_keeps_its_keys() {
 fn json_of_load_and_measure_keeps_its_keys() {
     let outcome = load::Outcome {
         workload: "w".into(),
+        options: "o".into(),
         arrivals: load::Arrivals::poisson(1.0),
         protocol: filled(),
         clients: 1,
