@@ -34,7 +34,8 @@ pub struct RouterConfig {
     /// Where the highest epoch of switchovers is remembered over restarts; `None`: it is learned from the
     /// servers.
     pub epoch_file: Option<PathBuf>,
-    /// A client has this long from the server's greeting to the end of its login.
+    /// A client has this long from the server's greeting to the end of its login. Shorter than the servers'
+    /// `connect_timeout`, so that the router ends a silent client before the server does.
     pub login_deadline: Duration,
     /// A peer that owes an acknowledgement and has given none for this long is dead; its session ends.
     pub peer_deadline: Duration,
@@ -119,7 +120,7 @@ impl Default for RouterConfig {
             connect_deadline: Duration::from_secs(5),
             hold_deadline: Duration::from_secs(10),
             epoch_file: None,
-            login_deadline: Duration::from_secs(10),
+            login_deadline: Duration::from_secs(9),
             peer_deadline: Duration::from_secs(30),
             reads_on_primary: true,
             rebalance: Rebalance::default(),

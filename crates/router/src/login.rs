@@ -20,6 +20,9 @@ use wire::packet::{HEADER, Header};
 const LONGEST: usize = 128 * 1024;
 /// How long a client has to send the packet that is due before it hears that its server has failed.
 const FAREWELL: Duration = Duration::from_secs(1);
+/// A server that closes after its client has been silent for this long has given up waiting, as servers do
+/// after their `connect_timeout`; one that dies takes its clients at any moment of a login.
+const GIVES_UP: Duration = Duration::from_secs(1);
 /// A packet's buffer grows in steps of this.
 const GROWTH: usize = 4096;
 
@@ -69,7 +72,10 @@ pub(crate) enum LoginError {
     /// The client's certificate does not let it in, or it has shown none.
     CertificateRejected(CertificateRejected),
     /// The client was not done in time.
-    ClientSlow,
+    ClientSlow {
+        /// The server closed after waiting this long for the client's packet; `None`: our deadline passed.
+        server_waited: Option<Duration>,
+    },
     /// The server closed or broke its connection, or spoke no sense.
     Server(String),
     /// TLS with the server did not come about.
@@ -85,7 +91,7 @@ impl LoginError {
             | Self::ClientLeft
             | Self::ClientTls(_)
             | Self::CertificateRejected(_)
-            | Self::ClientSlow
+            | Self::ClientSlow { .. }
             | Self::Refused(_) => Blame::Client,
             Self::Server(_) | Self::ServerTls(_) => Blame::Server,
         }
@@ -107,6 +113,8 @@ struct Exchange {
     turn: Turn,
     /// Sequence id for a packet to the client.
     next_to_client: u8,
+    /// When the client was last sent a packet.
+    told_client_at: Instant,
     /// The client has sent a packet.
     client_spoke: bool,
     /// The server has been sent one.
@@ -173,6 +181,7 @@ async fn carry(
         bridge,
         turn,
         next_to_client: 1,
+        told_client_at: Instant::now(),
         client_spoke: turn == Turn::Server,
         server_heard: turn == Turn::Server,
     };
@@ -218,7 +227,7 @@ async fn accept_tls(client: Stream, means: &LoginContext<'_>) -> Result<Stream, 
     };
     match timeout_at(means.until, from_client.accept(client)).await {
         Ok(accepted) => accepted.map_err(LoginError::ClientTls),
-        Err(_) => Err(LoginError::ClientSlow),
+        Err(_) => Err(LoginError::ClientSlow { server_waited: None }),
     }
 }
 
@@ -267,9 +276,7 @@ impl Exchange {
                         self.bridge.server(sequence, &self.from_server.take(), keys)
                     }
                     Ok(ReadOutcome::TooLong) => return Err(LoginError::Refused(Refusal::BadServer)),
-                    Ok(ReadOutcome::End) => {
-                        return Err(LoginError::Server("closed during a login".to_owned()));
-                    }
+                    Ok(ReadOutcome::End) => return Err(self.server_closed()),
                     Err(error) => return Err(LoginError::Server(error.to_string())),
                 },
             };
@@ -290,6 +297,7 @@ impl Exchange {
                 Step::ToClient(packet) => {
                     self.next_to_client = packet.get(3).map_or(0, |sequence| sequence.wrapping_add(1));
                     self.turn = turn_after(&packet);
+                    self.told_client_at = Instant::now();
                     send(client, &packet).await.map_err(|_| LoginError::ClientLeft)?;
                 }
                 Step::ToServer(packet) => {
@@ -357,15 +365,30 @@ impl Exchange {
 
     fn late(&self) -> LoginError {
         match self.turn {
-            Turn::Client => LoginError::ClientSlow,
+            Turn::Client => LoginError::ClientSlow { server_waited: None },
             Turn::Server => LoginError::Server("no answer to a login".to_owned()),
+        }
+    }
+
+    /// The server has closed: because it failed, or because the client kept it waiting.
+    fn server_closed(&self) -> LoginError {
+        let waited = self.told_client_at.elapsed();
+        match self.turn {
+            Turn::Client if waited >= GIVES_UP => LoginError::ClientSlow { server_waited: Some(waited) },
+            _ => LoginError::Server("closed during a login".to_owned()),
         }
     }
 
     fn failed(&self, client: Option<Stream>, server: Option<Stream>, why: LoginError) -> FailedLogin {
         let hears = !matches!(why, LoginError::Denied | LoginError::ClientLeft);
         let waits = !self.server_heard
-            && !matches!(why, LoginError::Denied | LoginError::Server(_) | LoginError::ServerTls(_));
+            && !matches!(
+                why,
+                LoginError::Denied
+                    | LoginError::Server(_)
+                    | LoginError::ServerTls(_)
+                    | LoginError::ClientSlow { server_waited: Some(_) }
+            );
         FailedLogin {
             client: client.filter(|_| hears).map(|client| (Box::new(client), self.error_sequence())),
             unused: server.filter(|_| waits).map(Box::new),

@@ -59,6 +59,16 @@ pub(crate) fn slow(deadline: Duration) -> ErrPacket {
     ErrPacket::new(1159, b"08S01", text)
 }
 
+/// The server did not wait for the client any longer.
+pub(crate) fn too_slow_for(server: &ServerName, waited: Duration) -> ErrPacket {
+    let waited = waited.as_secs_f64();
+    let text = format!(
+        "Got timeout reading communication packets: no login within {waited:.1} s, and {server} closed the \
+         connection (its connect_timeout)"
+    );
+    ErrPacket::new(1159, b"08S01", bounded(text))
+}
+
 /// The login cannot go on.
 pub(crate) fn login(why: wire::bridge::Refusal) -> ErrPacket {
     let (code, sqlstate) = why.code();

@@ -329,7 +329,12 @@ fn not_logged_in(
         LoginError::CertificateRejected(why) => {
             (RefusalReason::ClientCertificate, refuse::client_certificate(&why.to_string()))
         }
-        LoginError::ClientSlow => (RefusalReason::LoginDeadline, refuse::slow(deadline)),
+        LoginError::ClientSlow { server_waited: None } => {
+            (RefusalReason::LoginDeadline, refuse::slow(deadline))
+        }
+        LoginError::ClientSlow { server_waited: Some(waited) } => {
+            (RefusalReason::LoginDeadline, refuse::too_slow_for(server, waited))
+        }
         LoginError::Refused(why) => (refusal_reason(why), refuse::login(why)),
         LoginError::Server(why) => {
             worker.shared.suspect(server, &why);

@@ -33,6 +33,8 @@ pub(crate) enum Script {
     Mute,
     /// Greets and closes at once, as a server does that is shut down.
     Leaves,
+    /// Greets and closes after this long without a login, as servers do after their `connect_timeout`.
+    GivesUp(Duration),
     /// Greets, takes the login, answers every command with this many mebibytes of random rows.
     Floods(usize),
     /// Serves the first command, and then its host is dead: nothing that is sent to it is acknowledged, and
@@ -147,6 +149,10 @@ async fn play(
         }
         Script::Leaves => {
             let _ = stream.write_all(&greeting).await;
+        }
+        Script::GivesUp(after) => {
+            let _ = stream.write_all(&greeting).await;
+            tokio::time::sleep(after).await;
         }
         Script::Mute => {
             let _ = stream.write_all(&greeting).await;

@@ -2,7 +2,7 @@
 
 use super::fake::{Client, Fake, Front, Script, defaults, read_packet, within};
 use config::{ClientTls, ClientTlsMode, Listener, RouterConfig, ServerTls, Tls, TlsMode};
-use fleet::{Address, ListenerRole::Reader};
+use fleet::{Address, ListenerRole::Reader, ListenerRole::Writer, Role};
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::Duration;
 use tokio::io::AsyncWriteExt;
@@ -32,6 +32,22 @@ async fn a_client_that_does_not_log_in_is_told_and_let_go() {
     assert_eq!(status.listeners[0].refused["login_deadline"], 1);
     assert_eq!(status.servers[0].closed["not logged in"], 1);
     assert!(status.servers[0].reads.eligible, "it is not the server's fault");
+}
+
+/// Whoever can connect could else take the primary from everybody: a port scanner, a slow TLS handshake.
+#[tokio::test]
+async fn a_server_that_gives_up_on_a_silent_client_is_not_suspected() {
+    let server = Fake::start("p", Script::GivesUp(Duration::from_millis(1100))).await;
+    let front = Front::start(defaults(), &[Writer], vec![server.server(Role::Primary)]);
+    let mut silent = within(5, Client::connect(front.port(0))).await.unwrap();
+    let refusal = refusal(&mut silent).await;
+    assert_eq!((refusal.code, refusal.sqlstate), (1159, *b"08S01"));
+    assert!(refusal.message.contains("and p closed the connection"), "{}", refusal.message);
+    front.until("gone", |s| s.sessions == 0).await;
+    let status = front.router.status();
+    assert_eq!(status.listeners[0].refused["login_deadline"], 1);
+    assert!(status.servers[0].writes.eligible, "{:?}", status.servers[0].writes.reason);
+    assert_eq!(front.suspected.lock().unwrap().clone(), Vec::<String>::new());
 }
 
 #[tokio::test]
