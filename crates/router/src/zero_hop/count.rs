@@ -114,10 +114,16 @@ impl KernelCounts {
             record.role = roles.get(&listener).copied().unwrap_or(record.role);
             record.server = names.get(&at).cloned().or(record.server.take());
             record.news(counters, shared, now);
-            record.commands = {
+            let refusals;
+            (record.commands, refusals) = {
                 let target_names = target_names.lock().unwrap_or_else(PoisonError::into_inner);
-                target_names.get(&number).map_or(0, |target| target.commands.load(Relaxed))
+                target_names
+                    .get(&number)
+                    .map_or((0, None), |target| (target.commands.load(Relaxed), target.refusals.take()))
             };
+            if let Some((sessions, code)) = refusals {
+                record.refused(sessions, code, shared, now);
+            }
             let of_use = names.contains_key(&at) && roles.contains_key(&listener);
             if record.may_forget(of_use, now) && bypass.sessions_on(number)? == 0 {
                 bypass.forget_target(listener, at);
@@ -287,6 +293,18 @@ impl TargetRecord {
             shared.request_check(&server, "it ended sessions");
         }
         self.usual_closes(lost, routing.view.snapshot.servers[at].state == fleet::State::Answering, now);
+    }
+
+    /// Mirrored sessions got an error with this code in the place of the greeting. Left to itself the server
+    /// would keep its share of the new sessions, and refuse all of them.
+    fn refused(&mut self, sessions: u64, code: u16, shared: &SharedState, now: Instant) {
+        let Some(server) = &self.server else { return };
+        let routing = shared.routing();
+        if let Some(at) = routing.view.index(server) {
+            routing.counters[at].bypassed.failures.fetch_add(sessions, Relaxed);
+        }
+        self.failed_at = Some(now);
+        shared.suspect(server, &format!("error {code} instead of a greeting (bypassing the router)"));
     }
 
     /// Whether its number may be given to another pair, if no session has it, connections under way among

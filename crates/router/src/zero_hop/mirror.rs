@@ -23,10 +23,11 @@ use insight::{CommandObserver, Ledger, Session, Shared};
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::rc::Rc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU16, AtomicU64, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, TryRecvError};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
+use wire::tracker::ClosedBecause;
 use wire::{Phase, Tracker};
 use zerohop::{Bypass, Mirror, Piece, PieceKind, monotonic_ns};
 
@@ -59,6 +60,29 @@ pub(super) struct Target {
     pub(super) measured: u32,
     /// Commands that all its sessions sent, as far as those that were mirrored stand for the others.
     pub(super) commands: Arc<AtomicU64>,
+    pub(super) refusals: Arc<Refusals>,
+}
+
+/// Mirrored sessions that the server refused with an error instead of a greeting, since the last look: it has
+/// too many connections, or blocks this host. To the kernel they are connections that came about.
+#[derive(Debug, Default)]
+pub(super) struct Refusals {
+    sessions: AtomicU64,
+    /// The last one's.
+    code: AtomicU16,
+}
+
+impl Refusals {
+    fn add(&self, code: u16) {
+        self.code.store(code, Relaxed);
+        self.sessions.fetch_add(1, Relaxed);
+    }
+
+    /// How many there were and the code of the last one; counts from zero again.
+    pub(super) fn take(&self) -> Option<(u64, u16)> {
+        let sessions = self.sessions.swap(0, Relaxed);
+        (sessions > 0).then(|| (sessions, self.code.load(Relaxed)))
+    }
 }
 
 impl Target {
@@ -246,6 +270,7 @@ struct MirroredSession {
     /// What its target's sessions sent, and how many of this one's are in it.
     commands: Option<Arc<AtomicU64>>,
     counted: u64,
+    refusals: Option<Arc<Refusals>>,
 }
 
 impl MirroredSession {
@@ -347,8 +372,9 @@ impl MirroredSessions {
             tracker: Tracker::new(),
             insight,
             one_in: target.as_ref().map_or(1, |target| target.mirrored.max(1)),
-            commands: target.map(|target| target.commands),
+            commands: target.as_ref().map(|target| target.commands.clone()),
             counted: 0,
+            refusals: target.map(|target| target.refusals),
             from_client: InOrder::from(client),
             from_server: InOrder::from(server),
         }
@@ -379,7 +405,8 @@ impl MirroredSessions {
         let Some(session) = self.sessions.get_mut(&cookie) else { return };
         let Some(followed) = session else { return };
         let at = self.clock.instant(at);
-        let MirroredSession { tracker, insight, from_client: up, from_server: down, .. } = followed.as_mut();
+        let MirroredSession { tracker, insight, from_client: up, from_server: down, refusals, .. } =
+            followed.as_mut();
         let taken = match from_client {
             true => up.take(seq, bytes, |bytes| {
                 let mut observer = insight.observe(tracker, || at);
@@ -387,9 +414,15 @@ impl MirroredSessions {
                 CommandObserver::finish(observer, tracker);
             }),
             false => down.take(seq, bytes, |bytes| {
+                let greeting_is_due = tracker.phase() == Phase::Greeting;
                 let mut observer = insight.observe(tracker, || at);
                 tracker.server_bytes_with(bytes, &mut observer);
                 CommandObserver::finish(observer, tracker);
+                if let (true, Phase::Closing(ClosedBecause::Refused(code)), Some(refusals)) =
+                    (greeting_is_due, tracker.phase(), refusals.as_ref())
+                {
+                    refusals.add(code);
+                }
             }),
         };
         let lost = taken.is_err() || (self.holes_stay_until.is_some() && (up.has_hole() || down.has_hole()));
@@ -446,7 +479,51 @@ mod tests {
 
     fn target(server: &str, mirrored: u32, measured: u32) -> Target {
         let (server, listener) = (ServerName::new(server), "reader 127.0.0.1:3306".to_owned());
-        Target { server, listener, mirrored, measured, commands: Arc::default() }
+        Target { server, listener, mirrored, measured, commands: Arc::default(), refusals: Arc::default() }
+    }
+
+    #[test]
+    fn an_error_instead_of_a_greeting_is_a_refusal_and_a_refused_login_is_none() {
+        let insight = insight::Shared::new(config::RouterConfig::default().insight);
+        let (ledger, names) = (Rc::new(RefCell::new(Ledger::new(insight))), TargetNames::default());
+        names.lock().unwrap().insert(3, target("a", 1, 0));
+        let refusals = names.lock().unwrap()[&3].refusals.clone();
+        let mut mirrored = MirroredSessions::new(ledger, names);
+        let mut says = |cookie, pieces: &[(bool, u32, &[u8])]| {
+            let begins = PieceKind::Begins { target: 3, client: 0, server: 0 };
+            mirrored.on_event(Piece { cookie, at: 0, kind: begins });
+            for (client, seq, bytes) in pieces.iter().copied() {
+                let kind = match client {
+                    true => PieceKind::FromClient { seq, bytes },
+                    false => PieceKind::FromServer { seq, bytes },
+                };
+                mirrored.on_event(Piece { cookie, at: 0, kind });
+            }
+        };
+        let too_many = wire::ErrPacket::new(1040, b"08004", "Too many connections").before_greeting();
+        says(1, &[(false, 0, &too_many)]);
+        says(2, &[(false, 0, &too_many)]);
+        assert_eq!(refusals.take(), Some((2, 1040)));
+        let packet = |mut sequence: u8, payload: &[u8]| {
+            let mut out = Vec::new();
+            wire::packet::write(&mut out, &mut sequence, payload);
+            out
+        };
+        let capabilities = wire::Capabilities::PROTOCOL_41 | wire::Capabilities::SECURE_CONNECTION;
+        let greeting = wire::Greeting {
+            version: "11.8.3-MariaDB".to_owned(),
+            connection_id: 1,
+            nonce: vec![b'n'; 20],
+            capabilities,
+            charset: 45,
+            status: wire::Status::AUTOCOMMIT,
+            auth_plugin: String::new(),
+        };
+        let login = wire::Login { capabilities, charset: 45, user: b"app", ..wire::Login::default() };
+        let (greeting, login) = (packet(0, &greeting.encode()), packet(1, &login.encode()));
+        let denied = wire::ErrPacket::new(1045, b"28000", "Access denied").packet(2, capabilities);
+        says(3, &[(false, 0, &greeting), (true, 0, &login), (false, greeting.len() as u32, &denied)]);
+        assert_eq!(refusals.take(), None);
     }
 
     #[test]

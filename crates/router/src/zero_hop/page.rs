@@ -164,7 +164,8 @@ impl Pages {
             }
             _ => {
                 let (server, listener) = (server.clone(), listener.label().to_owned());
-                let new = Target { server, listener, mirrored, measured, commands: Arc::default() };
+                let (commands, refusals) = (Arc::default(), Arc::default());
+                let new = Target { server, listener, mirrored, measured, commands, refusals };
                 target_names.insert(target, new);
             }
         }
