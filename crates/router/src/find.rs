@@ -4,7 +4,9 @@
 //! **Slow is not dead.** A server that has not greeted within `attempt_deadline` is left for the next one.
 //! When nobody else is left, those that were only slow are tried again with twice the time, and again, until
 //! `connect_deadline`: on a host where everything waits for a processor all of them are slow, and a late
-//! session is better than none.
+//! session is better than none. A writer has one server to go to: it gives it twice the time, too, whenever
+//! it may be tried again. The way to a server and back is not its slowness, so each attempt has the round
+//! trips of a connection and a greeting beside that.
 
 use crate::connect::{ConnectError, GreetedServer, connect};
 use crate::hold::Hold;
@@ -18,6 +20,10 @@ use crate::worker::context::WorkerContext;
 use fleet::{Address, ListenerRole, ServerName, State};
 use std::sync::Arc;
 use tokio::time::Instant;
+
+/// Round trips from a connect to the greeting: one for the connection, at most one for the greeting, and one
+/// for a packet that is lost.
+const ROUND_TRIPS: u32 = 3;
 
 /// A session that has its server.
 pub(crate) struct ServerConnection {
@@ -84,13 +90,22 @@ impl Tried {
         NoEligibleServer { reasons }
     }
 
+    /// Forgets what failed: the fleet looks different. What was slow before gets twice the time.
+    fn begin_again(&mut self) {
+        self.try_slow_ones_again();
+        self.failed.clear();
+    }
+
     /// Forgets that those failed that were only slow, and gives them twice the time; `false` when there is
     /// none.
     fn try_slow_ones_again(&mut self) -> bool {
         let slow = std::mem::take(&mut self.slow);
         self.failed.retain(|(server, _)| !slow.contains(server));
+        if slow.is_empty() {
+            return false;
+        }
         self.patience = self.patience.saturating_mul(2);
-        !slow.is_empty()
+        true
     }
 }
 
@@ -128,16 +143,17 @@ pub(crate) async fn writer(
     let mut changes = worker.shared.changes();
     let config = worker.shared.routing().view.config.clone();
     let mut hold: Option<Hold> = None;
+    let mut tried = Tried::default();
     loop {
         // Marked as seen before looking, so that a change during the attempt ends the wait at once.
         changes.borrow_and_update();
         let routing = worker.shared.routing();
         let until = at + config.hold_deadline.max(config.attempt_deadline);
-        let reasons =
-            match attempt(worker, &routing, ListenerRole::Writer, until, &mut Tried::default()).await {
-                Err(FindError::NoServer(reasons)) => reasons,
-                done => return done,
-            };
+        tried.begin_again();
+        let reasons = match attempt(worker, &routing, ListenerRole::Writer, until, &mut tried).await {
+            Err(FindError::NoServer(reasons)) => reasons,
+            done => return done,
+        };
         if hold.is_none() {
             hold = Hold::take(&worker.shared.held);
         }
@@ -175,7 +191,9 @@ async fn attempt(
         };
         let candidate = &view.candidates[picked.server];
         let slot = ServerSlot::take(routing.counters[picked.server].clone(), role, worker.thread);
-        let limit = until.min(Instant::now() + view.config.attempt_deadline * tried.patience);
+        let way = view.snapshot.servers[picked.server].round_trip.unwrap_or_default() * ROUND_TRIPS;
+        let limit =
+            until.min(Instant::now() + view.config.attempt_deadline.saturating_mul(tried.patience) + way);
         let greeted = connect(&candidate.reach, &worker.shared.names, limit).await;
         match greeted.and_then(|greeted| offers_enough(worker, candidate, greeted)) {
             Ok(greeted) => {

@@ -153,6 +153,34 @@ async fn a_primary_that_refuses_holds_the_session_until_it_is_back() {
 }
 
 #[tokio::test]
+async fn a_primary_that_is_slow_to_greet_is_given_more_time_whenever_it_may_be_tried_again() {
+    let attempt_deadline = Duration::from_millis(500);
+    let slow = Fake::start("p", Script::ServesLate(attempt_deadline * 3 / 2)).await;
+    let config = RouterConfig { attempt_deadline, hold_deadline: Duration::from_secs(20), ..quick() };
+    let front = Front::start(config, &[Writer], vec![slow.server(Role::Primary)]);
+    let port = front.port(0);
+    let waiting = tokio::spawn(async move { Client::connect(port).await.map(|c| c.server) });
+    within(20, async {
+        while !waiting.is_finished() {
+            front.publish(vec![slow.server(Role::Primary)]);
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    })
+    .await;
+    assert_eq!(waiting.await.unwrap().unwrap(), "p");
+}
+
+#[tokio::test]
+async fn the_way_to_a_far_server_is_not_its_slowness() {
+    let far = Fake::start("far", Script::ServesLate(Duration::from_millis(600))).await;
+    let mut server = far.replica();
+    server.round_trip = Some(Duration::from_secs(1));
+    let front = Front::start(quick(), &[Reader], vec![server]);
+    assert_eq!(within(5, Client::connect(front.port(0))).await.unwrap().server, "far");
+    assert_eq!(far.accepted.load(SeqCst), 1, "at the first attempt");
+}
+
+#[tokio::test]
 async fn a_client_that_leaves_while_it_waits_gives_its_place_back() {
     let server = Fake::start("r", Script::Serves).await;
     let config = RouterConfig { hold_deadline: Duration::from_secs(60), ..quick() };
