@@ -75,8 +75,9 @@ fn reader(view: &View, request: &PickRequest<'_>, rng: &mut impl Rng) -> Option<
         let server = choose_member(view, request, zone, rng)?;
         return Some(Picked { server, because: because(view, request, zone) });
     }
+    let primary = view.primary_for_reads().filter(|server| usable(view, request, *server));
     if view.config.reads_on_primary
-        && let Some(server) = writer(view, request)
+        && let Some(server) = primary
     {
         return Some(Picked { server, because: Because::NoReplica });
     }
@@ -303,6 +304,20 @@ mod tests {
     }
 
     #[test]
+    fn reads_that_the_primary_serves_go_on_there_while_writes_are_held() {
+        let mut s = snapshot("a", &[], &[("a", 1.0)]);
+        s.servers[0].announced = fleet::Announcement::Hold;
+        let view = view(s);
+        let mut rng = StdRng::seed_from_u64(6);
+        let picked = pick(&view, &request(None, &[0], &[]), &mut rng).unwrap();
+        assert_eq!((picked.server, picked.because), (0, Because::NoReplica));
+        let names: Vec<_> = view.fallbacks.iter().map(crate::view::Fallback::name).collect();
+        assert!(names.starts_with(&["reads_on_primary", "writer_unknown"]), "{names:?}");
+        let writes = PickRequest { role: ListenerRole::Writer, ..request(None, &[0], &[]) };
+        assert!(pick(&view, &writes, &mut rng).is_err(), "new writes wait");
+    }
+
+    #[test]
     fn a_refusal_names_every_server_with_its_reason() {
         let mut s = snapshot("a", &[("a", 1.0)], &[("a", 1.0)]);
         s.servers[1].reserved = Some("'analytics'".to_owned());
@@ -335,7 +350,7 @@ mod tests {
                 prop_assert_ne!(picked.server, bad);
                 let candidate = &view.candidates[picked.server];
                 match picked.because {
-                    Because::NoReplica => prop_assert_eq!(view.writer(), Some(picked.server)),
+                    Because::NoReplica => prop_assert_eq!(view.primary_for_reads(), Some(picked.server)),
                     Because::LastResort => {
                         let left = |c: usize| c != bad && view.candidates[c].reads.is_eligible();
                         prop_assert!(!(0..view.candidates.len()).any(left));

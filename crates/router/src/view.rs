@@ -197,6 +197,12 @@ impl View {
         self.candidates.iter().position(|c| c.writes.reason() == Some(&Reason::WritesHeld))
     }
 
+    /// The primary, for reads that no replica can serve: one from which a switchover is under way serves them
+    /// while new writes wait.
+    pub fn primary_for_reads(&self) -> Option<usize> {
+        self.candidates.iter().position(may_read_as_primary)
+    }
+
     /// Whether a switchover is announced: from now on no new writer session may bypass the router.
     pub fn switchover_is_announced(&self) -> bool {
         self.snapshot.servers.iter().any(|server| server.announced != Announcement::Nothing)
@@ -206,6 +212,10 @@ impl View {
     pub fn index(&self, name: &ServerName) -> Option<usize> {
         self.candidates.iter().position(|c| c.name == *name)
     }
+}
+
+fn may_read_as_primary(candidate: &Candidate) -> bool {
+    candidate.writes.reason().is_none_or(|reason| *reason == Reason::WritesHeld)
 }
 
 /// Demand and capacity of every zone that has either, and of our own.
@@ -248,7 +258,7 @@ fn fallbacks(candidates: &[Candidate], snapshot: &Snapshot, config: &RouterConfi
     let mut found = Vec::new();
     let writer = candidates.iter().any(|c| c.writes.is_eligible());
     if !candidates.iter().any(|c| c.reads.is_eligible()) {
-        found.push(if writer && config.reads_on_primary {
+        found.push(if config.reads_on_primary && candidates.iter().any(may_read_as_primary) {
             Fallback::ReadsOnPrimary
         } else if candidates.iter().any(|c| c.last_resort) {
             Fallback::LastResort
