@@ -11,8 +11,10 @@ use super::fit::{Fit, MirrorScope, fit};
 use super::mirror::{Target, TargetNames};
 use super::overview::ListenerZeroHop;
 use crate::listener::Listener;
+use crate::names::Names;
 use crate::pick::{Because, PickRequest, pick};
 use crate::shared_state::{RoutingState, SharedState};
+use crate::view::Candidate;
 use fleet::{Address, ListenerRole, ServerName};
 use rand::Rng;
 use std::collections::HashMap;
@@ -138,7 +140,7 @@ impl Pages {
             let connects = bypass.connect_counts(*number)?;
             let mut page = Vec::with_capacity(PICKS);
             for server in sampled(&servers, fit.one_in, connects.bypassed + connects.chosen, room) {
-                let at = server.and_then(|s| shared.names.socket_address(&routing.view.candidates[s].reach));
+                let at = server.and_then(|s| bypassed_at(&routing.view.candidates[s], &shared.names));
                 let lenient = |at: &SocketAddr| counts.closes_mean_nothing(*number, *at);
                 page.push(match at {
                     Some(at) => Some(bypass.target(*number, at, lenient(&at))?),
@@ -215,6 +217,12 @@ fn picks(routing: &RoutingState, role: ListenerRole, phase: f64, rng: &mut impl 
     servers
 }
 
+/// Where connections to a server lead without the router. Nowhere for one that is told the client's address:
+/// who connects directly sends no PROXY protocol header.
+fn bypassed_at(server: &Candidate, names: &Names) -> Option<SocketAddr> {
+    (!server.proxy_protocol).then(|| names.socket_address(&server.reach)).flatten()
+}
+
 /// The picks with every `one_in`th left to the ordinary listener, counted over all sessions there have been,
 /// and all beyond `room`.
 fn sampled(servers: &[Option<usize>], one_in: u32, before: u64, room: usize) -> Vec<Option<usize>> {
@@ -237,6 +245,18 @@ mod tests {
         assert_eq!(left(0), [15, 31]);
         assert_eq!(left(15), [0, 16, 32]);
         assert_eq!(sampled(&servers, 0, 15, PICKS), servers);
+    }
+
+    #[test]
+    fn connections_to_a_server_that_is_told_who_the_client_is_do_not_bypass_the_router() {
+        let at = |proxy_protocol| {
+            let mut s = crate::view::tests::snapshot("a", &[], &[("a", 1.0)]);
+            s.servers[0].reach = Address::tcp("10.0.0.5", 3306);
+            s.servers[0].proxy_protocol = proxy_protocol;
+            bypassed_at(&crate::view::tests::view(s).candidates[0], &Names::default())
+        };
+        assert_eq!(at(false), Some("10.0.0.5:3306".parse().unwrap()));
+        assert_eq!(at(true), None);
     }
 
     #[test]
