@@ -13,6 +13,7 @@ use crate::refuse;
 use crate::reserve::{Reserve, is_exhausted};
 use crate::stream::Socket;
 use crate::worker::{Message, WorkerHandle};
+use rustix::io::Errno;
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
@@ -23,6 +24,8 @@ use tokio::time::Instant;
 
 /// The pause after an accept that failed for want of descriptors.
 const NO_DESCRIPTOR_PAUSE: Duration = Duration::from_millis(50);
+/// Between two looks at a socket that does not listen.
+const PAUSED_LOOK: Duration = Duration::from_millis(5);
 /// Before a listener that cannot be watched is tried again.
 const WATCH_AGAIN: Duration = Duration::from_secs(1);
 
@@ -77,6 +80,10 @@ async fn serve(
         match accepted {
             Ok((socket, peer)) => admit(listener, socket, peer, workers, most_sessions),
             Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
+            // It does not listen: a reload tries to bind another socket to its port.
+            Err(error) if error.raw_os_error() == Some(Errno::INVAL.raw_os_error()) => {
+                tokio::time::sleep(PAUSED_LOOK).await;
+            }
             Err(error) if is_exhausted(&error) && reserve.refuse_one(&listening) => {
                 listener.refusals.add(RefusalReason::NoDescriptor);
                 reserve.log(listener, &error);

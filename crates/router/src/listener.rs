@@ -6,7 +6,7 @@
 
 use crate::error::Error;
 use crate::refusal::{RefusalCounts, RefusalDetails, RefusalReason};
-use crate::sockets::Sockets;
+use crate::sockets::{BACKLOG, Sockets};
 use crate::stream::Socket;
 use crate::tls::FromClients;
 use arc_swap::ArcSwap;
@@ -22,9 +22,6 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::Notify;
-
-/// Connections that may wait to be accepted.
-const BACKLOG: i32 = 4096;
 
 /// A listener that is open.
 #[derive(Debug)]

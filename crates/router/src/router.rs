@@ -12,7 +12,7 @@ use crate::rebalancer;
 use crate::record::{Recording, RecordingRequest};
 use crate::reserve::most_sessions;
 use crate::shared_state::{Drain, Report, SharedState};
-use crate::sockets::Sockets;
+use crate::sockets::{PausedSocket, Sockets};
 use crate::status::{self, Status};
 use crate::supervise;
 use crate::tls::{FromClients, ServerKey, ToServers};
@@ -21,6 +21,7 @@ use crate::zero_hop::{self, ZeroHop};
 use config::{Listener as ListenerConfig, RouterConfig};
 use fleet::{Address, ServerName, Snapshot};
 use std::collections::HashSet;
+use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -105,7 +106,7 @@ impl Router {
     ) -> Result<Self, Error> {
         unique(&listeners)?;
         let (to_servers, server_key) = (ToServers::load(&config.tls)?, ServerKey::load(&config.tls)?);
-        let opened = open_all(listeners, sockets)?;
+        let opened = open_all(listeners, sockets, &[])?;
         let threads = config.threads.unwrap_or_else(|| path::threads(cores())).max(1);
         let data_path = config.data_path;
         let report: Report = Box::new(suspect);
@@ -181,7 +182,9 @@ impl Router {
         for listener in &kept {
             from_clients.push(FromClients::load(&listener.tls)?);
         }
-        let opened = open_all(added, &mut Sockets::default())?;
+        let closes = |l: &&Arc<Listener>| kept.iter().all(|kept| kept.address != l.address);
+        let closing: Vec<_> = parts.listeners.iter().filter(closes).cloned().collect();
+        let opened = open_all(added, &mut Sockets::default(), &closing)?;
         let mut changes = Changes::default();
         let mut kept: Vec<_> = kept.iter().zip(from_clients).collect();
         parts.listeners.retain(|listener| {
@@ -398,13 +401,25 @@ impl Drop for Router {
     }
 }
 
+/// Opens all of these or none. Those of `closing` that are in their way listen no more then.
 fn open_all(
     listeners: Vec<ListenerConfig>,
     sockets: &mut Sockets,
+    closing: &[Arc<Listener>],
 ) -> Result<Vec<(Arc<Listener>, OwnedFd)>, Error> {
+    // Dropped last: they cannot listen again while those that were opened do.
+    let mut paused = Vec::new();
     let mut opened: Vec<(Arc<Listener>, OwnedFd)> = Vec::new();
     for listener in listeners {
-        match Listener::open(&listener, sockets) {
+        let made = match Listener::open(&listener, sockets) {
+            Err(Error::Listen { source, .. })
+                if source.kind() == io::ErrorKind::AddrInUse && make_way(&listener, closing, &mut paused) =>
+            {
+                Listener::open(&listener, sockets)
+            }
+            made => made,
+        };
+        match made {
             Ok(pair) => opened.push(pair),
             Err(error) => {
                 // Takes the socket files of those already opened away again.
@@ -413,7 +428,19 @@ fn open_all(
             }
         }
     }
+    paused.into_iter().for_each(PausedSocket::is_replaced);
     Ok(opened)
+}
+
+/// Pauses what is about to close and overlaps with `wanted`, as 127.0.0.1:3306 does with 0.0.0.0:3306;
+/// `false` when there is none.
+fn make_way(wanted: &ListenerConfig, closing: &[Arc<Listener>], paused: &mut Vec<PausedSocket>) -> bool {
+    let overlaps = |listener: &&Arc<Listener>| config::listeners_clash(wanted, &listener.config()).is_some();
+    let sockets = closing.iter().filter(overlaps).filter_map(|listener| listener.socket());
+    let before = paused.len();
+    // One that does not listen is not in the way.
+    paused.extend(sockets.filter_map(|socket| PausedSocket::new(socket).ok()));
+    paused.len() > before
 }
 
 fn unique(listeners: &[ListenerConfig]) -> Result<(), Error> {

@@ -1,13 +1,17 @@
-//! Sockets: listening sockets that somebody else has opened: the process before this one, or systemd.
+//! Sockets: listening sockets that somebody else has opened: the process before this one, or systemd. And
+//! those that make way for another on their port.
 
 use crate::error::Error;
 use fleet::Address;
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
-use rustix::net::getsockname;
+use rustix::net::{Shutdown, getsockname, listen, shutdown};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
+
+/// Connections that may wait to be accepted.
+pub(crate) const BACKLOG: i32 = 4096;
 
 /// Listening sockets by the address they are bound to. Those that nobody takes are closed when this is
 /// dropped.
@@ -46,6 +50,40 @@ impl Sockets {
         fcntl_setfl(&fd, flags | OFlags::NONBLOCK).map_err(|e| listen(e.into()))?;
         let bound = address_of(&fd).map_err(listen)?;
         Ok((fd, bound))
+    }
+}
+
+/// A listening TCP socket that does not listen for now, so that another can be bound to its port. It listens
+/// again when this is dropped.
+///
+/// Sockets with `SO_REUSEADDR` may share a port while none of them listens. To close the socket would free
+/// the port only once everybody has closed it who has it (the thread that accepts, systemd), and could not
+/// be undone when the other cannot be opened after all.
+#[derive(Debug)]
+pub struct PausedSocket(Option<OwnedFd>);
+
+impl PausedSocket {
+    /// Connects are refused from now on; who waits to be accepted is refused as well.
+    ///
+    /// # Errors
+    /// It does not listen.
+    pub fn new(socket: OwnedFd) -> io::Result<Self> {
+        shutdown(&socket, Shutdown::Read)?;
+        Ok(Self(Some(socket)))
+    }
+
+    /// Another listens in its place.
+    pub fn is_replaced(mut self) {
+        self.0 = None;
+    }
+}
+
+impl Drop for PausedSocket {
+    fn drop(&mut self) {
+        let Some(socket) = self.0.take() else { return };
+        if let Err(error) = listen(&socket, BACKLOG) {
+            tracing::error!(%error, "a listening socket made way for another one, and cannot listen again: restart");
+        }
     }
 }
 

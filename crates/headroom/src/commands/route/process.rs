@@ -15,6 +15,7 @@ use console::status_view::{ProcessView, ReloadView, StatusView};
 use daemon::engine::Engine;
 use daemon::{recorder, systemd};
 use insight::Since;
+use router::PausedSocket;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
@@ -164,8 +165,13 @@ impl Process {
             }
             _ => None,
         };
+        // Listens again unless the new configuration comes into force; so it is dropped after the new one.
+        let mut in_the_way = None;
         // Nothing of the new configuration is in force up to here, and nothing below can fail but the first
         // line, which then changes nothing.
+                if asked_for.is_some_and(|before| before.port() == address.port()) {
+                    in_the_way = self.pause_admin();
+                }
         let mut notes = self.engine.reconfigure(&sourced.config)?;
         notes.extend(config::changed(&before, &sourced.config));
         self.objectives.change(&sourced.config.objectives, hook);
@@ -183,12 +189,19 @@ impl Process {
         Ok(notes)
     }
 
+            in_the_way.into_iter().for_each(PausedSocket::is_replaced);
     /// Every listening socket once more, the admin address's too, for a process that takes over.
     pub(super) fn listening(&self) -> Vec<OwnedFd> {
         let mut sockets = self.engine.listening();
         sockets.extend(self.changing().admin.as_ref().and_then(|admin| admin.ear.try_clone().ok()));
         sockets
     }
+    /// The admin address listens no more, so that another address can be bound to its port.
+    fn pause_admin(&self) -> Option<PausedSocket> {
+        let socket = self.changing().admin.as_ref()?.ear.try_clone().ok()?;
+        PausedSocket::new(socket).ok()
+    }
+
 
     /// Leaves every listening socket with systemd, for the process after this one, should this one die.
     pub(super) fn store_sockets(&self) {

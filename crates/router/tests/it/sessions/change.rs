@@ -63,6 +63,28 @@ async fn a_reload_changes_what_differs_and_leaves_sessions_alone() {
 }
 
 #[tokio::test]
+async fn a_reload_widens_and_narrows_a_listener_on_its_port() {
+    let server = Fake::start("r", Script::Serves).await;
+    let free = async || tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = free().await.local_addr().unwrap().port();
+    let at = |host: &str, port| Listener::new(Address::tcp(host, port), Reader);
+    let front = Front::with_listeners(defaults(), vec![at("127.0.0.1", port)], vec![server.replica()]);
+    let mut before = Client::login(port).await;
+    // All or nothing: another program has the second address.
+    let other = free().await;
+    let taken = at("127.0.0.1", other.local_addr().unwrap().port());
+    let refused = front.router.reconfigure(defaults(), vec![at("0.0.0.0", port), taken]);
+    assert!(refused.unwrap_err().to_string().contains("in use"));
+    Client::login(port).await;
+    for host in ["0.0.0.0", "127.0.0.1", "0.0.0.0"] {
+        let changes = front.router.reconfigure(defaults(), vec![at(host, port)]).unwrap();
+        assert_eq!((changes.opened.len(), changes.closed.len()), (1, 1), "{host}");
+        assert_eq!(Client::login(port).await.query("SELECT 1").await.unwrap()[0], 0);
+    }
+    assert_eq!(before.query("SELECT 1").await.unwrap()[0], 0, "its listener is closed, its session is not");
+}
+
+#[tokio::test]
 async fn the_same_address_twice_is_refused() {
     let (_keep, snapshots) =
         tokio::sync::watch::channel(std::sync::Arc::new(fleet::Snapshot::empty(std::time::Instant::now())));
