@@ -97,7 +97,8 @@ pub trait Controlled: Send + Sync + 'static {
     fn record(&self, command: &UnixStream, request: &RecordRequest, over: &AtomicBool) -> anyhow::Result<()>;
 }
 
-/// Serves, on a thread of its own, until `over` is set.
+/// Serves, on a thread of its own, until `over` is set; or until `moved` is, because another thread answers
+/// under another address: what was begun here goes on.
 ///
 /// # Errors
 /// No thread can be started.
@@ -106,11 +107,13 @@ pub fn serve(
     address: String,
     controlled: Arc<dyn Controlled>,
     over: Arc<AtomicBool>,
+    moved: Arc<AtomicBool>,
 ) -> std::io::Result<()> {
     let run = move || {
-        let Some(listener) = bind(&directory, &address, &over) else { return };
+        let ends = || over.load(Relaxed) || moved.load(Relaxed);
+        let Some(listener) = bind(&directory, &address, ends) else { return };
         let open = Arc::new(AtomicUsize::new(0));
-        while !over.load(Relaxed) {
+        while !ends() {
             if !readable(listener.listener(), SELDOM) {
                 continue;
             }
@@ -140,9 +143,9 @@ pub fn serve(
 }
 
 /// The name, once the process before us has left it.
-fn bind(directory: &Directory, address: &str, over: &AtomicBool) -> Option<ControlListener> {
+fn bind(directory: &Directory, address: &str, ends: impl Fn() -> bool) -> Option<ControlListener> {
     let (begun, mut said) = (Instant::now(), false);
-    while !over.load(Relaxed) {
+    while !ends() {
         match ControlListener::bind(directory, Purpose::Command, address) {
             Ok(listener) => return Some(listener),
             Err(error @ Unavailable::InUse { .. }) => {

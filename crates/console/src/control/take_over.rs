@@ -19,6 +19,7 @@
 //! Both have the same sockets, so a client that comes in between waits in a queue that one of them empties. A
 //! new process that dies before it is ready changes nothing.
 
+use super::server::readable;
 use super::{ControlListener, Directory, Purpose, Unavailable, check_peer, reach};
 use anyhow::Context;
 use rustix::net::{
@@ -30,6 +31,8 @@ use std::io::{IoSlice, IoSliceMut, Read, Write};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 /// How long either side waits for a word of the other that needs no work.
@@ -38,6 +41,8 @@ const WORD: Duration = Duration::from_secs(10);
 const START: Duration = Duration::from_secs(120);
 /// How long we try for the name that the process before us has just left.
 const NAME: Duration = Duration::from_secs(10);
+/// Between two looks whether we still wait under this address.
+const SELDOM: Duration = Duration::from_millis(500);
 /// The kernel passes at most 253 descriptors in one message.
 const MOST: usize = 250;
 
@@ -113,7 +118,8 @@ impl Taken {
 }
 
 /// Waits, on a thread of its own, for a process that takes over. `sockets` and `orders` give what is to be
-/// handed over, `leave` stops accepting; then `told` is called, once.
+/// handed over, `leave` stops accepting; then `told` is called, once. Nobody is waited for any more once
+/// `moved` is set: another thread waits under another address.
 ///
 /// # Errors
 /// No thread can be started.
@@ -124,6 +130,7 @@ pub fn offer(
     orders: impl Fn() -> Orders + Send + 'static,
     leave: impl FnOnce() + Send + 'static,
     told: impl FnOnce() + Send + 'static,
+    moved: Arc<AtomicBool>,
 ) -> std::io::Result<()> {
     let wait = move || {
         let listener = match bind(&directory, &address) {
@@ -133,7 +140,7 @@ pub fn offer(
                 return;
             }
         };
-        let (mut after, wants_orders) = successor(&listener, &sockets, &orders);
+        let Some((mut after, wants_orders)) = successor(&listener, &sockets, &orders, &moved) else { return };
         leave();
         drop(listener);
         let mut word = vec![GONE];
@@ -147,24 +154,30 @@ pub fn offer(
     std::thread::Builder::new().name("headroom-upgrade".to_owned()).spawn(wait).map(drop)
 }
 
-/// The first process that takes the sockets and gets ready, and whether it knows orders.
+/// The first process that takes the sockets and gets ready, and whether it knows orders; `None` once `moved`
+/// is set.
 fn successor(
     listener: &ControlListener,
     sockets: &impl Fn() -> Vec<OwnedFd>,
     orders: &impl Fn() -> Orders,
-) -> (UnixStream, bool) {
-    loop {
+    moved: &AtomicBool,
+) -> Option<(UnixStream, bool)> {
+    while !moved.load(Relaxed) {
+        if !readable(listener.listener(), SELDOM) {
+            continue;
+        }
         let Ok((after, _)) = listener.listener().accept() else {
             std::thread::sleep(Duration::from_millis(100));
             continue;
         };
         match hand_out(&after, &sockets(), &orders()) {
-            Ok(Some(wants_orders)) => return (after, wants_orders),
+            Ok(Some(wants_orders)) => return Some((after, wants_orders)),
             // It only looked whether somebody answers here.
             Ok(None) => {}
             Err(error) => tracing::warn!("a process wanted to take over and did not: {error:#}; we go on"),
         }
     }
+    None
 }
 
 /// Whether a process that has taken over knows orders; `None`: it left before it said that it wants to.
@@ -255,8 +268,8 @@ fn receive(from: &UnixStream) -> anyhow::Result<Option<Vec<OwnedFd>>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-    use std::sync::{Arc, mpsc};
+    use std::sync::atomic::AtomicU64;
+    use std::sync::mpsc;
 
     fn drain(left_ms: u64) -> Orders {
         Orders { drains: vec![DrainOrder { server: "db3".to_owned(), left_ms }] }
@@ -283,7 +296,7 @@ mod tests {
         // Time passes from one look to the next.
         let orders = move || drain(9_000 - looks.fetch_add(1, Relaxed));
         let (leave, told) = (move || leave.send("left").unwrap(), move || told.send("told").unwrap());
-        offer(there, here.to_owned(), give, orders, leave, told).unwrap();
+        offer(there, here.to_owned(), give, orders, leave, told, Arc::default()).unwrap();
         let begun = Instant::now();
         let taken = loop {
             match take_over(&directory, here).unwrap() {

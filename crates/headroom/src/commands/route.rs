@@ -24,6 +24,7 @@ use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 use term::log::{self, LogFormat};
 use term::{Paint, exit, terminal};
@@ -144,7 +145,7 @@ pub(crate) async fn run(args: RouteArgs, environment: &Environment) -> anyhow::R
         }
         tracing::info!("took over; the process before us lets its sessions end");
     }
-    let handed_over = control_sockets(&process, &directory, &address)?;
+    let mut control = ControlSockets::open(&process, directory, address)?;
     let ready = format!("MAINPID={}\nREADY=1", std::process::id());
     notify(environment.notify_socket.as_deref(), &ready);
     process.store_sockets();
@@ -155,16 +156,14 @@ pub(crate) async fn run(args: RouteArgs, environment: &Environment) -> anyhow::R
         faults_from_stdin(process.clone());
     }
     let code = tokio::select! {
-        code = serve(&process, signals, handed_over) => code,
+        code = serve(&process, signals, &mut control) => code,
         why = failed(&process) => {
             tracing::error!("this process ends, so that it is started anew: {why}");
             exit::error()
         }
         () = announce(&process, environment) => exit::error(),
     };
-    if let Ok(directory) = &directory {
-        control::withdraw(directory, &address);
-    }
+    control.withdraw();
     Ok(code)
 }
 
@@ -215,36 +214,70 @@ async fn admin_listener(address: SocketAddr, sockets: &mut Sockets) -> anyhow::R
     }
 }
 
-/// Lets another process take over, and commands of our user reach us; tells when one has taken over. Clients
-/// are served without them, too.
-fn control_sockets(
-    process: &Arc<Process>,
-    directory: &anyhow::Result<Directory>,
-    address: &str,
-) -> anyhow::Result<Arc<Notify>> {
-    let told = Arc::new(Notify::new());
-    let directory = match directory {
-        Ok(directory) => directory,
-        Err(error) => {
+/// Where another process that takes over, and commands of our user, find this one. Clients are served without
+/// it, too.
+struct ControlSockets {
+    directory: anyhow::Result<Directory>,
+    /// What this process is known by.
+    address: String,
+    /// Set once this process is known by another address.
+    moved: Arc<AtomicBool>,
+    /// Another process has taken over.
+    handed_over: Arc<Notify>,
+}
+
+impl ControlSockets {
+    fn open(
+        process: &Arc<Process>,
+        directory: anyhow::Result<Directory>,
+        address: String,
+    ) -> std::io::Result<Self> {
+        if let Err(error) = &directory {
             tracing::error!(
                 "no command reaches this process (drain, undrain, record), and no other can take over from it: {error:#}"
             );
-            return Ok(told);
         }
-    };
-    process.serve_commands(directory.clone(), address.to_owned())?;
-    let (giving, ordered) = (process.clone(), process.clone());
-    let (leaving, telling) = (process.clone(), told.clone());
-    let tell = move || telling.notify_one();
-    take_over::offer(
-        directory.clone(),
-        address.to_owned(),
-        move || giving.listening(),
-        move || ordered.engine().orders(),
-        move || leaving.hand_over(),
-        tell,
-    )?;
-    Ok(told)
+        let sockets = Self { directory, address, moved: Arc::default(), handed_over: Arc::default() };
+        sockets.answer(process)?;
+        Ok(sockets)
+    }
+
+    fn answer(&self, process: &Arc<Process>) -> std::io::Result<()> {
+        let Ok(directory) = &self.directory else { return Ok(()) };
+        process.serve_commands(directory.clone(), self.address.clone(), self.moved.clone())?;
+        let (giving, ordered) = (process.clone(), process.clone());
+        let (leaving, telling) = (process.clone(), self.handed_over.clone());
+        take_over::offer(
+            directory.clone(),
+            self.address.clone(),
+            move || giving.listening(),
+            move || ordered.engine().orders(),
+            move || leaving.hand_over(),
+            move || telling.notify_one(),
+            self.moved.clone(),
+        )
+    }
+
+    /// After a reload: answers under the address that commands and the next process will look for.
+    fn follow(&mut self, process: &Arc<Process>) {
+        let address = process.control_address();
+        if address == self.address {
+            return;
+        }
+        self.moved.store(true, Relaxed);
+        self.withdraw();
+        (self.address, self.moved) = (address, Arc::default());
+        if let Err(error) = self.answer(process) {
+            tracing::error!(%error, address = self.address, "no command reaches this process at its new address");
+        }
+    }
+
+    /// Removes the files.
+    fn withdraw(&self) {
+        if let Ok(directory) = &self.directory {
+            control::withdraw(directory, &self.address);
+        }
+    }
 }
 
 /// Two descriptors a session: the soft limit that shells give is far below what the listeners allow.
@@ -284,11 +317,15 @@ async fn announce(process: &Process, environment: &Environment) {
 }
 
 /// Answers signals until one of them says stop.
-async fn serve(process: &Arc<Process>, mut signals: Signals, handed_over: Arc<Notify>) -> ExitCode {
+async fn serve(process: &Arc<Process>, mut signals: Signals, control: &mut ControlSockets) -> ExitCode {
+    let handed_over = control.handed_over.clone();
     loop {
         tokio::select! {
             signal = signals.next() => match signal {
-                Signal::Reload => process.reload().await,
+                Signal::Reload => {
+                    process.reload().await;
+                    control.follow(process);
+                }
                 Signal::Renew => process.renew(),
                 Signal::Stop(name) => return stop(process, name, signals).await,
             },

@@ -151,6 +151,45 @@ async fn a_drain_outlives_an_upgrade_and_ends_by_command_even_if_its_server_has_
 }
 
 #[tokio::test]
+async fn a_reload_that_moves_the_admin_address_moves_commands_and_upgrades_too() {
+    let mut alone = Alone::up("").await;
+    let mut first = alone.start(&[], None);
+    let status = alone.ready().await;
+    let name = status["servers"][0]["name"].as_str().unwrap().to_owned();
+    let pid = u64::from(first.id());
+    let before = alone.admin;
+    let to = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    alone.move_admin(&before.to_string(), to);
+    alone.signal(pid, Signal::HUP);
+    alone.wait_for("it answers at the new address", |s| s["process"]["pid"] == pid).await;
+    // And on the same port, at all addresses: the one before makes way.
+    alone.move_admin(&to.to_string(), (std::net::Ipv4Addr::UNSPECIFIED, to.port()).into());
+    alone.signal(pid, Signal::HUP);
+    let noted = |s: &serde_json::Value| {
+        s["process"]["reload"]["accepted"] == true && s["process"]["reload"]["age_s"].as_f64() < Some(60.0)
+    };
+    alone.wait_for("it answers after the reload", noted).await;
+    let known_by = format!("0.0.0.0:{}", to.port());
+    let deadline = std::time::Instant::now() + LIMIT;
+    let drain = |admin: &str| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_headroom"));
+        command.args(["drain", &name, "--force"]).env_clear().env("HEADROOM_ADMIN", admin);
+        let output = command.output().unwrap();
+        (output.status.success(), format!("{output:?}"))
+    };
+    while !drain(&known_by).0 {
+        assert!(std::time::Instant::now() < deadline, "{}\n{}", drain(&known_by).1, alone.words());
+        tokio::time::sleep(POLL).await;
+    }
+    let (found, words) = drain(&before.to_string());
+    assert!(!found && words.contains("no headroom route"), "{words}");
+    alone.signal(pid, Signal::USR2);
+    let status = alone.wait_for("the second serves", |s| s["process"]["pid"] != pid).await;
+    assert_eq!(alone.ended(&mut first).await.code(), Some(0), "{}", alone.words());
+    alone.signal(status["process"]["pid"].as_u64().unwrap(), Signal::TERM);
+}
+
+#[tokio::test]
 async fn sockets_that_systemd_opened_are_used() {
     let mut alone = Alone::up("").await;
     let listener = std::net::TcpListener::bind(alone.writer).unwrap();

@@ -34,6 +34,7 @@ struct Served {
     base: tempfile::TempDir,
     router: Arc<Router>,
     over: Arc<AtomicBool>,
+    moved: Arc<AtomicBool>,
 }
 
 impl Served {
@@ -41,8 +42,9 @@ impl Served {
         let base = tempfile::tempdir().unwrap();
         let directory = Directory::open_or_make(&base.path().join("headroom")).unwrap();
         let (router, over) = (Arc::new(Router::default()), Arc::new(AtomicBool::new(false)));
-        serve(directory.clone(), HERE.to_owned(), router.clone(), over.clone()).unwrap();
-        let served = Self { base, router, over };
+        let moved: Arc<AtomicBool> = Arc::default();
+        serve(directory.clone(), HERE.to_owned(), router.clone(), over.clone(), moved.clone()).unwrap();
+        let served = Self { base, router, over, moved };
         let begun = Instant::now();
         while reach(&directory, Purpose::Command, HERE).unwrap().is_none() {
             assert!(begun.elapsed() < LIMIT, "it never answers");
@@ -126,4 +128,17 @@ fn who_names_no_running_router_is_told_where_it_was_looked_for() {
         &Request::Undrain { server: "a".into() },
     );
     assert_eq!(named.unwrap().address, HERE, "by a name that stands for it");
+}
+
+#[test]
+fn a_router_that_is_known_by_another_address_leaves_the_one_before() {
+    let served = Served::start();
+    let directory = served.directory();
+    served.moved.store(true, Relaxed);
+    let begun = Instant::now();
+    while reach(&directory, Purpose::Command, HERE).unwrap().is_some() {
+        assert!(begun.elapsed() < LIMIT, "it still answers");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    assert!(!directory.socket(Purpose::Command, HERE).exists());
 }

@@ -95,13 +95,19 @@ impl Process {
         self.environment.notify_socket.as_deref()
     }
 
-    /// Carries out commands of this host's user (drain, record), until we stop.
+    /// Carries out commands of this host's user (drain, record), until we stop or `moved` is set.
     pub(super) fn serve_commands(
         self: &Arc<Self>,
         directory: Directory,
         address: String,
+        moved: Arc<AtomicBool>,
     ) -> std::io::Result<()> {
-        control::server::serve(directory, address, self.clone(), self.leaves.clone())
+        control::server::serve(directory, address, self.clone(), self.leaves.clone(), moved)
+    }
+
+    /// What this process is known by on this host, by the configuration in force.
+    pub(super) fn control_address(&self) -> String {
+        control::address(&self.changing().sourced.config)
     }
 
     /// Where the admin server really listens.
@@ -159,19 +165,19 @@ impl Process {
         sourced.config.fleet.credentials = credentials::resolve(&sourced.config, &self.environment)?;
         let hook = environment::hook(sourced.config.webhook.as_ref())?;
         let asked_for = self.changing().admin.as_ref().map(|admin| admin.asked_for);
+        // Listens again unless the new configuration comes into force; so it is dropped after the new one.
+        let mut in_the_way = None;
         let admin = match sourced.config.admin {
             Some(address) if asked_for != Some(address) => {
+                if asked_for.is_some_and(|before| before.port() == address.port()) {
+                    in_the_way = self.pause_admin();
+                }
                 Some(ReadyAdmin::new(admin::bind(address).await?, address)?)
             }
             _ => None,
         };
-        // Listens again unless the new configuration comes into force; so it is dropped after the new one.
-        let mut in_the_way = None;
         // Nothing of the new configuration is in force up to here, and nothing below can fail but the first
         // line, which then changes nothing.
-                if asked_for.is_some_and(|before| before.port() == address.port()) {
-                    in_the_way = self.pause_admin();
-                }
         let mut notes = self.engine.reconfigure(&sourced.config)?;
         notes.extend(config::changed(&before, &sourced.config));
         self.objectives.change(&sourced.config.objectives, hook);
@@ -183,25 +189,25 @@ impl Process {
         }
         if let Some(ready) = admin {
             self.serve_admin(ready);
+            in_the_way.into_iter().for_each(PausedSocket::is_replaced);
         } else if off && let Some(admin) = self.changing().admin.take() {
             admin.stop.cancel();
         }
         Ok(notes)
     }
 
-            in_the_way.into_iter().for_each(PausedSocket::is_replaced);
-    /// Every listening socket once more, the admin address's too, for a process that takes over.
-    pub(super) fn listening(&self) -> Vec<OwnedFd> {
-        let mut sockets = self.engine.listening();
-        sockets.extend(self.changing().admin.as_ref().and_then(|admin| admin.ear.try_clone().ok()));
-        sockets
-    }
     /// The admin address listens no more, so that another address can be bound to its port.
     fn pause_admin(&self) -> Option<PausedSocket> {
         let socket = self.changing().admin.as_ref()?.ear.try_clone().ok()?;
         PausedSocket::new(socket).ok()
     }
 
+    /// Every listening socket once more, the admin address's too, for a process that takes over.
+    pub(super) fn listening(&self) -> Vec<OwnedFd> {
+        let mut sockets = self.engine.listening();
+        sockets.extend(self.changing().admin.as_ref().and_then(|admin| admin.ear.try_clone().ok()));
+        sockets
+    }
 
     /// Leaves every listening socket with systemd, for the process after this one, should this one die.
     pub(super) fn store_sockets(&self) {

@@ -141,6 +141,17 @@ impl Alone {
         child
     }
 
+    /// Writes another admin address into the file, and looks for the router there from now on.
+    pub(crate) fn move_admin(&mut self, from: &str, to: SocketAddr) {
+        let text = std::fs::read_to_string(&self.file).unwrap();
+        assert!(text.contains(from), "{text}");
+        std::fs::write(&self.file, text.replace(from, &to.to_string())).unwrap();
+        self.told.admin = match to.ip().is_unspecified() {
+            true => SocketAddr::new([127, 0, 0, 1].into(), to.port()),
+            false => to,
+        };
+    }
+
     /// A router serves, and knows who takes writes.
     pub(crate) async fn ready(&self) -> Value {
         self.wait_for("ready", |status| !status["writer"].is_null()).await
