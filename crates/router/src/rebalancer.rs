@@ -207,7 +207,7 @@ impl Rebalancer {
             tasks = routing.counters.iter().chain(&departed).flat_map(everybody).collect();
         }
         let drains = shared.drains();
-        let ends = |counters: &ServerCounters| drains.get(&counters.name).map_or(now, |d| d.deadline);
+        let ends = |counters: &ServerCounters| drains.get(&counters.name()).map_or(now, |d| d.deadline);
         let may_close = self.grant(tasks, &rebalance, stopping, ends, now);
         pending.append(&mut self.pending);
         shared.set_pending_moves(pending);
@@ -221,7 +221,7 @@ impl Rebalancer {
             if grant.paced {
                 self.tokens -= f64::from(closed);
             }
-            if let Some(search) = self.searches.get_mut(&(grant.counters.name.clone(), grant.role))
+            if let Some(search) = self.searches.get_mut(&(grant.counters.name(), grant.role))
                 && grant.quota > 0
             {
                 search.searched =
@@ -258,10 +258,10 @@ impl Rebalancer {
             grant.counters.close_quota(grant.role).set(None);
         }
         self.searches
-            .retain(|(name, role), _| tasks.iter().any(|t| t.counters.name == *name && t.role == *role));
+            .retain(|(name, role), _| tasks.iter().any(|t| t.counters.name() == *name && t.role == *role));
         // With one session a second, order matters.
         tasks.sort_by_key(|task| {
-            let search = self.searches.get(&(task.counters.name.clone(), task.role));
+            let search = self.searches.get(&(task.counters.name(), task.role));
             let in_vain = search.is_some_and(|search| search.searched >= PATIENCE);
             (in_vain, task.why == Closed::Balance, std::cmp::Reverse(task.sessions))
         });
@@ -269,7 +269,7 @@ impl Rebalancer {
         let mut budget = self.tokens.max(0.0).floor() as u32;
         for task in tasks {
             let new = Search { since: now, searched: Duration::ZERO };
-            let search = *self.searches.entry((task.counters.name.clone(), task.role)).or_insert(new);
+            let search = *self.searches.entry((task.counters.name(), task.role)).or_insert(new);
             let waited = now.saturating_duration_since(search.since);
             let paced = matches!(task.urgency, Urgency::Paced | Urgency::Trim);
             let quota = match task.urgency {
@@ -322,7 +322,7 @@ impl MoveTask {
     }
 
     fn pending(&self, waits_for: String) -> PendingMove {
-        let (server, role, sessions) = (self.counters.name.clone(), self.role, self.sessions);
+        let (server, role, sessions) = (self.counters.name(), self.role, self.sessions);
         PendingMove { server, role, sessions, why: self.why.words(), waits_for }
     }
 }

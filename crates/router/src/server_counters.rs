@@ -8,6 +8,7 @@ use crate::close_quota::CloseQuota;
 use crate::closed::Closed;
 use crate::gray::{Commits, Gray, GrayWatch, Kind};
 use crate::pick::Because;
+use arc_swap::ArcSwap;
 use fleet::{ListenerRole, ServerName};
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
@@ -17,7 +18,8 @@ use tracing::Span;
 
 #[derive(Debug)]
 pub(crate) struct ServerCounters {
-    pub(crate) name: ServerName,
+    /// What the server is called now: a reload may give it another name.
+    name: ArcSwap<ServerName>,
     shards: Box<[ThreadShard]>,
     close_quotas: [CloseQuota; 2],
     /// What bypasses the router; one thread writes it.
@@ -119,13 +121,22 @@ impl ServerCounters {
     pub(crate) fn new(name: ServerName, threads: usize) -> Self {
         let shards = (0..threads).map(|_| ThreadShard::default()).collect();
         Self {
-            name,
+            name: ArcSwap::from_pointee(name),
             shards,
             close_quotas: Default::default(),
             bypassed: BypassCounters::default(),
             broken_off: AtomicU32::new(0),
             gray: Mutex::default(),
         }
+    }
+
+    pub(crate) fn name(&self) -> ServerName {
+        ServerName::clone(&self.name.load())
+    }
+
+    /// The server is called so from now on; its sessions stay what they are.
+    pub(crate) fn rename(&self, name: ServerName) {
+        self.name.store(Arc::new(name));
     }
 
     /// Looks whether commits hang; tells it once when it begins and when it ends.
@@ -144,10 +155,10 @@ impl ServerCounters {
         let found = state.0.look(&commits, answers, now);
         match (&state.1, &found) {
             (None, Some(gray)) => {
-                tracing::warn!(server = %self.name, "its commits hang (gray failure): {gray}. headroom failover --gray");
+                tracing::warn!(server = %self.name(), "its commits hang (gray failure): {gray}. headroom failover --gray");
             }
             (Some(_), None) => {
-                tracing::warn!(server = %self.name, "its commits no longer hang, or nobody commits");
+                tracing::warn!(server = %self.name(), "its commits no longer hang, or nobody commits");
             }
             _ => {}
         }
@@ -298,7 +309,7 @@ impl ServerSlot {
     /// The session is over: counted, and logged.
     pub(crate) fn ended(&self, why: Closed) {
         self.closed(why);
-        let (_session, server) = (self.span.enter(), &self.counters.name);
+        let (_session, server) = (self.span.enter(), self.counters.name());
         match why {
             Closed::ClientLeft | Closed::ServerLeft => {
                 tracing::trace!(%server, why = why.words(), "session ended");

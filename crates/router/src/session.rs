@@ -94,20 +94,20 @@ async fn begin(
     mut admission: Admission,
 ) {
     let ServerConnection { slot, because, mut greeted, reach, send_client_address } = connection;
-    Span::current().record("server", tracing::field::display(&slot.counters.name));
+    Span::current().record("server", tracing::field::display(&slot.counters.name()));
     if let (true, Some(client)) = (send_client_address, peer)
         && let Err(error) = identity::send_proxy_header(&mut greeted.server, client).await
     {
-        tracing::debug!(server = %slot.counters.name, %error, "server disconnected before the session began");
+        tracing::debug!(server = %slot.counters.name(), %error, "server disconnected before the session began");
     }
-    tracing::trace!(server = %slot.counters.name, %because, "session begins");
+    tracing::trace!(server = %slot.counters.name(), %because, "session begins");
     let GreetedServer { server, greeting } = greeted;
     let greeting = greeting.get(wire::packet::HEADER..).unwrap_or_default();
     match introduce(worker, &admission.permit, (client, server), greeting, &reach).await {
         Ok(opened) => {
             admission.permit.logged_in();
             slot.counters.logged_in();
-            worker.shared.greeted(&slot.counters.name);
+            worker.shared.greeted(&slot.counters.name());
             count(&admission.permit, &opened);
             relay(worker, opened, slot, admission, reach);
         }
@@ -123,7 +123,7 @@ async fn begin(
                 // A login of ours that ends well resets what the server holds against this host.
                 worker
                     .shared
-                    .request_check(&slot.counters.name, "logins through this router were broken off");
+                    .request_check(&slot.counters.name(), "logins through this router were broken off");
             }
         }
     }
@@ -310,7 +310,7 @@ fn not_logged_in(
     slot: &ServerSlot,
     failed: FailedLogin,
 ) -> Closed {
-    let server = &slot.counters.name;
+    let server = &slot.counters.name();
     let deadline = worker.shared.routing().view.config.login_deadline;
     let is_servers_fault = failed.why.blame() == Blame::Server;
     let (reason, error) = match failed.why {

@@ -152,7 +152,9 @@ impl SessionHandle {
         recorder: &Arc<Recorder>,
     ) -> Rc<Self> {
         let insight = match listener.insight() {
-            Some(listener) => insight::Session::begin(ledger.clone(), slot.counters.name.as_str(), &listener),
+            Some(listener) => {
+                insight::Session::begin(ledger.clone(), slot.counters.name().as_str(), &listener)
+            }
             None => insight::Session::off(),
         };
         Self::measured(slot, insight, SessionRecorder::new(recorder, listener))

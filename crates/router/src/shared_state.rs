@@ -211,7 +211,10 @@ impl SharedState {
     pub(crate) fn renew(&self, snapshot: Option<Arc<Snapshot>>) {
         let now = Instant::now();
         let mut inputs = self.inputs();
+        let mut new_names = Vec::new();
         if let Some(snapshot) = snapshot {
+            new_names = renamed(&inputs.snapshot, &snapshot);
+            inputs.rename(&new_names);
             inputs.snapshot = snapshot;
         }
         let snapshot = inputs.snapshot.clone();
@@ -224,6 +227,9 @@ impl SharedState {
         let events =
             if snapshot.settled { self.history().note(picture, now, SystemTime::now()) } else { Vec::new() };
         drop(inputs);
+        for (before, name) in new_names {
+            tracing::info!("server {before} is called {name} from now on; its sessions and its drain stay");
+        }
         event::log(&events);
         self.epoch.send_modify(|epoch| *epoch += 1);
     }
@@ -330,7 +336,7 @@ impl SharedState {
     /// Counters of servers that are no longer in the fleet but still have sessions of ours.
     pub(crate) fn departed(&self) -> Vec<Arc<ServerCounters>> {
         let inputs = self.inputs();
-        let gone = inputs.counters.values().filter(|t| inputs.snapshot.server(&t.name).is_none());
+        let gone = inputs.counters.values().filter(|t| inputs.snapshot.server(&t.name()).is_none());
         gone.cloned().collect()
     }
 
@@ -340,7 +346,41 @@ impl SharedState {
     }
 }
 
+/// The servers that have another name in `now` than `before`: the old one and the new one. A server is the
+/// same where its address is. Names that two servers exchange are not followed.
+fn renamed(before: &Snapshot, now: &Snapshot) -> Vec<(ServerName, ServerName)> {
+    let left = before.servers.iter().filter(|server| now.server(&server.name).is_none());
+    let new_name = |old: &Server| {
+        let is = |new: &&Server| new.reach == old.reach && before.server(&new.name).is_none();
+        now.servers.iter().find(is).map(|new| (old.name.clone(), new.name.clone()))
+    };
+    left.filter_map(new_name).collect()
+}
+
 impl Inputs {
+    /// What is known of a server by its old name is known by its new one.
+    fn rename(&mut self, names: &[(ServerName, ServerName)]) {
+        for (before, name) in names {
+            if let Some(drain) = self.drains.remove(before) {
+                self.drains.insert(name.clone(), drain);
+            }
+            self.suspects.rename(before, name);
+            if let Some(speed) = self.speeds.remove(before) {
+                self.speeds.insert(name.clone(), speed);
+            }
+            if let Some(per_session) = self.per_session.remove(before) {
+                self.per_session.insert(name.clone(), per_session);
+            }
+            // One by the new name is of a server that has left the fleet, and has sessions of ours still.
+            if !self.counters.contains_key(name)
+                && let Some(counters) = self.counters.remove(before)
+            {
+                counters.rename(name.clone());
+                self.counters.insert(name.clone(), counters);
+            }
+        }
+    }
+
     fn routing(&mut self, threads: usize, now: Instant) -> RoutingState {
         let own = OwnState {
             draining: self.drains.keys().cloned().collect::<HashSet<_>>(),

@@ -67,6 +67,13 @@ impl Suspects {
         self.0.remove(server);
     }
 
+    /// A server has another name: what is held against it stays.
+    pub fn rename(&mut self, before: &ServerName, name: &ServerName) {
+        if let Some(suspect) = self.0.remove(before) {
+            self.0.insert(name.clone(), suspect);
+        }
+    }
+
     /// Whether anything is held against `server`, avoided or not.
     pub fn knows(&self, server: &ServerName) -> bool {
         self.0.contains_key(server)

@@ -181,7 +181,7 @@ impl SessionRecorder {
                 .as_ref()
                 .map(|listener| format!("{} {}", slot.role, listener.bound))
                 .unwrap_or_default(),
-            server: slot.counters.name.to_string(),
+            server: slot.counters.name().to_string(),
         }));
         self.recorded = Some(Box::new(RecordedSession {
             sink,

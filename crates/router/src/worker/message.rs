@@ -56,7 +56,7 @@ impl RebalanceCommand {
         match self {
             Self::Look => {}
             Self::Cut(server, why) => {
-                let sessions = registry.cut(*why, |slot| slot.counters.name == *server);
+                let sessions = registry.cut(*why, |slot| slot.counters.name() == *server);
                 if sessions > 0 {
                     tracing::warn!(%server, sessions, why = why.words(), "sessions cut");
                 }

@@ -97,7 +97,7 @@ impl BypassCloser {
         let overdue: Vec<ServerName> = self.overdue(shared, now);
         let tasks = self.tasks(shared, &routing);
         let wanted = |key: &(ServerName, ListenerRole)| {
-            tasks.iter().any(|w| w.counters.name == key.0 && w.role == key.1)
+            tasks.iter().any(|w| w.counters.name() == key.0 && w.role == key.1)
         };
         self.asked.retain(|key, _| wanted(key));
         self.unknown.retain(|key, _| self.wanted.contains(key));
@@ -109,7 +109,7 @@ impl BypassCloser {
         for name in overdue {
             let of =
                 |l: &&LiveSession| counts.of(l.session.target).is_some_and(|(server, _)| *server == name);
-            let counters = routing.counters.iter().find(|t| t.name == name);
+            let counters = routing.counters.iter().find(|t| t.name() == name);
             let ended = live.iter().filter(of).filter(|l| cut(bypass, l)).count();
             if let Some(counters) = counters {
                 counters.bypassed.closed[Closed::DrainDeadline.index()].fetch_add(ended as u64, Relaxed);
@@ -120,7 +120,8 @@ impl BypassCloser {
             }
         }
         for task in &tasks {
-            let is = |l: &&LiveSession| counts.of(l.session.target) == Some((&task.counters.name, task.role));
+            let is =
+                |l: &&LiveSession| counts.of(l.session.target) == Some((&task.counters.name(), task.role));
             let theirs: Vec<&LiveSession> = live.iter().filter(is).collect();
             self.one(bypass, shared, task, &theirs);
         }
@@ -166,7 +167,7 @@ impl BypassCloser {
     fn one(&mut self, bypass: &Bypass, shared: &SharedState, task: &CloseTask, theirs: &[&LiveSession]) {
         let quiet = if task.answers { task.request.quiet } else { task.request.quiet.max(QUIET_ON_SILENT) };
         let rests = |l: &LiveSession| !l.socket.busy && l.socket.quiet >= quiet;
-        let key = (task.counters.name.clone(), task.role);
+        let key = (task.counters.name(), task.role);
         let answer = self.asked.get(&key).map(|a| a.lock().unwrap_or_else(PoisonError::into_inner).take());
         match answer {
             Some(None) => {}
@@ -199,7 +200,7 @@ impl BypassCloser {
         let mut tasks = Vec::new();
         let departed = shared.departed();
         for counters in routing.counters.iter().chain(&departed) {
-            let at = routing.view.index(&counters.name);
+            let at = routing.view.index(&counters.name());
             let answers = at.is_some_and(|at| routing.view.snapshot.servers[at].state == State::Answering);
             for role in [ListenerRole::Reader, ListenerRole::Writer] {
                 let Some(request) = counters.close_quota(role).now() else { continue };
@@ -209,7 +210,7 @@ impl BypassCloser {
                 }
                 let least = careful(request.why, routing.view.config.rebalance.quiet);
                 let request = CloseRequest { quiet: request.quiet.max(least), ..request };
-                self.wanted.insert((counters.name.clone(), role));
+                self.wanted.insert((counters.name(), role));
                 tasks.push(CloseTask { counters: counters.clone(), role, request, answers });
             }
         }
@@ -217,7 +218,7 @@ impl BypassCloser {
         let has = |(name, role): &(ServerName, ListenerRole)| {
             let mut all = routing.counters.iter().chain(&departed);
             all.any(|t| {
-                t.name == *name && t.bypassed.sessions(*role) > 0 && self.asked_for(t, *role, routing)
+                t.name() == *name && t.bypassed.sessions(*role) > 0 && self.asked_for(t, *role, routing)
             })
         };
         let kept: Vec<_> = self.wanted.iter().filter(|key| has(key)).cloned().collect();
@@ -227,7 +228,7 @@ impl BypassCloser {
 
     /// Whether a server is still not where its sessions of this role should be.
     fn asked_for(&self, counters: &ServerCounters, role: ListenerRole, routing: &RoutingState) -> bool {
-        let Some(at) = routing.view.index(&counters.name) else { return true };
+        let Some(at) = routing.view.index(&counters.name()) else { return true };
         let candidate = &routing.view.candidates[at];
         match role {
             ListenerRole::Reader => !candidate.reads.is_eligible(),
@@ -278,7 +279,7 @@ fn close<'a>(
         if how(live) {
             task.counters.bypassed.closed[task.request.why.index()].fetch_add(1, Relaxed);
             task.counters.bypassed.ended_by_us.fetch_add(1, Relaxed);
-            tracing::debug!(server = %task.counters.name, why = task.request.why.words(), "bypassed session closed");
+            tracing::debug!(server = %task.counters.name(), why = task.request.why.words(), "bypassed session closed");
         } else {
             quota.put_back();
         }

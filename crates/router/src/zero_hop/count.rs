@@ -227,7 +227,7 @@ impl KernelCounts {
         for counters in routing.counters.iter().chain(departed) {
             for role in [ListenerRole::Reader, ListenerRole::Writer] {
                 let of = |record: &&TargetRecord| {
-                    record.server.as_ref() == Some(&counters.name) && record.role == role
+                    record.server.as_ref() == Some(&counters.name()) && record.role == role
                 };
                 let open: u64 = self.records.values().filter(of).map(|record| record.counters.open()).sum();
                 counters.bypassed.set_sessions(role, u32::try_from(open).unwrap_or(u32::MAX));
@@ -235,7 +235,7 @@ impl KernelCounts {
         }
         for record in self.records.values_mut() {
             let counters =
-                routing.counters.iter().chain(departed).find(|t| Some(&t.name) == record.server.as_ref());
+                routing.counters.iter().chain(departed).find(|t| Some(&t.name()) == record.server.as_ref());
             if let Some(counters) = counters {
                 record.publish(counters);
             }

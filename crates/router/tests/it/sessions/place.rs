@@ -144,6 +144,36 @@ async fn a_drain_waits_for_the_transaction_until_its_deadline_and_then_cuts() {
 }
 
 #[tokio::test]
+async fn a_server_that_is_given_another_name_keeps_its_sessions_and_its_drain() {
+    let (mut one, mut two) =
+        (Fake::start("10.0.0.1", Script::Serves).await, Fake::start("10.0.0.2", Script::Serves).await);
+    let front = Front::start(eager(), &[Reader], vec![one.replica(), two.replica()]);
+    let mut clients = sessions(&front, 4).await;
+    for client in &mut clients {
+        client.query("BEGIN").await.unwrap();
+    }
+    assert!(front.router.drain(&fleet::ServerName::new("10.0.0.2"), Some(Duration::from_secs(600))));
+    (one.name, two.name) = ("a", "b");
+    front.publish(vec![one.replica(), two.replica()]);
+    front.until("named", |s| s.servers[0].name.as_str() == "a").await;
+    let status = front.router.status();
+    assert_eq!((status.servers[0].readers, status.servers[1].readers), (2, 2));
+    assert!(status.servers[0].draining_ms.is_none() && status.servers[1].draining_ms.is_some());
+    for client in &mut clients {
+        client.query("COMMIT").await.unwrap();
+    }
+    front.until("drained", |s| s.servers[1].closed.get("drained") == Some(&2)).await;
+    // Some rounds of the rebalancer later.
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    let mut left = 0;
+    for client in &mut clients {
+        left += usize::from(client.query("SELECT 1").await.is_some());
+    }
+    assert_eq!(left, 2, "those of the other server stay");
+    assert!(front.router.undrain(&fleet::ServerName::new("b")));
+}
+
+#[tokio::test]
 async fn writer_sessions_leave_a_demoted_primary_when_idle() {
     let (a, b) = (Fake::start("a", Script::Serves).await, Fake::start("b", Script::Serves).await);
     let front = Front::start(defaults(), &[Writer], vec![a.server(Role::Primary), b.replica()]);
