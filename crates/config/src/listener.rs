@@ -81,14 +81,17 @@ pub(super) fn addresses_clash(a: &Address, b: &Address) -> bool {
     match (a, b) {
         (Address::Unix(a), Address::Unix(b)) => a == b,
         (Address::Tcp { host: a, port: p }, Address::Tcp { host: b, port: q }) => {
-            p == q && (a == b || is_any(a) || is_any(b))
+            p == q && (a == b || takes(a, b) || takes(b, a))
         }
         _ => false,
     }
 }
 
-fn is_any(host: &str) -> bool {
-    host.parse::<IpAddr>().is_ok_and(|ip| ip.is_unspecified())
+/// Whether `any` is an address that takes the clients of `host`, too: `[::]` takes those of IPv4 as well, and
+/// 0.0.0.0 none of an IPv6 address.
+fn takes(any: &str, host: &str) -> bool {
+    let (Ok(any), Ok(host)) = (any.parse::<IpAddr>(), host.parse::<IpAddr>()) else { return false };
+    any.is_unspecified() && (any.is_ipv6() || host.is_unspecified() || host.to_canonical().is_ipv4())
 }
 
 /// Reads every `[[listener]]`.
@@ -127,4 +130,26 @@ pub(super) fn read(document: &mut Section<'_>) -> Vec<Spanned<Listener>> {
         section.finish();
     }
     listeners
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_clash_where_the_kernel_refuses_the_second() {
+        let clash = |a: &str, b: &str| {
+            let (a, b): (Address, Address) = (a.parse().unwrap(), b.parse().unwrap());
+            assert_eq!(addresses_clash(&a, &b), addresses_clash(&b, &a), "{a} {b}");
+            addresses_clash(&a, &b)
+        };
+        for other in ["127.0.0.1:1", "0.0.0.0:1", "[::]:1", "[::ffff:10.0.0.1]:1"] {
+            assert!(clash("0.0.0.0:1", other), "{other}");
+        }
+        for other in ["127.0.0.1:1", "[2001:db8::5]:1"] {
+            assert!(clash("[::]:1", other), "{other}");
+        }
+        assert!(!clash("0.0.0.0:1", "[2001:db8::5]:1"));
+        assert!(!clash("0.0.0.0:1", "127.0.0.1:2") && !clash("127.0.0.1:1", "127.0.0.2:1"));
+    }
 }

@@ -173,7 +173,17 @@ impl<'a> Section<'a> {
     }
 
     /// A number in `low..=high`.
-    pub(super) fn number(&mut self, key: &'static str, (low, high): (f64, f64)) -> Option<f64> {
+    pub(super) fn number(&mut self, key: &'static str, range: (f64, f64)) -> Option<f64> {
+        self.number_or(key, range, |_| None)
+    }
+
+    /// The same; `instead` says for a number outside of the range what is probably meant.
+    pub(super) fn number_or(
+        &mut self,
+        key: &'static str,
+        (low, high): (f64, f64),
+        instead: impl Fn(f64) -> Option<&'static str>,
+    ) -> Option<f64> {
         self.describe(key, || Shape::Number(low, high));
         let found = self.raw(key)?;
         let number = match found.get_ref() {
@@ -184,12 +194,16 @@ impl<'a> Section<'a> {
                 return None;
             }
         };
-        let number = number.filter(|n| (low..=high).contains(n));
-        if number.is_none() {
+        let within = number.filter(|n| (low..=high).contains(n));
+        if within.is_none() {
             let wrong = format!("{key} = {} is out of range", number_text(found.get_ref()));
-            self.ledger.add(&found.span(), wrong, format!("it lies between {low} and {high}"));
+            let right = match number.and_then(instead) {
+                Some(meant) => format!("it lies between {low} and {high}; {meant}"),
+                None => format!("it lies between {low} and {high}"),
+            };
+            self.ledger.add(&found.span(), wrong, right);
         }
-        number
+        within
     }
 
     /// A whole number in `low..=high`.

@@ -30,7 +30,10 @@ pub(super) fn read(document: &mut Section<'_>) -> Vec<Spanned<ServerRule>> {
         let matcher = section.text("match", matcher);
         section.require("match", "say which servers: match = \"db3*\"");
         let name = section.plain("name");
-        let weight = section.number("weight", (0.001, 1000.0)).and_then(|weight| Weight::new(weight).ok());
+        let no_reads = "reserved = true keeps all new sessions away from a server";
+        let weight =
+            section.number_or("weight", (0.001, 1000.0), |weight| (weight == 0.0).then_some(no_reads));
+        let weight = weight.and_then(|weight| Weight::new(weight).ok());
         let zone = section.plain("zone").map(|name| Zone::new(&name));
         let reserved = section.flag("reserved").unwrap_or_default();
         let proxy_protocol = section.flag("proxy_protocol").unwrap_or_default();
