@@ -32,6 +32,9 @@ pub enum AddressError {
     /// The part after the last colon is not a port.
     #[error("'{0}' has no valid port after the colon (1 to 65535)")]
     BadPort(String),
+    /// An address that is only good together with an interface.
+    #[error("'{0}' names an interface after the %, which is not supported; write an address that needs none")]
+    Interface(String),
     /// An IPv6 address without brackets is ambiguous.
     #[error("'{0}' looks like IPv6; write it in brackets: [{0}]:3306")]
     BareIpv6(String),
@@ -80,6 +83,9 @@ impl FromStr for Address {
         let parse_port = |p: &str| p.parse::<u16>().ok().filter(|p| *p > 0).ok_or_else(bad_port);
         if let Some(rest) = text.strip_prefix('[') {
             let (host, after) = rest.split_once(']').ok_or_else(|| AddressError::NoHost(text.to_owned()))?;
+            if host.contains('%') {
+                return Err(AddressError::Interface(text.to_owned()));
+            }
             let port = match after.strip_prefix(':') {
                 Some(p) => parse_port(p)?,
                 None if after.is_empty() => DEFAULT_PORT,
@@ -141,6 +147,7 @@ mod tests {
             ("db:99999", "port"),
             ("::1", "no host"),
             ("fe80::1", "IPv6"),
+            ("[fe80::1%eth0]:3306", "interface"),
         ] {
             assert!(text.parse::<Address>().unwrap_err().to_string().contains(part), "{text}");
         }
