@@ -12,11 +12,15 @@ use std::net::SocketAddr;
 use std::time::Duration;
 use tokio::io::AsyncReadExt;
 use tokio::net::{TcpStream, UnixStream};
+use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout_at};
 use wire::{ErrPacket, packet};
 
 /// The longest greeting we wait for; real ones have about a hundred bytes.
 const LONGEST_GREETING: usize = 4096;
+
+/// A name's next address is tried after this long without an answer of the one before.
+const NEXT_ADDRESS: Duration = Duration::from_millis(250);
 
 #[derive(Debug)]
 pub(crate) struct GreetedServer {
@@ -79,7 +83,7 @@ pub(crate) async fn connect(
         let waited: Duration = begun.elapsed();
         ConnectError::Slow(format!("{what} for {} ms", waited.as_millis()))
     };
-    let mut server = match timeout_at(until, open(reach, names)).await {
+    let mut server = match timeout_at(until, open(reach, names, until)).await {
         Err(_) => {
             recheck(reach, names);
             return Err(late("no connection"));
@@ -104,7 +108,7 @@ fn recheck(reach: &Address, names: &Names) {
     }
 }
 
-async fn open(reach: &Address, names: &Names) -> io::Result<Stream> {
+async fn open(reach: &Address, names: &Names, until: Instant) -> io::Result<Stream> {
     let stream = match reach {
         Address::Unix(path) => Stream::Unix(UnixStream::connect(path).await?),
         Address::Tcp { host, port } => match host.parse() {
@@ -112,12 +116,37 @@ async fn open(reach: &Address, names: &Names) -> io::Result<Stream> {
             Err(_) => {
                 let found: Vec<_> =
                     names.of(host).await?.iter().map(|ip| SocketAddr::new(*ip, *port)).collect();
-                Stream::Tcp(TcpStream::connect(found.as_slice()).await?)
+                let left = until.saturating_duration_since(Instant::now());
+                Stream::Tcp(connect_to_first(&found, left / found.len().max(1) as u32).await?)
             }
         },
     };
     stream.tune()?;
     Ok(stream)
+}
+
+/// Connects to all addresses of a name, each a little after the one before (at once when that one fails), and
+/// takes the first that comes about: behind a filter that drops IPv6 the first address may never answer
+/// (RFC 8305). Each has `share` of the time to itself, and no more than [`NEXT_ADDRESS`].
+async fn connect_to_first(addresses: &[SocketAddr], share: Duration) -> io::Result<TcpStream> {
+    let pause = share.min(NEXT_ADDRESS);
+    let (mut attempts, mut left) = (JoinSet::new(), addresses.iter().copied());
+    let mut failure = io::Error::from(io::ErrorKind::NotFound);
+    loop {
+        match left.next() {
+            Some(address) => drop(attempts.spawn(TcpStream::connect(address))),
+            None if attempts.is_empty() => return Err(failure),
+            None => {}
+        }
+        let is_last = left.len() == 0;
+        tokio::select! {
+            Some(done) = attempts.join_next() => match done.map_err(io::Error::other).flatten() {
+                Ok(stream) => return Ok(stream),
+                Err(error) => failure = error,
+            },
+            () = tokio::time::sleep(pause), if !is_last => {}
+        }
+    }
 }
 
 async fn read_greeting(server: &mut Stream) -> Result<Vec<u8>, ConnectError> {
@@ -164,4 +193,32 @@ fn classify(error: &io::Error) -> ConnectError {
         io::ErrorKind::ConnectionReset => "connection reset".to_owned(),
         _ => error.to_string(),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tokio::net::TcpListener;
+
+    #[tokio::test]
+    async fn an_address_that_never_answers_leaves_time_for_the_next() {
+        let answers = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        // Its queue has room for one: the kernel drops whoever comes after that, as a filter does.
+        let drops = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
+        drops.bind(&"127.0.0.1:0".parse::<SocketAddr>().unwrap().into()).unwrap();
+        drops.listen(0).unwrap();
+        let silent = drops.local_addr().unwrap().as_socket().unwrap();
+        let _waits = std::net::TcpStream::connect(silent).unwrap();
+        let first = |addresses: Vec<SocketAddr>| async move {
+            let within = Duration::from_millis(500);
+            let share = within / addresses.len() as u32;
+            tokio::time::timeout(within, connect_to_first(&addresses, share)).await
+        };
+        assert!(first(vec![silent]).await.is_err(), "nobody answers there");
+        let (here, refuses) = (answers.local_addr().unwrap(), "127.0.0.1:1".parse().unwrap());
+        let connected = first(vec![silent, refuses, here]).await.unwrap().unwrap();
+        assert_eq!(connected.peer_addr().unwrap(), here);
+        let error = first(vec![refuses, refuses]).await.unwrap().unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::ConnectionRefused);
+    }
 }
