@@ -73,6 +73,11 @@ fn impossible_values_are_refused_where_they_stand() {
         "headroom.toml:5:11: threads = 0 is out of range; it lies between 1 and 1024",
     );
     answers(
+        "[[server]]\nmatch = \"db3\"\nweight = 0",
+        "headroom.toml:6:10: weight = 0 is out of range; it lies between 0.001 and 1000; reserved = true keeps all new \
+         sessions away from a server",
+    );
+    answers(
         "[router]\nreads_on_primary = \"yes\"",
         "headroom.toml:5:20: reads_on_primary is a text, not true or false; write true or false without quotes",
     );
