@@ -288,7 +288,8 @@ impl SharedState {
             let each =
                 |Sessions { server, .. }: &Sessions| Some((server.clone(), works.per_session(server)?));
             inputs.per_session = sessions.iter().filter_map(each).collect();
-            let readers: Vec<Reader> = inputs.snapshot.servers.iter().filter_map(Reader::of).collect();
+            let reader = |server: &Server| Reader::of(server, &speeds.of(&server.name));
+            let readers: Vec<Reader> = inputs.snapshot.servers.iter().filter_map(reader).collect();
             let config = inputs.config.clone();
             inputs.heats.update(&readers, &config, now)
         };

@@ -36,6 +36,11 @@
 //! [`DOWN`] and up with [`UP`], and what is shown and used changes in steps. `router`'s
 //! tests have twenty routers do that at once.
 //!
+//! **What fits is kept.** A server with a CPU quota is as fast as the others until the quota is used up. At
+//! the share that fits it does not look slow any more, and would be given more until it does. So the factor of a
+//! slow server rises only where it is as fast as the fastest, within [`EQUAL`] and [`NOISE_EQUAL`] errors;
+//! between that and slow it stays. One that has recovered is less busy than the others, and so it is faster.
+//!
 //! **Unknown is not fast.** A slow server may end no statement at all (a table is locked, its disk stands
 //! still), or get too few to be compared. So its factor is held while that is not known, and returns with
 //! [`HELD`] only, to be tried again. The same holds where our own questions alone find it fast and its
@@ -66,6 +71,8 @@ pub const LEAST: f64 = 0.25;
 const STEP: f64 = 1.25;
 /// A server that counts as slow already changes in smaller steps.
 const STEP_SLOW: f64 = 1.08;
+/// A slow server is given more where its statements take no more than this many times as long as elsewhere.
+const EQUAL: f64 = 1.1;
 /// The same where only our own questions are compared.
 const STEP_ALONE: f64 = 1.5;
 /// How many times of a digest on a server are wanted, how many of all digests of a server, and how many of
@@ -73,9 +80,11 @@ const STEP_ALONE: f64 = 1.5;
 const FEW: f64 = 3.0;
 const ENOUGH: f64 = 12.0;
 const ENOUGH_QUESTIONS: f64 = 6.0;
-/// How many standard errors make a difference, and how many keep one.
+/// How many standard errors make a difference, how many keep one, and within how many two are equal. The last
+/// is for the fastest of several, which is faster than the mean of them by about one error.
 const NOISE: f64 = 3.0;
 const NOISE_SLOW: f64 = 1.0;
+const NOISE_EQUAL: f64 = 1.5;
 /// The variance of the logarithms of one digest's times on one server, and of those of our own questions,
 /// which are all the same and touch no table.
 const VARIANCE: f64 = 1.0;
@@ -449,7 +458,8 @@ struct Point {
 }
 
 impl TrackedSpeed {
-    /// One step towards what was measured; without it, slowly towards 1.
+    /// One step towards what was measured; without it, slowly towards 1. None where a slow server is not slow
+    /// at the share that it has, and no faster than others either.
     fn follow(&mut self, measured: Option<Beside>, elapsed: Duration, now: Instant) {
         let Self { log, slow_for, speed } = self;
         let by_questions = measured.is_some_and(|beside| beside.by_questions);
@@ -460,7 +470,12 @@ impl TrackedSpeed {
         let slow = measured.filter(|beside| beside.longer >= step.max(noise * beside.error));
         *slow_for = if slow.is_some() { *slow_for + elapsed } else { Duration::ZERO };
         let slow = slow.filter(|_| speed.factor < 1.0 || *slow_for >= SUSTAINED);
-        let aim = slow.map_or(0.0, |beside| -beside.longer.min(-LEAST.ln()));
+        let fits = |beside: &Beside| beside.longer > EQUAL.ln().max(NOISE_EQUAL * beside.error);
+        let aim = match (slow, measured.filter(|_| speed.factor < 1.0 && !unknown)) {
+            (Some(beside), _) => -beside.longer.min(-LEAST.ln()),
+            (None, Some(beside)) if fits(&beside) => *log,
+            (None, _) => 0.0,
+        };
         let constant = match aim < *log {
             true => DOWN,
             false if unknown => HELD,

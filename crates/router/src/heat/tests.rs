@@ -24,6 +24,7 @@ impl Fleet {
             back_since: None,
             pool: Some(pool),
             spacing: Duration::ZERO,
+            times: None,
         };
         let (readers, config) = ((0..3).map(reader).collect(), RouterConfig::default());
         Self { start, second: 0, readers, heats: Heats::default(), config, ended: Vec::new() }
@@ -86,6 +87,98 @@ fn a_cold_reader_gets_its_share_in_step_with_its_misses_and_not_by_the_clock() {
     assert_eq!((fleet.warmth(0), fleet.reason(0)), (1.0, None));
     let [ended] = &fleet.ended[..] else { panic!("{:?}", fleet.ended) };
     assert!(!ended.at_the_limit && ended.to_string().contains("r0 is warm after"), "{ended}");
+}
+
+impl Fleet {
+    /// What statements take on the first one, in times of what they take on the two others.
+    fn takes(&mut self, own: Option<f64>) {
+        let times = [own, Some(1.0), own.map(|_| 1.0)];
+        self.readers.iter_mut().zip(times).for_each(|(reader, times)| reader.times = times);
+    }
+
+    /// The first one misses a lot.
+    fn run_cold(&mut self, seconds: u64) -> Vec<f64> {
+        let mut second = || {
+            self.run([0.4, 0.002, 0.002]);
+            self.warmth(0)
+        };
+        (0..seconds).map(|_| second()).collect()
+    }
+}
+
+/// Its first page reads are its own and miss nothing, so at first it gets what the clock gives.
+fn restarted_with_reads_of_its_own() -> Fleet {
+    let mut fleet = Fleet::new();
+    (0..10).for_each(|_| fleet.run([0.002; 3]));
+    fleet.restart(0);
+    (0..3).for_each(|_| fleet.run([0.0, 0.002, 0.002]));
+    fleet
+}
+
+#[test]
+fn a_cold_reader_whose_misses_cost_little_gets_its_share_as_its_statements_show() {
+    let mut fleet = restarted_with_reads_of_its_own();
+    fleet.takes(Some(1.05));
+    let warmth = fleet.run_cold(20);
+    assert!(
+        warmth.windows(2).all(|two| two[1] >= two[0]),
+        "its first miss rates take nothing back: {warmth:.2?}"
+    );
+    assert!((0.4..0.8).contains(&warmth[8]), "it goes on from what was in force: {warmth:.2?}");
+    assert!(fleet.reason(0).is_none(), "it is warm: {warmth:.2?}");
+    let [ended] = &fleet.ended[..] else { panic!("{:?}", fleet.ended) };
+    assert!(!ended.at_the_limit, "{ended}");
+}
+
+#[test]
+fn a_cold_reader_whose_statements_wait_gets_what_its_misses_allow() {
+    let mut fleet = restarted_with_reads_of_its_own();
+    fleet.takes(Some(1.05));
+    let before = *fleet.run_cold(4).last().unwrap();
+    assert!(before > 0.4, "{before}");
+    let reason = fleet.reason(0).unwrap();
+    assert!(reason.contains("elsewhere, but its statements hardly wait"), "{reason}");
+    fleet.takes(Some(1.5));
+    let warmth = fleet.run_cold(40);
+    assert!(warmth.windows(2).all(|two| two[1] <= two[0] + 0.01), "{warmth:.2?}");
+    assert!(warmth[9] < before / 2.0 && warmth[39] < 0.25, "{warmth:.2?}");
+    assert!(fleet.ended.is_empty(), "{:?}", fleet.ended);
+    // Nothing is proven by statements that are not there.
+    fleet.takes(None);
+    assert!(fleet.run_cold(20).iter().all(|warmth| *warmth < 0.33));
+}
+
+#[test]
+fn a_share_stops_growing_before_times_that_rise_are_long() {
+    let mut fleet = restarted_with_reads_of_its_own();
+    let mut most: f64 = 0.0;
+    for second in 0..10 {
+        // 3 % longer each second, and not yet too long.
+        fleet.takes(Some(0.9 * 1.03f64.powi(second)));
+        most = most.max(fleet.run_cold(1)[0]);
+    }
+    let mut steady = restarted_with_reads_of_its_own();
+    steady.takes(Some(0.9));
+    let steady = steady.run_cold(10)[9];
+    assert!(most < 0.6 * steady, "{steady} {most}");
+}
+
+#[test]
+fn statements_count_while_counters_that_come_seldom_are_awaited() {
+    let mut seldom = Seldom::new(60);
+    (0..180).for_each(|_| seldom.run([0.002; 3]));
+    seldom.comes_back(true);
+    seldom.fleet.takes(Some(1.0));
+    let mut warmth = Vec::new();
+    for _ in 0..150 {
+        seldom.run([0.4, 0.002, 0.002]);
+        warmth.push(seldom.fleet.warmth(0));
+    }
+    assert!(warmth[40] == 1.0, "{warmth:.2?}");
+    assert!(
+        warmth[40..].iter().all(|warmth| *warmth == 1.0),
+        "late counters show no other restart: {warmth:.2?}"
+    );
 }
 
 #[test]
@@ -324,6 +417,32 @@ proptest! {
             }
             let is_late = alone >= 1.0;
             known = (is_late && (heat.share.is_some() || heat.since.is_none())).then_some(warmth);
+        }
+    }
+
+    /// Whatever its statements take: what is proven makes nobody colder than its misses, nor warmer than the
+    /// clock, and falls by no more than a part in a second.
+    #[test]
+    fn statements_only_add_and_take_back_slowly(
+        times in prop::collection::vec((prop::option::of(0.1..10.0f64), 0.0..0.9f64), 1..120)
+    ) {
+        let new = || {
+            let mut fleet = Fleet::new();
+            fleet.run([0.0; 3]);
+            fleet.restart(0);
+            fleet
+        };
+        let (mut with, mut without, mut last) = (new(), new(), 0.0);
+        for (own, missed) in times {
+            with.takes(own);
+            [&mut with, &mut without].into_iter().for_each(|fleet| fleet.run([missed, 0.002, 0.002]));
+            let proven = with.heats.of(&with.readers[0].name).proven;
+            let alone = Heat::default().warmth(with.readers[0].back_since, &with.config, with.now());
+            prop_assert!((0.0..=1.0).contains(&proven));
+            prop_assert!(with.warmth(0) >= without.warmth(0) - 1e-9 && with.warmth(0) <= alone);
+            let is_over = with.heats.of(&with.readers[0].name).since.is_none();
+            prop_assert!(is_over || proven >= last * 0.7, "{} after {}", proven, last);
+            last = proven;
         }
     }
 

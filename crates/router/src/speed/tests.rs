@@ -239,6 +239,32 @@ fn switched_off_every_server_counts_for_its_weight_at_once() {
     assert_eq!((changes.len(), changes[0].now.factor, speeds.of(&changes[0].server).factor), (1, 1.0, 1.0));
 }
 
+/// A server that is as fast as the others until its factor is more than what it can carry.
+fn until_it_waits(factor: f64, carries: f64) -> f64 {
+    if factor > carries { 3.0 * factor / carries } else { 1.15 }
+}
+
+#[test]
+fn a_share_that_fits_is_kept_and_given_back_once_the_server_is_as_fast_as_the_fastest() {
+    let (mut speeds, start, r0) = (Speeds::default(), Instant::now(), ServerName::new("r0"));
+    let mut run = |from: u32, to: u32, carries: Option<f64>| {
+        let mut factors = Vec::new();
+        for second in from..to {
+            let factor = speeds.of(&r0).factor;
+            let ms = carries.map_or(1.02, |carries| until_it_waits(factor, carries));
+            let fresh = digest(1, 500.0, &[Some(ms), Some(1.0), Some(1.0)]);
+            speeds.update(&fresh, &peers(3), ON, SECOND, start + SECOND * second);
+            factors.push(speeds.of(&r0).factor);
+        }
+        factors
+    };
+    let slow = run(0, 400, Some(0.4));
+    let (least, most) = slow[60..].iter().fold((1.0f64, 0.0f64), |(l, m), f| (l.min(*f), m.max(*f)));
+    assert!(least > 0.3 && most < 0.43, "{slow:.2?}");
+    let back = run(400, 460, None);
+    assert_eq!(back[59], 1.0, "and all of it within a minute: {back:?}");
+}
+
 proptest! {
     #[test]
     fn factors_are_within_their_limits_and_some_server_has_all_of_its_weight(

@@ -2,7 +2,7 @@
 
 use super::PER_SECOND;
 use config::RouterConfig;
-use fleet::{KnownZone, ListenerRole, ServerName, Snapshot, Zone, ZoneSource};
+use fleet::{KnownZone, ListenerRole, Server, ServerName, Snapshot, Zone, ZoneSource};
 use rand::Rng;
 use rand::rngs::StdRng;
 use router::heat::{Heats, Reader};
@@ -149,7 +149,8 @@ impl Router {
             |c: &router::view::Candidate| Peer { name: c.name.clone(), round_trip: None, question: None };
         let peers: Vec<Peer> = view.candidates.iter().map(peer).collect();
         self.speeds.update(&fresh, &peers, self.config.capacity, Duration::from_secs(1), now);
-        let readers: Vec<Reader> = view.snapshot.servers.iter().filter_map(Reader::of).collect();
+        let reader = |server: &Server| Reader::of(server, &self.speeds.of(&server.name));
+        let readers: Vec<Reader> = view.snapshot.servers.iter().filter_map(reader).collect();
         self.heats.update(&readers, &self.config, now);
         if self.config.capacity.work {
             let typical = self.speeds.typical_ns();

@@ -50,6 +50,8 @@ pub(super) struct World {
     pub(super) churn: bool,
     /// How fast each server is now, 1 being usual.
     pub(super) speeds: Vec<f64>,
+    /// The part of what it can carry that each server is allowed; it is as fast as others until it waits.
+    pub(super) quotas: Vec<f64>,
     /// Statements a second that a server of the usual speed can carry; `None` leaves times out.
     pub(super) full: Option<f64>,
     /// Statements that wait on each server.
@@ -85,6 +87,7 @@ impl World {
             sampled: None,
             churn: true,
             speeds: vec![1.0; servers.len()],
+            quotas: vec![1.0; servers.len()],
             full: None,
             waiting: vec![0.0; servers.len()],
             pools: Vec::new(),
@@ -178,7 +181,7 @@ impl World {
     fn wait_in_line(&mut self) {
         let Some(full) = self.full else { return };
         for (at, load) in self.loads().into_iter().enumerate() {
-            let able = full * self.speeds[at];
+            let able = full * self.speeds[at].min(self.quotas[at]);
             let more = (load - able) / PER_SECOND as f64;
             self.waiting[at] = (self.waiting[at] + more).clamp(0.0, 2.0 * able);
         }
@@ -186,13 +189,28 @@ impl World {
 
     /// What a statement takes on each server, ms: 1 ms of work, in a queue of its kind.
     fn times_ms(&self) -> Vec<f64> {
+        self.times_of(self.loads())
+    }
+
+    fn times_of(&self, loads: Vec<f64>) -> Vec<f64> {
         let full = self.full.unwrap_or(f64::INFINITY);
         let time = |(at, load): (usize, f64)| {
             let able = full * self.speeds[at];
             let disk = self.pools.get(at).map_or(0.0, |pool| pool.wait_ms(load));
-            1.0 / self.speeds[at] / (1.0 - (load / able).min(0.95)) + 1000.0 * self.waiting[at] / able + disk
+            let allowed = full * self.speeds[at].min(self.quotas[at]);
+            let quota = if self.quotas[at] < 1.0 { quota_ms(load / allowed) } else { 0.0 };
+            let line = 1000.0 * self.waiting[at] / allowed;
+            1.0 / self.speeds[at] / (1.0 - (load / able).min(0.95)) + line + quota + disk
         };
-        self.loads().into_iter().enumerate().map(time).collect()
+        loads.into_iter().enumerate().map(time).collect()
+    }
+
+    /// The tier's p99 if each server carried what its speed and quota are worth.
+    pub(super) fn p99_by_hand(&self) -> f64 {
+        let worth: Vec<f64> = self.speeds.iter().zip(&self.quotas).map(|(s, q)| s.min(*q)).collect();
+        let (all, sum): (f64, f64) = (self.loads().iter().sum(), worth.iter().sum());
+        let loads: Vec<f64> = worth.iter().map(|worth| all * worth / sum).collect();
+        p99_ms(&loads.clone().into_iter().zip(self.times_of(loads)).collect::<Vec<_>>())
     }
 
     /// What each server carries now, and what a statement takes there on average, ms.
@@ -311,7 +329,7 @@ impl World {
     /// Back, with nothing in its memory.
     pub(super) fn revive(&mut self, server: usize) {
         if let Some(pool) = self.pools.get_mut(server) {
-            *pool = BufferPool::cold();
+            pool.restart();
         }
         (self.servers[server].1, self.servers[server].2) = (true, Some(self.now));
     }
@@ -356,6 +374,11 @@ impl World {
         let moves_per_minute = moves as f64 * 60.0 / seconds as f64;
         Figures { busiest: worst, crossing, least: self.least_crossing(), moves_per_minute, swing }
     }
+}
+
+/// What statements wait, ms, on a server that uses this part of its quota: hardly anything until late.
+fn quota_ms(used: f64) -> f64 {
+    20.0 * used.min(0.97).powi(12) / (1.0 - used.min(0.97))
 }
 
 fn ticks(time: Duration) -> u64 {
