@@ -356,7 +356,7 @@ mod tests {
         assert!(low(&curve, 1.0) > 0.39 && low(&curve, 4.0) > 0.09, "its neighbours are as sure as before");
         let last = with(&[3]);
         assert_eq!((low(&last, 8.0), low(&last, 6.0)), (0.0, 0.0), "nothing larger bounds it");
-        assert_eq!(last.at(8 * GIB).unwrap().p99_ms.low, 0.0);
+        assert_eq!(last.at(8 * GIB).unwrap().p99_ms.unwrap().low, 0.0);
         let mut rises = sizes;
         rises[1] = Measured { steady: false, ..at(2.0, 0.6) };
         let found = Curve::new(&rises, 0.95).unwrap().at(GIB).unwrap().miss_ratio;

@@ -48,7 +48,10 @@ pub enum NoPlan {
     OneZone,
     /// Its second figure would be another zone's.
     #[error("zone '{zone}' is named twice")]
-    Twice { zone: String },
+    Twice {
+        /// Its name.
+        zone: String,
+    },
     /// A reader has nothing left for reads.
     #[error(
         "a reader has nothing left for reads: applying the primary's writes takes all of it. More replicas do not help; the writes have to be split (sharding)"
