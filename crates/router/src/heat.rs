@@ -251,8 +251,8 @@ impl TrackedHeat {
         };
     }
 
-    /// What the logarithm of its times beside the others' is coming to. It is a mean over [`LAGS`], so it goes
-    /// on by its slope times that; only upwards, as to wait for good news costs nothing.
+    /// What the logarithm of its times beside the others' is coming to: they show a share late, so they
+    /// go on by their slope times [`LAGS`]. Only upwards: to wait for good news costs little.
     fn coming(&mut self, beside: f64, elapsed: Duration) -> f64 {
         let passed = elapsed.as_secs_f64();
         if let Some(before) = self.beside.replace(beside)

@@ -145,8 +145,11 @@ impl CpusAllowed {
     fn set(&self, cpus: &CpuSet) -> anyhow::Result<()> {
         for thread in std::fs::read_dir(format!("/proc/{}/task", self.pid))? {
             let number = thread?.file_name().to_str().and_then(|name| name.parse().ok());
-            // One that has just ended needs no CPU.
-            let _ = sched_setaffinity(number.and_then(Pid::from_raw), cpus);
+            // No number would mean our own thread.
+            if let Some(number) = number.and_then(Pid::from_raw) {
+                // One that has just ended needs no CPU.
+                let _ = sched_setaffinity(Some(number), cpus);
+            }
         }
         Ok(())
     }
