@@ -366,8 +366,8 @@ impl Heat {
     }
 }
 
-/// How fast the share may grow, in doublings each [`DOUBLES`], of a server whose statements take so many
-/// times as long as the others', as a logarithm; below 0 it has too much already.
+/// How fast the share may grow, in doublings each [`DOUBLES`], of a server whose statements take that
+/// many times as long as the others', as a logarithm; below 0 it has too much already.
 fn room(beside: f64) -> f64 {
     ((AS_FAST.ln() - beside) / AS_FAST.ln()).clamp(-FALLS, 1.0)
 }

@@ -37,9 +37,10 @@
 //! tests have twenty routers do that at once.
 //!
 //! **What fits is kept.** A server with a CPU quota is as fast as the others until the quota is used up. At
-//! the share that fits it does not look slow any more, and would be given more until it does. So the factor of a
-//! slow server rises only where it is as fast as the fastest, within [`EQUAL`] and [`NOISE_EQUAL`] errors;
-//! between that and slow it stays. One that has recovered is less busy than the others, and so it is faster.
+//! the share that fits it does not look slow any more, and would be given more until it does. So the factor
+//! of a slow server rises only where it is as fast as the fastest, within [`EQUAL`] and [`NOISE_EQUAL`]
+//! errors; between that and slow it stays. One that has recovered is less busy than the others, and so it is
+//! faster.
 //!
 //! **Unknown is not fast.** A slow server may end no statement at all (a table is locked, its disk stands
 //! still), or get too few to be compared. So its factor is held while that is not known, and returns with

@@ -255,8 +255,8 @@ pub struct StepTime {
 /// can be undone.
 ///
 /// # Errors
-/// When the journal cannot be written, or somebody else is at work on what is to be gone on with; what servers
-/// do is in the outcome.
+/// When the journal cannot be written, or somebody else is at work on what is to be resumed; what servers do
+/// is in the outcome.
 pub async fn run(
     plan: &Plan,
     logins: &Logins,

@@ -10,9 +10,9 @@
 //! interrupt undoes what was done, newest first, the failed step included because it may have happened by
 //! half. After it, a failure never goes back: the step is reported and the next one is done.
 //!
-//! Two things end in doubt, and then nothing moves until a person decides: the answer to *promote* itself (the
-//! connection broke, and the candidate cannot be asked), because whoever guesses may make two writers; and a
-//! freeze that could not be undone, because then nobody takes writes.
+//! Two things end in doubt, and then nothing moves until a person decides: the answer to *promote* itself
+//! (the connection broke, and the candidate cannot be asked), because whoever guesses may make two writers;
+//! and a freeze that could not be undone, because then nobody takes writes.
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -171,8 +171,8 @@ impl State {
                 Self::Undoing { step: Step::Freeze, why },
                 Event::Failed { why: undo } | Event::Unknown { why: undo },
             ) => Self::Undecided { why: format!("{undo} (it was to be undone because {why})") },
-            // What else could not be undone is kept in the journal by whoever performs; the rest is undone all
-            // the same.
+            // What else could not be undone is kept in the journal by whoever performs; the rest is undone
+            // all the same.
             (Self::Undoing { step, why }, _) => undo_before(step, why),
             (over, _) => over,
         }

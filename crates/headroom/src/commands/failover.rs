@@ -322,7 +322,7 @@ impl FailoverArgs {
         self.take_over.end_sessions(plan, &logins).await?;
         if switchover::perform::is_under_way(plan, &logins).await {
             return Err(anyhow!(
-                "its tool is still at work: wait until that has ended; if its host is gone for good: --take-over"
+                "its tool is still at work: wait until that has ended; if its host was lost: --take-over"
             ));
         }
         if !self.yes && !terminal::ask(&format!("Go on, so that all follow {}?", plan.candidate.name))? {

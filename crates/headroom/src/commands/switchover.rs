@@ -116,8 +116,8 @@ pub(crate) struct SwitchoverArgs {
 /// Of `switchover` and `failover`.
 #[derive(Args, Debug, Clone, Copy)]
 pub(crate) struct TakeOverArgs {
-    /// With --resume or --undo: end the sessions of the program that began it. Only when that is gone for
-    /// good, or its host is: servers notice that after minutes.
+    /// With --resume or --undo: end the sessions of the program that began it. Only when that is dead, or
+    /// its host was lost: servers notice that after minutes.
     #[arg(long)]
     take_over: bool,
 }

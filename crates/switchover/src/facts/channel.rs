@@ -31,8 +31,8 @@ pub struct Channel {
     pub receiver_tries: bool,
     /// What it has received, applied or not: `Gtid_IO_Pos`, `Retrieved_Gtid_Set`.
     pub received: String,
-    /// How it protects its connection and how often it tries: options of `CHANGE MASTER` without their prefix,
-    /// and values.
+    /// How it protects its connection and how often it tries: options of `CHANGE MASTER` without their
+    /// prefix, and values.
     #[serde(skip)]
     pub protection: Vec<(String, String)>,
     /// What it leaves out, as `name = value`: filters of replication. Positions go on over what is left out,

@@ -249,7 +249,7 @@ pub(super) fn going_on(connection: &Connection, holder: Option<&str>) -> Error {
     let session = holder.unwrap_or("unknown");
     let why = format!(
         "another switchover or failover is going on: session {session} holds the lock {OPERATION}. Wait for it; if its \
-         program or host is gone for good: --resume --take-over"
+         program is dead or its host was lost: --resume --take-over"
     );
     Error::Refused { server: connection.server.clone(), why }
 }
