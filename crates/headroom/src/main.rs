@@ -7,6 +7,7 @@ mod credentials;
 mod environment;
 mod key;
 mod option_files;
+mod reads;
 mod source;
 mod version;
 

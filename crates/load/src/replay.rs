@@ -84,23 +84,32 @@ pub fn open(
 /// Sends it again and again until it is over.
 ///
 /// # Errors
-/// As [`replay`]; and [`LoadError::MostFailed`] after a round in which more than half of the commands failed
-/// or were never answered.
+/// As [`once`].
 pub fn repeat(script: &Script, plan: &ReplayPlan, over: &AtomicBool) -> Result<(), LoadError> {
-    let all = script.steps.len();
     while !over.load(Relaxed) {
-        let sent = replay(script, plan, over, |_| ())?;
-        let answered = sent.outcomes.iter().flatten().filter(|outcome| outcome.error.is_none()).count();
-        if !sent.stopped && answered * 2 < all {
-            let lost = sent.lost_sessions.iter().map(|(why, count)| format!("{count} sessions: {why}"));
-            let error = sent.outcomes.iter().flatten().find_map(|outcome| outcome.error);
-            let error = error.map(|code| format!("the first error is {code}"));
-            let why = lost.chain(error).collect::<Vec<_>>().join("; ");
-            let (target, failed) = (plan.target.clone(), all - answered);
-            return Err(LoadError::MostFailed { target, failed, all, why });
-        }
+        once(script, plan, over)?;
     }
     Ok(())
+}
+
+/// Sends it once, where its answers matter: to warm a server, or to time it.
+///
+/// # Errors
+/// As [`replay`]; and [`LoadError::MostFailed`] where more than half of the commands failed or were never
+/// answered.
+pub fn once(script: &Script, plan: &ReplayPlan, stop: &AtomicBool) -> Result<ReplayOutcome, LoadError> {
+    let all = script.steps.len();
+    let sent = replay(script, plan, stop, |_| ())?;
+    let answered = sent.answered();
+    if !sent.stopped && answered * 2 < all {
+        let lost = sent.lost_sessions.iter().map(|(why, count)| format!("{count} sessions: {why}"));
+        let error = sent.outcomes.iter().flatten().find_map(|outcome| outcome.error);
+        let error = error.map(|code| format!("the first error is {code}"));
+        let why = lost.chain(error).collect::<Vec<_>>().join("; ");
+        let (target, failed) = (plan.target.clone(), all - answered);
+        return Err(LoadError::MostFailed { target, failed, all, why });
+    }
+    Ok(sent)
 }
 
 /// How a replay comes along.
@@ -249,6 +258,22 @@ pub fn replay(
 }
 
 impl ReplayOutcome {
+    /// Commands answered without an error.
+    pub fn answered(&self) -> usize {
+        self.outcomes.iter().flatten().filter(|outcome| outcome.error.is_none()).count()
+    }
+
+    /// This share of the commands that were answered without an error had a response time of at most that,
+    /// ms; `None` where there was none.
+    pub fn response_ms(&self, share: f64) -> Option<f64> {
+        let answered = self.outcomes.iter().flatten();
+        // Commands that are not answered have no time.
+        let answered = answered.filter(|outcome| outcome.error.is_none() && outcome.service_ns > 0);
+        let mut times: Vec<u64> = answered.map(|outcome| outcome.response_ns).collect();
+        times.sort_unstable();
+        plan::quantile::nearest_rank(&times, share).map(|ns| ns as f64 / 1e6)
+    }
+
     /// Adds a thread's result; returns its CPU time in nanoseconds.
     fn add(&mut self, result: ThreadResult) -> u64 {
         for (step, command) in result.outcomes {

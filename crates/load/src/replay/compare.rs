@@ -179,7 +179,7 @@ pub fn view(script: &Script, groups: &Groups, speed: f64, runs: &[(String, Repla
         left_out: reasons(&script.left_out),
         rows_differ: all.iter().map(|group| group.rows_differ).sum(),
         errors_differ: all.iter().map(|group| group.errors_differ).sum(),
-        void: void(&views, runs),
+        void: runs.iter().flat_map(|(target, run)| void(target, run)).collect(),
         notes: notes(script, &views),
         groups: all,
         runs: views,
@@ -265,27 +265,27 @@ fn run_view(target: &str, run: &ReplayOutcome) -> RunView {
     }
 }
 
-fn void(views: &[RunView], runs: &[(String, ReplayOutcome)]) -> Vec<String> {
+/// Why the times of a replay must not be used; nothing where they may be.
+pub fn void(target: &str, run: &ReplayOutcome) -> Vec<String> {
     let mut void = Vec::new();
-    for (view, (target, run)) in views.iter().zip(runs) {
-        if view.own_late_p99_ms > OWN_LATE_MS {
-            void.push(format!(
-                "{target}: commands were sent {:.3} ms late by ourselves at p99 (at most {OWN_LATE_MS} ms): this machine is too \
-                 busy or too noisy for this speed",
-                view.own_late_p99_ms
-            ));
-        }
-        if view.cpu_share > CPU {
-            void.push(format!(
-                "{target}: the threads that send used {:.0} % of their CPU (at most {:.0} %); give it more (--threads) or \
-                 another machine",
-                view.cpu_share * 100.0,
-                CPU * 100.0
-            ));
-        }
-        if run.stopped {
-            void.push(format!("{target}: stopped before its end"));
-        }
+    let own = sorted(run.outcomes.iter().flatten().map(|command| command.own_late_ns));
+    let own_late_p99_ms = quantile(&own, 0.99).unwrap_or(0.0);
+    if own_late_p99_ms > OWN_LATE_MS {
+        void.push(format!(
+            "{target}: commands were sent {own_late_p99_ms:.3} ms late by ourselves at p99 (at most {OWN_LATE_MS} ms): this \
+             machine is too busy or too noisy for this speed"
+        ));
+    }
+    if run.cpu_share > CPU {
+        void.push(format!(
+            "{target}: the threads that send used {:.0} % of their CPU (at most {:.0} %); give it more (--threads) or \
+             another machine",
+            run.cpu_share * 100.0,
+            CPU * 100.0
+        ));
+    }
+    if run.stopped {
+        void.push(format!("{target}: stopped before its end"));
     }
     void
 }

@@ -1,23 +1,20 @@
 //! `--wait-warm`: nothing moves before the candidate reads from disk about as seldom as the primary. With
 //! `--warm-with` it is sent the reads of a recording meanwhile.
 
-use crate::commands::load::{account_with_tls, tls::TlsArgs};
 use crate::environment::Environment;
 use crate::key::KeyArgs;
-use anyhow::{Context, bail};
+use crate::reads::Reads;
+use anyhow::Context;
 use clap::Args;
 use config::Credentials;
 use fleet::{Address, ServerName, Snapshot};
-use load::replay::{self, ReplayPlan, ScriptOptions, compare};
+use load::replay;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 use switchover::warmth::{self, Waited, Warmth};
 use term::{StopFlag, terminal};
-
-/// A recording may take this much memory.
-const MEMORY: u64 = 1 << 30;
 
 /// How warm the candidate has to be, and what warms it.
 #[derive(Args, Debug, Clone)]
@@ -103,28 +100,8 @@ impl WarmArgs {
         environment: &Environment,
     ) -> anyhow::Result<impl FnOnce() -> anyhow::Result<()> + Send + use<>> {
         let file = self.warm_with.clone().unwrap_or_default();
-        let options = ScriptOptions { read_only: true, memory: MEMORY };
-        let (script, _) = replay::open(&file, self.key.key()?.as_ref(), options)?;
-        if script.steps.is_empty() {
-            bail!("{}: nothing of it can be sent: {}", file.display(), compare::why_nothing(&script));
-        }
         let login = self.warm_option_file.as_deref();
-        let (account, tls) = account_with_tls(None, login, "", &TlsArgs::default(), environment)?;
-        let plan = ReplayPlan {
-            target: target.clone(),
-            tls,
-            account,
-            speed: 1.0,
-            read_only: true,
-            threads: 1,
-            grace: Duration::from_secs(1),
-        };
-        terminal::complain(&format!(
-            "sending {target} the {} reads of {} as {}",
-            script.steps.len(),
-            file.display(),
-            plan.account.user
-        ));
+        let Reads { script, plan } = Reads::open(&file, &self.key, target, login, environment)?;
         Ok(move || Ok(replay::repeat(&script, &plan, &over)?))
     }
 }
