@@ -6,7 +6,7 @@
 //! * [`multiplicity`]: several comparisons at once: Holm's adjustment, Dunnett's critical value;
 //! * [`quantile`]: quantiles of a sample;
 //! * [`queue`]: response time at another load or on other cores;
-//! * [`scalability`]: throughput at a concurrency;
+//! * [`scalability`]: throughput at a concurrency, from closed loops; [`open_law`]: the same from open ones;
 //! * [`memory`]: misses and response times at another size of the buffer pool;
 //! * [`reads`]: an estimate of misses from a trace of pages, sampled;
 //! * [`disks`]: response times with another disk;
@@ -21,6 +21,7 @@ pub mod growth;
 pub mod least_squares;
 pub mod memory;
 pub mod multiplicity;
+pub mod open_law;
 pub mod placement;
 pub mod quantile;
 pub mod queue;

@@ -83,6 +83,11 @@ pub trait Answer: Serialize {
         Vec::new()
     }
 
+    /// What is taken to hold without having been measured, in sentences.
+    fn assumptions(&self) -> Vec<String> {
+        Vec::new()
+    }
+
     /// Whether the answer is yes: something is predicted, nothing is broken.
     fn is_good(&self) -> bool;
 

@@ -4,8 +4,9 @@
 use crate::baseline::Baseline;
 use crate::ledger::{Answer, Kind, Observed, Prediction};
 use crate::load_point::{LoadPoint, queue_inputs, responses, throughputs};
-use crate::words::{figure, interval, ms, percent};
+use crate::words::{assumed, figure, interval, ms, percent};
 use plan::Interval;
+use plan::open_law::OpenLaw;
 use plan::queue::{EDGE, LOSS_PER_DOUBLING, MODEL_ERROR, Queue};
 use plan::scalability::Scalability;
 use serde::{Deserialize, Serialize};
@@ -77,6 +78,10 @@ pub struct Law {
     pub curve: Vec<(f64, Interval)>,
     /// Scatter as a share.
     pub scatter: f64,
+    /// Whether it is from open loops: response times at rates, in place of throughput with a number of
+    /// clients.
+    #[serde(default)]
+    pub open: bool,
 }
 
 /// The answer.
@@ -102,7 +107,7 @@ pub struct LoadAnswer {
 /// Answers.
 pub fn answer(question: &LoadQuestion, seen: Vec<LoadPoint>) -> LoadAnswer {
     let queue = Queue::new(&responses(&seen), queue_inputs(&seen, question.cores), LEVEL);
-    let law = Scalability::new(&throughputs(&seen), LEVEL);
+    let law = law(&seen);
     let mut numbers = vec![question.cores];
     numbers.extend(question.cores_then.iter().copied().filter(|cores| *cores != question.cores));
     let (mut rows, mut by_cores) = (Vec::new(), Vec::new());
@@ -128,14 +133,23 @@ pub fn answer(question: &LoadQuestion, seen: Vec<LoadPoint>) -> LoadAnswer {
         queue_refused: queue.err().map(|why| why.to_string()),
         rows,
         by_cores,
-        law_refused: law.as_ref().err().map(ToString::to_string),
-        law: law.ok().map(|law| law_of(&law)),
-        assumptions: question.notes.iter().cloned().chain(assumptions(&seen)).collect(),
+        assumptions: question.notes.iter().cloned().chain(assumptions(&seen, law.as_ref().ok())).collect(),
+        law_refused: law.as_ref().err().cloned(),
+        law: law.ok(),
         seen,
     }
 }
 
-fn assumptions(seen: &[LoadPoint]) -> Vec<String> {
+/// From closed loops, where there is one; else from what open ones tell.
+fn law(seen: &[LoadPoint]) -> Result<Law, String> {
+    if seen.iter().any(|one| one.closed) {
+        let law = Scalability::new(&throughputs(seen), LEVEL);
+        return law.map(|law| law_of(&law)).map_err(|why| why.to_string());
+    }
+    OpenLaw::new(&responses(seen), LEVEL).map(|law| law_of_open(&law)).map_err(|why| why.to_string())
+}
+
+fn assumptions(seen: &[LoadPoint], law: Option<&Law>) -> Vec<String> {
     let mut all = vec![
         "The workload stays the same mix: only its rate grows.".to_owned(),
         "CPU is what runs out. A disk, a lock or the network that runs out first is not in this model."
@@ -150,6 +164,12 @@ fn assumptions(seen: &[LoadPoint]) -> Vec<String> {
         ),
         format!("Nothing but the saturation is predicted above {:.0} % of the cores busy.", EDGE * 100.0),
     ];
+    if law.is_some_and(|law| law.open) {
+        all.push(
+            "Transactions come independently of each other; where they come in bursts, the law takes that for contention."
+                .to_owned(),
+        );
+    }
     if seen.iter().all(|one| one.busy.is_none()) {
         all.push(
             "How busy the cores were was not measured; it is derived from response times, and is less sure."
@@ -200,10 +220,36 @@ fn law_of(law: &Scalability) -> Law {
             .filter(|(_, at)| at.is_finite()),
         curve: points.filter_map(|at| Some((at, law.throughput(at)?))).collect(),
         scatter: law.scatter,
+        open: false,
+    }
+}
+
+fn law_of_open(law: &OpenLaw) -> Law {
+    let reach = plan::scalability::REACH * law.most_at_work;
+    let points = (1..=40).map(|at| reach * f64::from(at) / 40.0).filter(|at| *at >= 1.0);
+    Law {
+        parameters: law.parameters(),
+        most: law.most(),
+        curve: points.map(|at| (at, law.throughput(at))).collect(),
+        scatter: law.scatter,
+        open: true,
     }
 }
 
 impl LoadAnswer {
+    /// That something else than the cores ends the load, where both models tell it.
+    pub fn ends_before_the_cores(&self) -> Option<String> {
+        let (most, _) = self.law.as_ref()?.most?;
+        let full = self.by_cores.iter().find(|with| with.cores == self.cores)?.saturation;
+        (most.high < full.low).then(|| {
+            format!(
+                "By the law it ends at {} transactions a second, and the cores are full at {} only: something else runs out first, and more cores buy little; headroom watch names it under load",
+                interval(&most),
+                interval(&full)
+            )
+        })
+    }
+
     /// Whether anything is predicted.
     pub fn says_something(&self) -> bool {
         self.demand_ms.is_some() || self.law.is_some()
@@ -241,6 +287,10 @@ impl Answer for LoadAnswer {
             all
         };
         self.seen.iter().filter(|one| !one.closed).flat_map(figures).collect()
+    }
+
+    fn assumptions(&self) -> Vec<String> {
+        self.assumptions.clone()
     }
 
     fn is_good(&self) -> bool {
@@ -312,7 +362,8 @@ impl Answer for LoadAnswer {
                 let [one, contention, coherency] = &law.parameters;
                 let _ = writeln!(
                     text,
-                    "\nScalability law: {} transactions a second of one at work; contention {}; coherency {} (no unit)",
+                    "\nScalability law{}: {} transactions a second of one at work; contention {}; coherency {} (no unit)",
+                    if law.open { ", from response times at these rates" } else { "" },
                     interval(one),
                     interval(contention),
                     interval(coherency)
@@ -324,18 +375,20 @@ impl Answer for LoadAnswer {
                         interval(most),
                         figure(*at)
                     ),
+                    None if law.open => writeln!(
+                        text,
+                        "Where it ends cannot be told from these rates: they are too low. headroom measure --trials sends up to what it carries, headroom plan ladder --clients 1,2,4,8,16 fixes how many are at work."
+                    ),
                     None => writeln!(text, "Where it ends is not in sight within what was seen."),
                 };
+                text += &self.ends_before_the_cores().map(|why| why + ".\n").unwrap_or_default();
             }
             (None, Some(why)) => {
                 let _ = writeln!(text, "\nNo scalability law: {why}.");
             }
             (None, None) => {}
         }
-        text += "\nAssumed:\n";
-        for line in &self.assumptions {
-            let _ = writeln!(text, "  {line}");
-        }
+        text += &assumed(&self.assumptions);
         text += "Intervals are 95 %.\n";
         text
     }
@@ -408,6 +461,38 @@ mod tests {
         assert!(text.contains("Today's load is not known") && !text.contains("times today's"), "{text}");
         let known = answer(&question(), ladder()).text();
         assert!(known.contains("times today's load") && known.contains("by --current"), "{known}");
+    }
+
+    /// Open loops before something that one transaction at a time may have, and cores that have room.
+    fn behind_a_lock(share: f64) -> Vec<LoadPoint> {
+        let at = |at: u32| {
+            let per_s = share * 500.0 * (0.2 + 0.8 * f64::from(at / 2) / 7.0);
+            // M/M/1 with 2 ms each; 0.2 ms of that are on one of two cores.
+            let mean_ms = 1e3 / (500.0 - per_s) * [1.01, 0.99][at as usize % 2];
+            let (busy, at_work) = (Some(per_s * 0.0001), per_s * mean_ms / 1e3);
+            LoadPoint { per_s, mean_ms, at_work, busy, ..LoadPoint::default() }
+        };
+        (0..16).map(at).collect()
+    }
+
+    #[test]
+    fn the_law_of_open_loops_says_what_ends_before_the_cores() {
+        let answer = answer(&question(), behind_a_lock(0.9));
+        let law = answer.law.as_ref().unwrap();
+        let (most, _) = law.most.unwrap();
+        assert!(law.open && most.low <= 500.0 && 500.0 <= most.high && most.high < 600.0, "{most:?}");
+        assert!(answer.assumptions.iter().any(|one| one.contains("bursts")), "{:?}", answer.assumptions);
+        let json = serde_json::to_string(&answer).unwrap();
+        assert_eq!(serde_json::from_str::<LoadAnswer>(&json).unwrap().law.unwrap().most, law.most);
+    }
+
+    #[test]
+    fn low_rates_tell_no_end_and_what_to_run_instead() {
+        let text = answer(&question(), behind_a_lock(0.3)).text();
+        assert!(
+            text.contains("Where it ends cannot be told") && text.contains("--clients 1,2,4,8,16"),
+            "{text}"
+        );
     }
 
     #[test]

@@ -51,6 +51,12 @@ pub fn ms(of: &Interval) -> Interval {
     Interval { low: of.low * 1e3, estimate: of.estimate * 1e3, high: of.high * 1e3 }
 }
 
+/// What an answer assumes, as a list at its end.
+pub fn assumed(lines: &[String]) -> String {
+    let lines: String = lines.iter().map(|line| format!("  {line}\n")).collect();
+    if lines.is_empty() { lines } else { format!("\nAssumed:\n{lines}") }
+}
+
 /// Bytes in the largest unit that they fill.
 pub fn bytes(value: u64) -> String {
     const UNITS: [(&str, u64); 3] = [("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)];
