@@ -78,7 +78,7 @@ impl Agents {
     }
 
     /// What one of them answers there, in the order of the command line; `None` where there is none such.
-    async fn read(&self, at: usize, target: &str) -> Option<Result<Vec<u8>, String>> {
+    pub async fn read(&self, at: usize, target: &str) -> Option<Result<Vec<u8>, String>> {
         let web = self.each.get(at)?.at(target);
         Some(answer(&web, self.token.as_ref()).await)
     }

@@ -37,12 +37,12 @@
 use crate::file::{self, FileError};
 use crate::words::figure;
 use plan::placement::{Host, Question, Role};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::path::Path;
 
 /// What is where.
-#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Inventory {
     #[serde(default)]
@@ -54,7 +54,7 @@ pub struct Inventory {
 }
 
 /// How roles are placed.
-#[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Options {
     /// Share of a ceiling that may be used.
@@ -70,7 +70,7 @@ impl Default for Options {
 }
 
 /// A host.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct HostRow {
     pub name: String,
@@ -131,7 +131,7 @@ impl HostRow {
 }
 
 /// A role.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RoleRow {
     pub name: String,
@@ -200,6 +200,14 @@ impl Inventory {
         };
         inventory.check().map_err(|why| format!("{name}: {why}"))?;
         Ok(inventory)
+    }
+
+    /// As a file that [`Self::parse`] reads.
+    ///
+    /// # Errors
+    /// It has no such form.
+    pub fn toml(&self) -> Result<String, toml::ser::Error> {
+        toml::to_string(self)
     }
 
     fn of_csv(text: &str) -> Result<Self, (usize, String)> {

@@ -6,7 +6,8 @@
 //! * [`disks`]: another host's disk in the place of this one;
 //! * [`estimate`]: the same, estimated from what the kernel sees read ([`block_reads`]);
 //! * [`memory`]: the buffer pool at several sizes, on a server that nobody needs meanwhile;
-//! * [`inventory`], [`guests`] and [`placement`]: which role on which host;
+//! * [`inventory`], [`guests`] and [`placement`]: which role on which host, with what roles want ([`demand`])
+//!   by the histories of agents;
 //! * [`replicas`]: readers in each zone, growth, the day when a primary is outgrown;
 //! * [`ledger`]: predictions as they were made; [`outcome`]: beside what came;
 //! * [`page`]: all of it on one page.
@@ -16,6 +17,7 @@
 
 pub mod baseline;
 pub mod block_reads;
+pub mod demand;
 pub mod disks;
 pub mod estimate;
 pub mod file;

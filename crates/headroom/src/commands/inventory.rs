@@ -3,11 +3,18 @@
 use crate::commands::knob::{blocking, credentials_as};
 use crate::environment::Environment;
 use ::agent::Agents;
-use clap::Args;
+use anyhow::Context;
+use clap::{ArgGroup, Args};
 use console::token::Token;
-use std::path::PathBuf;
+use console::watch_view::HostWatch;
+use std::collections::HashMap;
+use std::fs::File;
+use std::io::Write;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::time::Duration;
 use term::{exit, terminal};
+use whatif::demand::HostAnswer;
 use whatif::guests::Guests;
 use whatif::inventory::{HostFacts, Inventory};
 use whatif::server::Server;
@@ -16,15 +23,25 @@ use whatif::server::Server;
 #[derive(Args, Debug, Clone)]
 #[command(
     after_help = "Examples:\n  headroom inventory inventory.toml\n  headroom inventory inventory.csv --ask \
-                  --option-file admin.cnf --agent-ca ca.pem\n\nThe format: docs/guide/plan.md. Exit code 1: a \
-                  host is overfull, or something differs."
+                  --option-file admin.cnf --agent-ca ca.pem\n  headroom inventory inventory.toml --measure \
+                  measured.toml\n      Demands of roles as the histories of the hosts' agents have them, for headroom \
+                  plan placement measured.toml.\n\nThe format: docs/guide/plan.md. Exit code 1: a \
+                  host is overfull, something differs, or no role could be measured.",
+    group = ArgGroup::new("asked").multiple(true)
 )]
 pub(crate) struct InventoryArgs {
     /// Hosts and roles, TOML or CSV.
     inventory: PathBuf,
     /// Ask the servers and agents that it names.
-    #[arg(long)]
+    #[arg(long, group = "asked")]
     ask: bool,
+    /// Write the inventory to this file (TOML, not there yet) with the demands of roles measured: the 95th
+    /// percentile of what a host used, by its agent's history, where one role has it to itself.
+    #[arg(long, value_name = "FILE", group = "asked")]
+    measure: Option<PathBuf>,
+    /// This much of the histories; agents keep a day.
+    #[arg(long, value_name = "DURATION", default_value = "24h", requires = "measure", value_parser = fleet::parse_duration)]
+    stretch: Duration,
     /// Account on the servers [default: from the option file, else $HEADROOM_USER].
     #[arg(long, short, value_name = "NAME", requires = "ask")]
     user: Option<String>,
@@ -32,19 +49,38 @@ pub(crate) struct InventoryArgs {
     #[arg(long, value_name = "FILE", requires = "ask")]
     option_file: Option<PathBuf>,
     /// PEM file of the authority that vouches for the agents [default: those that the web trusts].
-    #[arg(long, value_name = "FILE", requires = "ask")]
+    #[arg(long, value_name = "FILE", requires = "asked")]
     agent_ca: Option<PathBuf>,
     /// File whose first line is the agents' token [default: $HEADROOM_AGENT_TOKEN].
-    #[arg(long, value_name = "FILE", requires = "ask")]
+    #[arg(long, value_name = "FILE", requires = "asked")]
     agent_token_file: Option<PathBuf>,
     /// Print JSON.
     #[arg(long)]
     json: bool,
 }
 
+/// What an agent says of its host: now, and in its history.
+fn host_answer(now: HostWatch, history: Vec<u8>) -> Result<HostAnswer, String> {
+    let host = now.host.ok_or(now.unanswered.unwrap_or_else(|| "it has no sample yet".to_owned()))?;
+    let (mut requests, mut bytes) = (0.0, 0.0);
+    for work in host.disks.iter().flat_map(|disk| [&disk.read, &disk.written]) {
+        requests += work.per_s;
+        bytes += work.bytes_per_s;
+    }
+    Ok(HostAnswer {
+        history: String::from_utf8(history).map_err(|error| error.to_string())?,
+        cores: host.cpus(),
+        memory_bytes: host.memory.level.total,
+        request_bytes: (requests > 0.0).then(|| bytes / requests),
+    })
+}
+
 /// Does it.
 pub(crate) async fn run(args: InventoryArgs, environment: &Environment) -> anyhow::Result<ExitCode> {
     let inventory = Inventory::read(&args.inventory)?;
+    if let Some(path) = args.measure.clone() {
+        return args.write_measured(inventory, &path, environment).await;
+    }
     let differences = if args.ask { Some(args.differences(&inventory, environment).await?) } else { None };
     let guests = Guests::new(&inventory, differences);
     if args.json {
@@ -56,6 +92,58 @@ pub(crate) async fn run(args: InventoryArgs, environment: &Environment) -> anyho
 }
 
 impl InventoryArgs {
+    fn agents(&self, inventory: &Inventory, environment: &Environment) -> anyhow::Result<Agents> {
+        let addresses: Vec<String> = inventory.hosts.iter().filter_map(|host| host.agent.clone()).collect();
+        let token = Token::find(self.agent_token_file.as_deref(), environment.agent_token.as_deref())?;
+        Agents::new(&addresses, self.agent_ca.as_deref(), token)
+    }
+
+    async fn write_measured(
+        &self,
+        mut inventory: Inventory,
+        path: &Path,
+        environment: &Environment,
+    ) -> anyhow::Result<ExitCode> {
+        let mut answers = self.histories(&inventory, environment).await?;
+        let found =
+            inventory.measure(|host| answers.remove(&host).unwrap_or_else(|| Err("no answer".to_owned())));
+        if self.json {
+            terminal::print_json(&found)?;
+        } else {
+            terminal::print(&found.text())?;
+        }
+        if found.roles.is_empty() {
+            terminal::complain("headroom: no role could be measured; nothing is written");
+            return Ok(exit::no());
+        }
+        // What somebody wrote by hand is never written over.
+        let mut file = File::create_new(path).with_context(|| format!("cannot make {}", path.display()))?;
+        file.write_all(inventory.toml()?.as_bytes())
+            .with_context(|| format!("cannot write {}", path.display()))?;
+        terminal::complain(&format!("written: {0}; headroom plan placement {0} uses it", path.display()));
+        Ok(exit::DONE)
+    }
+
+    /// What the agents say of their hosts, by the host's place.
+    async fn histories(
+        &self,
+        inventory: &Inventory,
+        environment: &Environment,
+    ) -> anyhow::Result<HashMap<usize, Result<HostAnswer, String>>> {
+        let agents = self.agents(inventory, environment)?;
+        let with_agent = inventory.hosts.iter().enumerate().filter(|(_, host)| host.agent.is_some());
+        // As fine as an agent answers over a day: a peak of a minute counts.
+        let step = (self.stretch.as_secs_f64() / 2000.0).max(1.0);
+        let target = format!("/history.json?from=-{}&step={step}", self.stretch.as_secs());
+        let mut answers = HashMap::new();
+        for ((at, _), now) in with_agent.zip(agents.ask().await.hosts) {
+            let history = agents.read(answers.len(), &target).await;
+            let history = history.unwrap_or_else(|| Err("no answer".to_owned()));
+            answers.insert(at, history.and_then(|history| host_answer(now, history)));
+        }
+        Ok(answers)
+    }
+
     async fn differences(
         &self,
         inventory: &Inventory,
@@ -67,9 +155,7 @@ impl InventoryArgs {
             let asked = inventory.clone();
             differences = blocking(move || Ok(asked.differences(|server| Server::ask(server, &who)))).await?;
         }
-        let addresses: Vec<String> = inventory.hosts.iter().filter_map(|host| host.agent.clone()).collect();
-        let token = Token::find(self.agent_token_file.as_deref(), environment.agent_token.as_deref())?;
-        let agents = Agents::new(&addresses, self.agent_ca.as_deref(), token)?;
+        let agents = self.agents(inventory, environment)?;
         let mut hosts = agents.ask().await.hosts.into_iter();
         differences.extend(inventory.host_differences(|_| {
             let answer = hosts.next().ok_or("no answer")?;
