@@ -51,6 +51,8 @@ pub struct Curve {
     misses: Monotone,
     /// Of the sizes that have it, where those are two at least.
     p99: Option<Monotone>,
+    /// Time for each transaction, ln s: of steady sizes whose load was sound, where those are two at least.
+    each: Option<Monotone>,
     largest_fits: bool,
 }
 
@@ -63,6 +65,10 @@ pub struct Predicted {
     pub miss_ratio: Interval,
     /// Milliseconds; `None` where none was measured on both sides.
     pub p99_ms: Option<Interval>,
+    /// Transactions a second; in a closed loop this is what the pool changes. `None` where none was measured
+    /// on both sides, from a size that was steady.
+    #[serde(default)]
+    pub per_s: Option<Interval>,
     /// Whether that size was measured.
     pub measured: bool,
 }
@@ -107,7 +113,15 @@ impl Curve {
         let p99 = points(|one| &one.p99_ms, |value| value.max(1e-3).ln());
         let largest_fits = misses.last().is_some_and(|last| last.y < FITS);
         let p99 = (p99.len() >= 2).then(|| Monotone::new(p99));
-        Ok(Self { misses: Monotone::new(misses), p99, largest_fits })
+        let sound = |one: &&&Measured| one.steady && !one.p99_ms.is_empty();
+        let each = sizes.iter().filter(sound).map(|one| {
+            let values: Vec<f64> = one.per_s.iter().map(|rate| -rate.max(1e-9).ln()).collect();
+            let (y, reach) = (quantile::median(&values).unwrap_or(0.0), reach(&values, level));
+            Point { x: (one.bytes as f64).ln(), y, reach, steady: true }
+        });
+        let each: Vec<Point> = each.collect();
+        let each = (each.len() >= 2).then(|| Monotone::new(each));
+        Ok(Self { misses: Monotone::new(misses), p99, each, largest_fits })
     }
 
     /// The smallest and the largest size measured.
@@ -138,6 +152,14 @@ impl Curve {
                 low: p99.low.exp(),
                 estimate: p99.estimate.exp(),
                 high: p99.high.exp(),
+            }),
+            per_s: self.each.as_ref().filter(|each| each.reaches(x)).map(|each| {
+                let each = each.at(x);
+                Interval {
+                    low: (-each.high).exp(),
+                    estimate: (-each.estimate).exp(),
+                    high: (-each.low).exp(),
+                }
             }),
             measured,
         })
@@ -301,6 +323,21 @@ mod tests {
         let seen = curve.at(2 * GIB).unwrap();
         assert!((seen.miss_ratio.estimate - 0.2).abs() < 1e-6 && seen.measured);
         assert!((seen.p99_ms.unwrap().estimate - 21.0).abs() < 1e-6);
+    }
+
+    #[test]
+    fn a_closed_loop_gets_more_done_with_a_larger_pool_and_a_size_that_was_not_steady_tells_nothing() {
+        let done = |gib: f64, misses: f64, rate: f64| Measured { per_s: vec![rate; 3], ..at(gib, misses) };
+        let sizes = [done(1.0, 0.4, 100.0), done(2.0, 0.2, 200.0), done(4.0, 0.1, 300.0)];
+        let curve = Curve::new(&sizes, 0.95).unwrap();
+        let per_s = |curve: &Curve, gib: u64| curve.at(gib * GIB).unwrap().per_s;
+        assert!((per_s(&curve, 2).unwrap().estimate - 200.0).abs() < 1e-6);
+        let between = per_s(&curve, 3).unwrap();
+        assert!(200.0 < between.estimate && between.estimate < 300.0, "{between:?}");
+        assert!(between.low < between.estimate && between.estimate < between.high, "{between:?}");
+        let [one, two, four] = sizes;
+        let curve = Curve::new(&[one, two, Measured { steady: false, ..four }], 0.95).unwrap();
+        assert!(per_s(&curve, 2).is_some() && per_s(&curve, 3).is_none());
     }
 
     #[test]

@@ -5,7 +5,8 @@
 //!   a [`ladder`]; growth is counted from a [`baseline`];
 //! * [`disks`]: another host's disk in the place of this one;
 //! * [`estimate`]: the same, estimated from what the kernel sees read ([`block_reads`]);
-//! * [`memory`]: the buffer pool at several sizes, on a server that nobody needs meanwhile;
+//! * [`memory`]: the buffer pool at several sizes, on a server that nobody needs meanwhile, under a workload
+//!   or the reads of a recording ([`pool_load`]);
 //! * [`inventory`], [`guests`] and [`placement`]: which role on which host, with what roles want ([`demand`])
 //!   by the histories of agents;
 //! * [`replicas`]: readers in each zone, growth, the day when a primary is outgrown;
@@ -33,6 +34,7 @@ pub mod memory_chart;
 pub mod outcome;
 pub mod page;
 pub mod placement;
+pub mod pool_load;
 pub mod prices;
 pub mod replicas;
 pub mod server;

@@ -11,17 +11,18 @@
 //! next `headroom knob restore`.
 
 use crate::ledger::{Answer, Kind, Observed, Prediction};
+use crate::pool_load::{PoolLoad, Sender};
 use crate::server::{Server, ServerError};
-use crate::words::{bytes, figure, interval, percent};
+use crate::words::{assumed, bytes, figure, interval, percent};
 use config::Credentials;
 use fleet::Address;
 use knob::apply::{self, Manner, Status};
 use knob::journal::Author;
 use knob::session::Which;
 use knob::{Host, Session, session, value};
-use load::{Arrivals, Load, LoadError, Plan};
+use load::{Arrivals, LoadError};
 use plan::Interval;
-use plan::memory::{Curve, Measured, NoCurve, Predicted};
+use plan::memory::{BETWEEN, Curve, Measured, NoCurve, Predicted};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -40,6 +41,8 @@ const FACTORS: [f64; 9] = [0.1, 0.25, 0.5, 0.75, 1.0, 1.25, 1.5, 2.0, 4.0];
 const RESIZE: Duration = Duration::from_secs(120);
 /// This many windows in a row must agree, and their mean with that of as many before them.
 const WARM_WINDOWS: usize = 3;
+/// Windows until a pool can be seen to be warm, at the earliest.
+pub const WARM_LEAST: u32 = 2 * WARM_WINDOWS as u32;
 const GIB: f64 = (1_u64 << 30) as f64;
 
 /// What is done.
@@ -149,6 +152,9 @@ pub struct MemoryAnswer {
     /// Whether the pool is as it was.
     pub is_back: bool,
     pub notes: Vec<String>,
+    /// Whether each client began its next transaction at once: then more of them done is what a size buys.
+    #[serde(default)]
+    pub closed: bool,
 }
 
 /// Whether the pool is warm: the last windows agree in their miss ratio to a tenth, or to half a percent, and
@@ -230,7 +236,7 @@ impl Experiment {
 
     /// How long it takes at least.
     pub fn length(&self) -> Duration {
-        let each = self.window * (self.windows + 2 * WARM_WINDOWS as u32);
+        let each = self.window * (self.windows + WARM_LEAST);
         each * u32::try_from(self.sizes.len()).unwrap_or(u32::MAX)
     }
 
@@ -241,7 +247,7 @@ impl Experiment {
     pub fn run(
         &self,
         on: &PoolServer,
-        plan: &Plan,
+        load: &PoolLoad,
         stop: &Arc<AtomicBool>,
         each: impl FnMut(&str),
     ) -> Result<Measurement, MemoryError> {
@@ -256,7 +262,7 @@ impl Experiment {
         };
         let manner = Manner { author, keep: false, restart: None, patience: Duration::from_secs(2) };
         let mut pool = Pool { session, manner, address: on.address.to_string(), server };
-        let measured = self.all_sizes(&mut pool, plan, stop, each);
+        let measured = self.all_sizes(&mut pool, load, stop, each);
         let restored = pool.session.restore(&Which::Own, false);
         let is_back = restored.iter().all(knob::session::RestoreOutcome::is_back);
         match measured {
@@ -269,7 +275,7 @@ impl Experiment {
     fn all_sizes(
         &self,
         pool: &mut Pool,
-        plan: &Plan,
+        load: &PoolLoad,
         stop: &Arc<AtomicBool>,
         mut each: impl FnMut(&str),
     ) -> Result<(Vec<Measured>, Vec<String>), MemoryError> {
@@ -280,8 +286,8 @@ impl Experiment {
         const LIMITS: [&str; 3] =
             ["innodb_buffer_pool_size_max", "innodb_buffer_pool_chunk_size", "innodb_buffer_pool_instances"];
         check_sizes(&sizes, &server.variables(&LIMITS)?)?;
-        let load = Load::connect(plan.clone())?;
-        let (mut measured, mut notes) = (Vec::new(), Vec::new());
+        let load = load.connect(&self.arrivals, self.window)?;
+        let (mut measured, mut notes) = (Vec::new(), load.notes());
         let mut refused = None;
         for size in sizes {
             each(&format!("{}: resizing", bytes(size)));
@@ -309,7 +315,7 @@ impl Experiment {
                     ));
                     break;
                 }
-                let window = self.window(&load, server, seen.len() as u64, stop)?;
+                let window = window(&load, server, seen.len() as u64, stop)?;
                 each(&format!("{}: warming up, {:.2} % miss", bytes(size), window.misses * 100.0));
                 seen.push(window.misses);
             }
@@ -323,7 +329,7 @@ impl Experiment {
             };
             let mut unsound = None;
             for at in 0..self.windows {
-                let window = self.window(&load, server, 1000 + u64::from(at), stop)?;
+                let window = window(&load, server, 1000 + u64::from(at), stop)?;
                 each(&format!(
                     "{}: {:.2} % miss, p99 {} ms",
                     bytes(size),
@@ -333,7 +339,7 @@ impl Experiment {
                 one.miss_ratio.push(window.misses);
                 one.p99_ms.push(window.p99_ms);
                 one.per_s.push(window.per_s);
-                one.requests_each = window.requests / (window.per_s * self.window.as_secs_f64()).max(1e-9);
+                one.requests_each = window.requests / window.done.max(1e-9);
                 unsound = unsound.or(window.unsound);
             }
             if let Some(why) = unsound {
@@ -350,32 +356,32 @@ impl Experiment {
             _ => Ok((measured, notes)),
         }
     }
+}
 
-    fn window(
-        &self,
-        load: &Load,
-        server: &mut Server,
-        seed: u64,
-        stop: &Arc<AtomicBool>,
-    ) -> Result<Window, MemoryError> {
-        const READS: [&str; 2] = ["Innodb_buffer_pool_read_requests", "Innodb_buffer_pool_reads"];
-        let before = server.counters(&READS)?;
-        let outcome = load.send(&self.arrivals, self.window, seed, stop, |_| {})?;
-        let after = server.counters(&READS)?;
-        if stop.load(Ordering::Relaxed) {
-            return Err(MemoryError::Interrupted);
-        }
-        let delta =
-            |name: &str| after.get(name).zip(before.get(name)).map_or(0.0, |(after, before)| after - before);
-        let requests = delta(READS[0]);
-        Ok(Window {
-            misses: delta(READS[1]) / requests.max(1.0),
-            requests,
-            p99_ms: outcome.response.p99_ms,
-            per_s: outcome.totals.per_second,
-            unsound: (!outcome.is_sound()).then(|| outcome.void.join("; ")),
-        })
+fn window(
+    load: &Sender<'_>,
+    server: &mut Server,
+    seed: u64,
+    stop: &Arc<AtomicBool>,
+) -> Result<Window, MemoryError> {
+    const READS: [&str; 2] = ["Innodb_buffer_pool_read_requests", "Innodb_buffer_pool_reads"];
+    let before = server.counters(&READS)?;
+    let sent = load.send(seed, stop)?;
+    let after = server.counters(&READS)?;
+    if stop.load(Ordering::Relaxed) {
+        return Err(MemoryError::Interrupted);
     }
+    let delta =
+        |name: &str| after.get(name).zip(before.get(name)).map_or(0.0, |(after, before)| after - before);
+    let requests = delta(READS[0]);
+    Ok(Window {
+        misses: delta(READS[1]) / requests.max(1.0),
+        requests,
+        p99_ms: sent.p99_ms,
+        per_s: sent.per_s,
+        done: sent.done,
+        unsound: sent.unsound,
+    })
 }
 
 struct Window {
@@ -383,6 +389,8 @@ struct Window {
     requests: f64,
     p99_ms: f64,
     per_s: f64,
+    /// Transactions, or commands of a recording.
+    done: f64,
     /// Why the load's own figures must not be used.
     unsound: Option<String>,
 }
@@ -463,6 +471,7 @@ pub fn answer(subject: String, workload: String, measurement: Measurement) -> Re
         measured,
         is_back,
         notes,
+        closed: false,
     })
 }
 
@@ -470,6 +479,25 @@ impl MemoryAnswer {
     /// Whether this size was measured while its miss ratio still fell.
     fn is_unsteady(&self, bytes: u64) -> bool {
         self.measured.iter().any(|one| one.bytes == bytes && !one.steady)
+    }
+
+    /// Transactions a second that a size gets done beyond today's, with as many clients: `None` where they
+    /// did not send as fast as they could, and where the two cannot be told. Never less than none, because a
+    /// larger pool does not do less.
+    pub fn more_per_s(&self, then: &Predicted) -> Option<Interval> {
+        let today = self.today()?.per_s.filter(|_| self.closed)?;
+        let then = then.per_s?;
+        let more = |then: f64, now: f64| (then - now).max(0.0);
+        Some(Interval {
+            low: more(then.low, today.high),
+            estimate: more(then.estimate, today.estimate),
+            high: more(then.high, today.low),
+        })
+    }
+
+    /// What is known of today's size.
+    pub fn today(&self) -> Option<Predicted> {
+        self.rows.iter().find(|row| (row.factor - 1.0).abs() < 1e-9)?.predicted
     }
 
     /// Reads a second that each GiB beyond today's size saves, up to the next row; from the least to the most
@@ -529,6 +557,23 @@ impl Answer for MemoryAnswer {
         self.measured.iter().filter(|one| one.steady).flat_map(both).flatten().collect()
     }
 
+    fn assumptions(&self) -> Vec<String> {
+        let mut all = vec![
+            "The load stays what was sent, and the data what they are.".to_owned(),
+            format!(
+                "Between two sizes the curve may be off by {:.0} % of their difference; that is in the intervals.",
+                BETWEEN * 100.0
+            ),
+        ];
+        if self.closed {
+            all.push(
+                "What a larger pool gets done more is of as many clients as were sent; more clients may get more."
+                    .to_owned(),
+            );
+        }
+        all
+    }
+
     fn is_good(&self) -> bool {
         self.is_back
     }
@@ -568,7 +613,7 @@ impl Answer for MemoryAnswer {
             let middle = |values: &[f64]| plan::quantile::median(values).unwrap_or(0.0);
             let _ = writeln!(
                 text,
-                "measured: {:>9}  {:6.2} % miss  p99 {} ms  {} transactions a second (medians of {} windows){}",
+                "measured: {:>9}  {:6.2} % miss  p99 {} ms  {} a second (medians of {} windows){}",
                 bytes(one.bytes),
                 middle(&one.miss_ratio) * 100.0,
                 plan::quantile::median(&one.p99_ms).map_or_else(|| "-".to_owned(), figure),
@@ -599,6 +644,7 @@ impl Answer for MemoryAnswer {
         if !self.is_back {
             text += "The pool could NOT be put back; headroom knob restore tries again.\n";
         }
+        text += &assumed(&self.assumptions());
         text += "Intervals are 95 %. Nothing is said outside of the sizes measured.\n";
         text
     }

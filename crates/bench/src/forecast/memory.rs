@@ -30,6 +30,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 use term::terminal;
 use whatif::memory::{Experiment, Measurement, MemoryAnswer, PoolServer, answer};
+use whatif::pool_load::PoolLoad;
 use whatif::words::{bytes, figure, interval, percent};
 
 /// Some 270 MB.
@@ -169,7 +170,7 @@ fn one_skew(
     let sent = Arc::new(workload("oltp_read_only", options).context("sysbench's own")?);
     let plan = Plan { read_only: true, threads: 1, ..Plan::new(sent, target(address), CLIENTS, window) };
     let stop = Arc::new(AtomicBool::new(false));
-    Ok(experiment.run(&server, &plan, &stop, terminal::complain)?)
+    Ok(experiment.run(&server, &PoolLoad::Workload(plan), &stop, terminal::complain)?)
 }
 
 impl Skew {

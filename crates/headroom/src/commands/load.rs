@@ -305,6 +305,11 @@ impl TargetArgs {
         all.map(Address::to_string).collect::<Vec<_>>().join(", ")
     }
 
+    /// The server for reads, if one is named.
+    pub(crate) fn server(&self) -> Option<Address> {
+        self.reader.first().or(self.server.as_ref()).cloned()
+    }
+
     /// The account and the option file that are named.
     pub(crate) fn login(&self) -> (Option<&str>, Option<&Path>) {
         (self.user.as_deref(), self.option_file.as_deref())

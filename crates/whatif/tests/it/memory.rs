@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 use whatif::memory::{Experiment, MemoryError, PoolServer, answer};
+use whatif::pool_load::PoolLoad;
 use whatif::server::Server;
 
 const MIB: u64 = 1 << 20;
@@ -48,15 +49,9 @@ async fn the_pool_is_resized_measured_and_put_back() {
         let options = Options { tables: 1, table_size: 20_000, ..Options::default() };
         let target = Target::single(address.clone(), account);
         tables::prepare(&target, &options, 2, 1, |_| {}).unwrap();
-        let plan = Plan {
-            read_only: true,
-            ..Plan::new(
-                Arc::new(workload("oltp_point_select", &options).unwrap()),
-                target,
-                4,
-                Duration::from_millis(300),
-            )
-        };
+        let workload = Arc::new(workload("oltp_point_select", &options).unwrap());
+        let plan = Plan { read_only: true, ..Plan::new(workload, target, 4, Duration::from_millis(300)) };
+        let plan = PoolLoad::Workload(plan);
         let mut server = Server::open(&address, &admin).unwrap();
         let stop = Arc::new(AtomicBool::new(false));
         let name = address.to_string();

@@ -5,21 +5,26 @@ use super::KeepArgs;
 use crate::commands::knob::{blocking, credentials_as};
 use crate::commands::load::{TargetArgs, WorkloadArgs};
 use crate::environment::Environment;
+use crate::key::KeyArgs;
+use crate::reads::Reads;
 use anyhow::Context;
 use clap::Args;
+use fleet::Address;
 use load::{Arrivals, Plan};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 use term::{exit, terminal};
-use whatif::memory::{Experiment, PoolServer, SIZES, answer, parse_sizes};
+use whatif::memory::{Experiment, MemoryAnswer, PoolServer, SIZES, WARM_LEAST, answer, parse_sizes};
+use whatif::pool_load::PoolLoad;
 use whatif::words::parse_above_zero;
 
 const EXAMPLES: &str = "\
 Examples:
   headroom plan memory shop.toml --server replica3 --database shop --sizes 16G,24G,32G,48G --rate 400
   headroom plan memory oltp_point_select --server replica3 --table-size 2000000 --sizes 64M,128M,256M
+  headroom plan memory --server replica3 --sizes 16G,24G,32G --replay monday.hrec --replay-option-file reads.cnf
 
 The server must be able to grow to the largest size: on MariaDB from 10.11.12, 11.4.6 and 11.8.2 on, start it with
 innodb_buffer_pool_size_max.
@@ -32,10 +37,24 @@ Exit code 1: the pool could not be put back (headroom knob restore tries again).
 /// of rotation. The original size is in the journal of settings, on disk, before the first change: it is put
 /// back at the end, on Ctrl-C, and after a kill by headroom knob restore.
 #[derive(Args, Debug, Clone)]
-#[command(after_help = EXAMPLES)]
+#[command(after_help = EXAMPLES, mut_arg("name", |workload| workload.required(false)))]
 pub(crate) struct MemoryArgs {
     #[command(flatten)]
-    workload: WorkloadArgs,
+    workload: Option<WorkloadArgs>,
+    /// Instead of a workload: send the reads of this recording (headroom record), again and again at their
+    /// own pace. Nothing that writes is sent, and the server is told to refuse it.
+    #[arg(
+        long,
+        value_name = "RECORDING",
+        requires = "replay_option_file",
+        conflicts_with_all = ["name", "rate", "think", "clients", "window"]
+    )]
+    replay: Option<PathBuf>,
+    /// Option file with the account that sends them: it may read the tables.
+    #[arg(long, value_name = "FILE", requires = "replay")]
+    replay_option_file: Option<PathBuf>,
+    #[command(flatten)]
+    key: KeyArgs,
     #[command(flatten)]
     target: TargetArgs,
     /// Sizes of the pool, 3 to 7, such as 16G; today's should be among them.
@@ -50,15 +69,15 @@ pub(crate) struct MemoryArgs {
     /// Clients: the most transactions at a time.
     #[arg(long, short, default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     clients: u32,
-    /// Length of a window.
+    /// Length of a window; of a recording, one pass.
     #[arg(long, value_name = "DURATION", default_value = "5s", value_parser = fleet::parse_duration)]
     window: Duration,
     /// Windows that are measured at each size.
     #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u32).range(2..=100))]
     windows: u32,
-    /// A size is warmed up for at most this long.
-    #[arg(long, value_name = "DURATION", default_value = "5m", value_parser = fleet::parse_duration)]
-    warm_most: Duration,
+    /// A size is warmed up for at most this long [default: 5m; twelve passes of a longer recording].
+    #[arg(long, value_name = "DURATION", value_parser = fleet::parse_duration)]
+    warm_most: Option<Duration>,
     /// The directory of the journal of settings [default: /var/lib/headroom/knobs for root, else
     /// ~/.local/share/headroom/knobs].
     #[arg(long, value_name = "DIR")]
@@ -69,10 +88,11 @@ pub(crate) struct MemoryArgs {
 
 /// Does it.
 pub(crate) async fn run(args: MemoryArgs, environment: &Environment) -> anyhow::Result<ExitCode> {
-    let experiment = args.experiment()?;
-    let plan = args.plan(environment)?;
-    let address = plan.target.readers.first().cloned().context("name the server with --server")?;
-    let workload = format!("{}, {}", plan.workload.in_words(), experiment.load_in_words(args.clients));
+    let address = args.target.server().context("name the server with --server")?;
+    let load = args.load(&address, environment)?;
+    let experiment = args.experiment(load.pass())?;
+    let workload = args.in_words(&load, &experiment);
+    let closed = args.replay.is_none() && args.rate.is_none() && args.think.unwrap_or_default().is_zero();
     let subject = args.target.words();
     let (user, file) = args.target.login();
     let who = credentials_as(user, file, environment)?;
@@ -82,30 +102,72 @@ pub(crate) async fn run(args: MemoryArgs, environment: &Environment) -> anyhow::
     let listening = term::StopFlag::listen(|| ());
     let stop = listening.flag();
     terminal::complain(&format!("about {:.0} s, and the time to warm up", experiment.length().as_secs_f64()));
-    let measured = blocking(move || Ok(experiment.run(&server, &plan, &stop, terminal::complain)?)).await?;
-    args.keep.finish(&answer(subject, workload, measured)?, environment)
+    let measured = blocking(move || Ok(experiment.run(&server, &load, &stop, terminal::complain)?)).await?;
+    let answer = MemoryAnswer { closed, ..answer(subject, workload, measured)? };
+    args.keep.finish(&answer, environment)
 }
 
 impl MemoryArgs {
-    fn experiment(&self) -> anyhow::Result<Experiment> {
+    /// `pass`: how long one of a recording takes.
+    fn experiment(&self, pass: Option<Duration>) -> anyhow::Result<Experiment> {
         let arrivals = match self.rate {
             None => Arrivals::Closed { think: self.think.unwrap_or_default() },
             Some(rate) => Arrivals::poisson(rate),
         };
+        let window = pass.unwrap_or(self.window);
+        let usual = Duration::from_mins(5).max(2 * WARM_LEAST * pass.unwrap_or_default());
+        let warm_most = self.warm_most.unwrap_or(usual);
+        if warm_most < WARM_LEAST * window {
+            return Err(exit::usage_error(format!(
+                "--warm-most: a size is seen to be warm after {WARM_LEAST} windows of {:.0} s at the earliest; give it {:.0} s or more",
+                window.as_secs_f64(),
+                (WARM_LEAST * window).as_secs_f64()
+            )));
+        }
         Ok(Experiment {
             sizes: parse_sizes(&self.sizes, SIZES)
                 .map_err(|why| exit::usage_error(format!("--sizes: {why}")))?,
-            window: self.window,
+            window,
             windows: self.windows,
-            warm_most: self.warm_most,
+            warm_most,
             arrivals,
         })
     }
 
-    fn plan(&self, environment: &Environment) -> anyhow::Result<Plan> {
-        let workload = Arc::new(self.workload.named()?.workload());
+    fn load(&self, server: &Address, environment: &Environment) -> anyhow::Result<PoolLoad> {
+        let Some(workload) = self.workload.as_ref().filter(|_| self.replay.is_none()) else {
+            let file = self.replay.as_deref().ok_or_else(|| {
+                exit::usage_error(
+                    "name a workload, or a recording with --replay; headroom load list names workloads",
+                )
+            })?;
+            let reads =
+                Reads::open(file, &self.key, server, self.replay_option_file.as_deref(), environment)?;
+            let Reads { script, plan } = reads;
+            return Ok(PoolLoad::Recording { script, plan });
+        };
+        let workload = Arc::new(workload.named()?.workload());
         let target = self.target.resolve(environment)?;
         // Mirrored or generated reads: whatever changes data has no place here.
-        Ok(Plan { read_only: true, ..Plan::new(workload, target, self.clients, self.window) })
+        Ok(PoolLoad::Workload(Plan {
+            read_only: true,
+            ..Plan::new(workload, target, self.clients, self.window)
+        }))
+    }
+
+    /// What is sent: answers about another load are not compared.
+    fn in_words(&self, load: &PoolLoad, experiment: &Experiment) -> String {
+        match (load, &self.replay) {
+            (PoolLoad::Recording { script, .. }, Some(file)) => format!(
+                "the {} reads of {} in {:.0} s",
+                script.steps.len(),
+                file.file_name().unwrap_or(file.as_os_str()).display(),
+                experiment.window.as_secs_f64()
+            ),
+            (PoolLoad::Workload(plan), _) => {
+                format!("{}, {}", plan.workload.in_words(), experiment.load_in_words(self.clients))
+            }
+            (PoolLoad::Recording { .. }, None) => String::new(),
+        }
     }
 }

@@ -1,0 +1,120 @@
+//! What is sent to a server while its buffer pool is resized: a workload, or the reads of a recording.
+//!
+//! A recording is sent as a whole in each window, at its own pace: windows are then of the same reads, and
+//! what differs between them is the pool. Only what reads is in the script, and the sessions are read-only
+//! for the server too.
+//!
+//! **What that cannot show.** The reads of a recording come again in the same order, pass after pass. A page
+//! that real clients read once in a day is read once in each pass, so that a pool that holds all that the
+//! recording touches seems to miss nothing. The longer the recording, the less that matters; the answer says
+//! how long it was.
+
+use crate::memory::MemoryError;
+use load::replay::{self, ReplayPlan, Script, compare};
+use load::{Arrivals, Load, LoadError, Plan};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+/// What is sent at each size.
+#[derive(Debug)]
+pub enum PoolLoad {
+    Workload(Plan),
+    Recording {
+        /// Of its reads alone.
+        script: Script,
+        plan: ReplayPlan,
+    },
+}
+
+/// What came of one window.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Sent {
+    /// Transactions done, or commands answered.
+    pub done: f64,
+    pub per_s: f64,
+    pub p99_ms: f64,
+    /// Why the times must not be used.
+    pub unsound: Option<String>,
+}
+
+/// Ready to send.
+pub(crate) enum Sender<'a> {
+    Workload { load: Load, arrivals: &'a Arrivals, window: Duration },
+    Recording { script: &'a Script, plan: &'a ReplayPlan },
+}
+
+impl PoolLoad {
+    /// The length of a pass: that of a window, for a recording.
+    pub fn pass(&self) -> Option<Duration> {
+        match self {
+            Self::Workload(_) => None,
+            Self::Recording { script, .. } => Some(length(script)),
+        }
+    }
+
+    /// `arrivals` and `window` are of a workload; a recording has its own.
+    ///
+    /// # Errors
+    /// A workload whose clients cannot be connected.
+    pub(crate) fn connect<'a>(
+        &'a self,
+        arrivals: &'a Arrivals,
+        window: Duration,
+    ) -> Result<Sender<'a>, LoadError> {
+        Ok(match self {
+            Self::Workload(plan) => Sender::Workload { load: Load::connect(plan.clone())?, arrivals, window },
+            Self::Recording { script, plan } => Sender::Recording { script, plan },
+        })
+    }
+}
+
+impl Sender<'_> {
+    /// What to know beside the figures.
+    pub(crate) fn notes(&self) -> Vec<String> {
+        match self {
+            Self::Workload { .. } => Vec::new(),
+            Self::Recording { script, .. } => vec![format!(
+                "the {:.0} s of the recording are sent again and again: a pool that holds all pages that they read misses nothing, and clients that read others, or more rarely, miss more",
+                length(script).as_secs_f64()
+            )],
+        }
+    }
+
+    /// Sends one window.
+    ///
+    /// # Errors
+    /// A fault of our own; of a recording also that most of its commands failed.
+    pub(crate) fn send(&self, seed: u64, stop: &Arc<AtomicBool>) -> Result<Sent, MemoryError> {
+        match self {
+            Self::Workload { load, arrivals, window } => {
+                let outcome = load.send(arrivals, *window, seed, stop, |_| {})?;
+                Ok(Sent {
+                    done: outcome.totals.per_second * window.as_secs_f64(),
+                    per_s: outcome.totals.per_second,
+                    p99_ms: outcome.response.p99_ms,
+                    unsound: (!outcome.is_sound()).then(|| outcome.void.join("; ")),
+                })
+            }
+            Self::Recording { script, plan } => {
+                let outcome = replay::once(script, plan, stop)?;
+                let done = outcome.answered() as f64;
+                let mut void = compare::void(&plan.target.to_string(), &outcome);
+                let failed = script.steps.len() - outcome.answered();
+                if failed * 100 > script.steps.len() {
+                    void.push(format!("{failed} of {} commands failed", script.steps.len()));
+                }
+                Ok(Sent {
+                    done,
+                    per_s: done / outcome.seconds.max(1e-9),
+                    p99_ms: outcome.response_ms(0.99).unwrap_or(0.0),
+                    unsound: (!void.is_empty()).then(|| void.join("; ")),
+                })
+            }
+        }
+    }
+}
+
+fn length(script: &Script) -> Duration {
+    Duration::from_micros(script.length_us)
+}
