@@ -141,8 +141,8 @@ impl Demand {
 }
 
 impl Inventory {
-    /// Puts measured demands in the place of those that are written down: of each role that has a host with an
-    /// agent to itself. `ask` says what the agent of a host answers, by its place among the hosts.
+    /// Puts measured demands in the place of those that are written down: of each role that has a host with
+    /// an agent to itself. `ask` says what the agent of a host answers, by its place among the hosts.
     pub fn measure(&mut self, mut ask: impl FnMut(usize) -> Result<HostAnswer, String>) -> MeasuredRoles {
         let mut found = MeasuredRoles { roles: Vec::new(), kept: Vec::new() };
         for (at, host) in self.hosts.iter().enumerate() {

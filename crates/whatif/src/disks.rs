@@ -7,7 +7,7 @@ use crate::ledger::{Answer, Kind, Observed, Prediction};
 use crate::load_answer::LEVEL;
 use crate::load_point::{LoadPoint, Observations};
 use crate::server::{Server, ServerError};
-use crate::words::{figure, interval, percent};
+use crate::words::{assumed, figure, interval, percent};
 use plan::Interval;
 use plan::disks::{Demand, Disk, Disks, Latency, MODEL_ERROR, MeasuredRate, Refusal};
 use probe::Probe;
@@ -262,6 +262,19 @@ impl Answer for DisksAnswer {
             .collect()
     }
 
+    fn assumptions(&self) -> Vec<String> {
+        let mut all = self.notes.clone();
+        all.push("The pool misses as often on the other host: its size stays.".to_owned());
+        all.push(
+            "Only reads of pages and flushes of the log are the disk's; pages are written behind.".to_owned(),
+        );
+        all.push(format!(
+            "The simulation may be wrong by {:.0} % of the disk's time; that is in the intervals.",
+            MODEL_ERROR * 100.0
+        ));
+        all
+    }
+
     fn is_good(&self) -> bool {
         self.refused.is_none()
     }
@@ -323,13 +336,8 @@ impl Answer for DisksAnswer {
                 interval(&full.per_s)
             );
         }
-        let notes: String = self.notes.iter().map(|note| format!("  {note}\n")).collect();
-        let _ = writeln!(
-            text,
-            "\nAssumed:\n{notes}  The pool misses as often on the other host: its size stays.\n  Only reads of pages and flushes of the log are the disk's; pages are written behind.\n  \
-             The simulation may be wrong by {:.0} % of the disk's time; that is in the intervals.\nIntervals are 95 %.",
-            MODEL_ERROR * 100.0
-        );
+        text += &assumed(&self.assumptions());
+        text += "Intervals are 95 %.\n";
         text
     }
 }

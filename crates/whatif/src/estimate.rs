@@ -7,7 +7,7 @@ use crate::ledger::{Answer, Entry, Kind, Observed, Prediction};
 use crate::load_answer::LEVEL;
 use crate::memory::MemoryAnswer;
 use crate::server::{Server, ServerError};
-use crate::words::{bytes, figure, percent};
+use crate::words::{assumed, bytes, figure, percent};
 use plan::Interval;
 use plan::memory::Curve;
 use plan::reads::Request;
@@ -191,6 +191,17 @@ impl Answer for EstimateAnswer {
         vec![Observed { what, at, cores: None, value: self.miss_ratio }]
     }
 
+    fn assumptions(&self) -> Vec<String> {
+        vec![
+            "All reads of the device are of the server's pages, whoever asks; what is read ahead does not count.".to_owned(),
+            "Pages that were read once while tracing may stay or go: the lower end is open for them; a longer trace has fewer.".to_owned(),
+            format!(
+                "The simulation may be wrong by {:.0} % of the misses that it says are saved; that is in the intervals.",
+                MODEL_ERROR * 100.0
+            ),
+        ]
+    }
+
     fn is_good(&self) -> bool {
         self.refused.is_none()
     }
@@ -216,7 +227,8 @@ impl Answer for EstimateAnswer {
             table.row(vec![bytes(one.bytes), percent(&one.miss_ratio), tried]);
         }
         text += &table.text();
-        text += "\nAll reads of the device count, whoever asks; what is read ahead does not. Pages that are read once while tracing leave the\nlower end open: trace for longer. headroom plan memory tries sizes, and is surer.\n";
+        text += "\nheadroom plan memory tries sizes, and is surer.\n";
+        text += &assumed(&self.assumptions());
         text
     }
 }

@@ -11,7 +11,7 @@
 //!   by the histories of agents;
 //! * [`replicas`]: readers in each zone, growth, the day when a primary is outgrown;
 //! * [`ledger`]: predictions as they were made; [`outcome`]: beside what came;
-//! * [`page`]: all of it on one page.
+//! * [`page`]: all of it on one page, beside what stops the server [`now`].
 //!
 //! May use `fleet`, `config`, `plan`, `chart`, `observe`, `diagnose`, `load`, `knob`, `probe` and `term`.
 //! Settings are changed through `knob` alone.
@@ -31,6 +31,7 @@ pub mod load_answer;
 pub mod load_point;
 pub mod memory;
 pub mod memory_chart;
+pub mod now;
 pub mod outcome;
 pub mod page;
 pub mod placement;

@@ -11,6 +11,7 @@ use crate::estimate::EstimateAnswer;
 use crate::ledger::{Answer, Entry, Kind};
 use crate::load_answer::LoadAnswer;
 use crate::memory::{MemoryAnswer, in_words};
+use crate::now::{self, BottleneckNow};
 use crate::outcome::check;
 use crate::placement::PlacementAnswer;
 use crate::prices::Prices;
@@ -37,6 +38,8 @@ pub struct Report {
     pub estimate: Option<EstimateAnswer>,
     pub placement: Option<PlacementAnswer>,
     pub replicas: Option<ReplicasAnswer>,
+    /// What stops the server today, where that was asked.
+    pub now: Vec<BottleneckNow>,
     /// By unit; within one the most headroom for its price first, then what has no price.
     pub purchases: Vec<Purchase>,
     pub currency: String,
@@ -106,6 +109,29 @@ impl Report {
         report
     }
 
+    /// With what stops the server today.
+    #[must_use]
+    pub fn beside(mut self, now: Vec<BottleneckNow>) -> Self {
+        self.now = now::about(self.subject.as_deref(), now);
+        self
+    }
+
+    /// What the models on this page take to hold, each with the question that it answers.
+    pub fn assumptions(&self) -> Vec<(&'static str, Vec<String>)> {
+        fn of(answer: Option<&impl Answer>) -> Vec<String> {
+            answer.map(Answer::assumptions).unwrap_or_default()
+        }
+        let all = [
+            ("More load, more cores", of(self.load.as_ref())),
+            ("Memory", of(self.memory.as_ref())),
+            ("Memory, estimated", of(self.estimate.as_ref())),
+            ("Another disk", of(self.disks.as_ref())),
+            ("Readers", of(self.replicas.as_ref())),
+            ("Placement", of(self.placement.as_ref())),
+        ];
+        all.into_iter().filter(|(_, lines)| !lines.is_empty()).collect()
+    }
+
     /// Whether there is nothing to show.
     pub fn is_empty(&self) -> bool {
         !self.has_server() && self.placement.is_none() && self.replicas.is_none()
@@ -155,10 +181,9 @@ impl Report {
             }
         }
         if let Some(replicas) = &self.replicas {
-            let gain = replicas.one_more;
-            let gain = Interval { low: gain, estimate: gain, high: gain };
-            let buys = format!("{} reads a second more; writes gain nothing", figure(replicas.each));
-            let gain = Gain { headroom: gain, unit: "times today's reads of all zones".to_owned() };
+            let buys = format!("{} reads a second more at least; writes gain nothing", figure(replicas.each));
+            let gain =
+                Gain { headroom: replicas.one_more(), unit: "times today's reads of all zones".to_owned() };
             add("1 more reader".to_owned(), &replicas.zones_in_words(), Some(gain), buys, prices.reader);
         }
         if let Some(disks) = &self.disks
@@ -170,14 +195,13 @@ impl Report {
             add(format!("the disk of {}", disks.other.name), &disks.subject, gain, disks.buys(), prices.disk);
         }
         if let Some(memory) = &self.memory {
-            let today =
-                memory.rows.iter().find(|row| (row.factor - 1.0).abs() < 1e-9).and_then(|row| row.predicted);
+            let today = memory.today();
             if today.is_some_and(|today| today.miss_ratio.high < plan::memory::FITS) {
                 add(
                     "more buffer pool".to_owned(),
                     &memory.subject,
                     None,
-                    "nothing: all that is used fits already".to_owned(),
+                    "nothing: all that was read fits already".to_owned(),
                     None,
                 );
             }
@@ -197,7 +221,10 @@ impl Report {
                 add(
                     format!("{} more buffer pool", bytes(row.bytes - memory.today_bytes)),
                     &memory.subject,
-                    None,
+                    memory.more_per_s(&then).map(|more| Gain {
+                        headroom: more,
+                        unit: format!("transactions a second of {} ({})", memory.subject, memory.workload),
+                    }),
                     buys,
                     prices.gib.map(|price| price * gib),
                 );
@@ -266,6 +293,9 @@ impl Report {
                 escape(&words)
             );
         };
+        for now in &self.now {
+            card(&format!("What stops {} now", now.of), now.verdict.clone(), now.why());
+        }
         if let Some(load) = &self.load {
             if let Some(now) = load.by_cores.iter().find(|with| with.cores == load.cores) {
                 let on = format!("{} on {} cores of {}", load.workload, load.cores, load.subject);
@@ -286,19 +316,17 @@ impl Report {
                 card("Response times", "not predicted".to_owned(), format!("{why}; {}", load.subject));
             }
         }
-        if let Some(memory) = &self.memory {
-            let today =
-                memory.rows.iter().find(|row| (row.factor - 1.0).abs() < 1e-9).and_then(|row| row.predicted);
-            if let Some(today) = today {
-                let knee = memory.knee.map_or("no knee within what was measured".to_owned(), |knee| {
-                    format!("knee at about {}", bytes(knee))
-                });
-                card(
-                    "Misses of the buffer pool",
-                    percent(&today.miss_ratio),
-                    format!("with {} on {}; {knee}", bytes(memory.today_bytes), memory.subject),
-                );
-            }
+        if let Some(memory) = &self.memory
+            && let Some(today) = memory.today()
+        {
+            let knee = memory.knee.map_or("no knee within what was measured".to_owned(), |knee| {
+                format!("knee at about {}", bytes(knee))
+            });
+            card(
+                "Misses of the buffer pool",
+                percent(&today.miss_ratio),
+                format!("with {} on {}; {knee}", bytes(memory.today_bytes), memory.subject),
+            );
         }
         if let Some(replicas) = &self.replicas {
             let survives = replicas.today_survives.as_ref().map(|all| all.iter().all(|well| *well));
@@ -476,9 +504,10 @@ impl Report {
         };
         section("Past predictions beside what came", checked.text());
         section("A published case: Let's Encrypt, 2021", crate::lets_encrypt::text());
-        if let Some(load) = &self.load {
-            page.push_str("<h2>Assumed</h2>\n<ul>");
-            for line in &load.assumptions {
+        for (at, (of, lines)) in self.assumptions().iter().enumerate() {
+            page.push_str(if at == 0 { "<h2>Assumed</h2>\n" } else { "" });
+            let _ = write!(page, "<h3>{}</h3>\n<ul>", escape(of));
+            for line in lines {
                 let _ = write!(page, "<li>{}</li>", escape(line));
             }
             page.push_str("</ul>\n");
@@ -491,6 +520,12 @@ impl Report {
         if let Some(subject) = &self.subject {
             let _ = writeln!(text, "Of {subject}{}\n", self.and_others());
         }
+        for now in &self.now {
+            let why = now.why();
+            let why = if why.is_empty() { why } else { format!(" ({why})") };
+            let _ = writeln!(text, "{} now: {}{why}", now.of, now.verdict);
+        }
+        text += if self.now.is_empty() { "" } else { "\n" };
         for rows in self.by_unit() {
             if let Some(unit) = &rows[0].unit {
                 let _ = writeln!(text, "Headroom in {unit}:");
@@ -576,7 +611,9 @@ fn full(baseline: &Baseline, saturation: &Interval) -> (String, String) {
 /// Headroom that is added: with its interval, or where the lower end of what was measured went in, at least
 /// that.
 fn added(gain: &Interval) -> String {
-    if gain.low < gain.high {
+    if gain.high <= 0.0 {
+        "none".to_owned()
+    } else if gain.low < gain.high {
         format!("+{}", interval(gain))
     } else {
         format!("at least +{}", figure(gain.low))
@@ -670,6 +707,81 @@ mod tests {
         let page = report.html();
         assert!(!page.contains("times today"), "{page}");
         assert!(page.contains("the highest rate sent was 500") && page.contains("cores of db1"), "{page}");
+    }
+
+    fn pool(closed: bool) -> Entry {
+        let at = |mib: u64, misses: f64, per_s: f64| plan::memory::Measured {
+            bytes: mib << 20,
+            miss_ratio: vec![misses; 3],
+            p99_ms: vec![2.0 + 40.0 * misses; 3],
+            per_s: vec![per_s, per_s * 1.01, per_s * 0.99],
+            requests_each: 50.0,
+            steady: true,
+        };
+        let sizes = vec![at(64, 0.4, 100.0), at(128, 0.2, 180.0), at(256, 0.05, 400.0)];
+        let measurement =
+            crate::memory::Measurement { sizes, today_bytes: 128 << 20, notes: Vec::new(), is_back: true };
+        let answer = crate::memory::answer("db1".into(), "w, 8 clients".into(), measurement).unwrap();
+        entry(Kind::Memory, serde_json::to_value(MemoryAnswer { closed, ..answer }).unwrap())
+    }
+
+    #[test]
+    fn memory_is_ranked_by_what_a_closed_loop_got_done_more() {
+        let prices = Prices { gib: Some(4.0), ..Prices::default() };
+        let report = Report::new(vec![pool(true)], &prices, None);
+        let double = report.purchases.iter().find(|one| one.what == "128 MiB more buffer pool").unwrap();
+        let gain = double.headroom.unwrap();
+        assert!((gain.estimate - 220.0).abs() < 1.0, "{gain:?}");
+        assert!(gain.low < gain.estimate && gain.estimate < gain.high, "{gain:?}");
+        assert_eq!(double.unit.as_deref(), Some("transactions a second of db1 (w, 8 clients)"));
+        // An eighth of a GiB at 4 is 0.5 a month.
+        assert!((double.per_price.unwrap() - gain.estimate / 0.5).abs() < 1e-9);
+        let best = report.purchases.first().unwrap().per_price;
+        assert!(report.purchases.iter().all(|one| one.per_price <= best));
+        // At a rate that is given the same gets done at every size.
+        let report = Report::new(vec![pool(false)], &prices, None);
+        assert!(report.purchases.iter().all(|one| one.headroom.is_none()), "{:?}", report.purchases);
+    }
+
+    #[test]
+    fn the_page_says_what_stops_the_server_now_and_what_each_of_its_models_assumes() {
+        let now = BottleneckNow {
+            of: "db1".into(),
+            verdict: "the disk (certain)".into(),
+            evidence: vec!["busy 97 % (counts from 85 %)".into()],
+            next: Some("a larger buffer pool".into()),
+        };
+        let other = BottleneckNow { of: "db2".into(), ..BottleneckNow::default() };
+        let report =
+            Report::new(vec![pool(true), ladder("db1", Baseline::named(400.0))], &Prices::default(), None);
+        let report = report.beside(vec![now, other]);
+        let (page, text) = (report.html(), report.text());
+        for said in
+            ["What stops db1 now", "the disk (certain)", "busy 97 %", "try next: a larger buffer pool"]
+        {
+            assert!(page.contains(said), "{said}");
+        }
+        assert!(text.contains("db1 now: the disk (certain) (busy 97 %") && !text.contains("db2"), "{text}");
+        let of: Vec<&str> = report.assumptions().iter().map(|(of, _)| *of).collect();
+        assert_eq!(of, ["More load, more cores", "Memory"]);
+        assert!(page.contains("<h3>Memory</h3>") && page.contains("more clients may get more"), "{page}");
+    }
+
+    #[test]
+    fn one_more_reader_has_both_ends_of_what_was_measured_of_one() {
+        let zones = vec![("a".to_owned(), 400.0), ("b".to_owned(), 400.0)];
+        let question = Question { zones, reader_per_s: 400.0, apply_share: 0.0, fill: 1.0 };
+        let of = |reader_at_most: Option<f64>| {
+            let context = crate::replicas::Context { reader_at_most, ..Default::default() };
+            let answer = crate::replicas::answer(&question, &context, &Prices::default()).unwrap();
+            let entry = entry(Kind::Replicas, serde_json::to_value(&answer).unwrap());
+            Report::new(vec![entry], &Prices::default(), None)
+        };
+        let report = of(Some(480.0));
+        let gain = report.purchases[0].headroom.unwrap();
+        assert!((gain.low - 0.5).abs() < 1e-9 && (gain.high - 0.6).abs() < 1e-9, "{gain:?}");
+        assert!(report.text().contains("adds 55.0 (50.0 to 60.0) % of today's reads"), "{}", report.text());
+        assert!(of(None).text().contains("at least +0.500"), "{}", of(None).text());
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use crate::inventory::Inventory;
 use crate::ledger::{Answer, Kind};
-use crate::words::figure;
+use crate::words::{assumed, figure};
 use plan::placement::{self, NoPlacement, RESOURCES, Resources};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
@@ -139,6 +139,13 @@ impl Answer for PlacementAnswer {
         (Kind::Placement, self.inventory.clone(), String::new())
     }
 
+    fn assumptions(&self) -> Vec<String> {
+        vec![
+            format!("The demands of roles are those of {}; they peak at the same time.", self.inventory),
+            "A role takes as much on any host; when a host fails, the others of its groups share what its roles did.".to_owned(),
+        ]
+    }
+
     fn is_good(&self) -> bool {
         true
     }
@@ -211,6 +218,7 @@ impl Answer for PlacementAnswer {
             );
         }
         text += "Filled is the share of what may be used, with what each takes over when another of its group is lost.\n";
+        text += &assumed(&self.assumptions());
         text
     }
 }

@@ -40,7 +40,7 @@ pub(crate) struct Sent {
 
 /// Ready to send.
 pub(crate) enum Sender<'a> {
-    Workload { load: Load, arrivals: &'a Arrivals, window: Duration },
+    Workload { load: Box<Load>, arrivals: &'a Arrivals, window: Duration },
     Recording { script: &'a Script, plan: &'a ReplayPlan },
 }
 
@@ -63,7 +63,9 @@ impl PoolLoad {
         window: Duration,
     ) -> Result<Sender<'a>, LoadError> {
         Ok(match self {
-            Self::Workload(plan) => Sender::Workload { load: Load::connect(plan.clone())?, arrivals, window },
+            Self::Workload(plan) => {
+                Sender::Workload { load: Box::new(Load::connect(plan.clone())?), arrivals, window }
+            }
             Self::Recording { script, plan } => Sender::Recording { script, plan },
         })
     }

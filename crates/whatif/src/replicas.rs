@@ -4,7 +4,7 @@
 use crate::file::{self, FileError};
 use crate::ledger::{Answer, Kind, Observed, Prediction};
 use crate::prices::Prices;
-use crate::words::figure;
+use crate::words::{assumed, figure, percent};
 use plan::Interval;
 use plan::growth::Growth;
 pub use plan::replicas::Question as ReplicasQuestion;
@@ -28,6 +28,8 @@ const DAYS: [f64; 7] = [7.0, 14.0, 30.0, 60.0, 90.0, 180.0, 365.0];
 pub struct Context {
     /// Readers that are there, zone by zone.
     pub today: Option<Vec<usize>>,
+    /// The upper end of what a reader carries, reads a second.
+    pub reader_at_most: Option<f64>,
     /// Bytes of an answer to a read.
     pub read_bytes: Option<f64>,
     /// (day, reads a second) so far.
@@ -66,8 +68,12 @@ pub struct ReplicasAnswer {
     pub crossing: f64,
     /// What that would cost a month, if the peak lasted all of it.
     pub crossing_price: Option<f64>,
-    /// Share of today's reads that one more reader adds, once the plan stands.
+    /// Share of today's reads that one more reader adds, once the plan stands: by the lower end of what a
+    /// reader carries.
     pub one_more: f64,
+    /// The same by its upper end, where that is known.
+    #[serde(default)]
+    pub one_more_at_most: Option<f64>,
     /// Readers to buy zone by zone, so that today's layout survives the loss of any; their number, and their
     /// price a month.
     #[serde(default)]
@@ -175,6 +181,10 @@ pub fn answer(
             .zip(prices.zone_gb)
             .map(|(bytes, gb)| crossing * bytes / 1e9 * MONTH_S * gb),
         one_more: question.each() / question.reads().max(1e-9),
+        one_more_at_most: context.reader_at_most.map(|most| {
+            let question = ReplicasQuestion { reader_per_s: most, ..question.clone() };
+            question.each() / question.reads().max(1e-9)
+        }),
         buy,
         to_buy,
         price,
@@ -240,6 +250,13 @@ impl ReplicasAnswer {
         format!("{} {}", figure(price), self.currency).trim_end().to_owned()
     }
 
+    /// Share of today's reads that one more reader adds: from the lower to the upper end of what was measured
+    /// of one; where only the lower is known, that.
+    pub fn one_more(&self) -> Interval {
+        let (low, high) = (self.one_more, self.one_more_at_most.unwrap_or(self.one_more));
+        Interval { low, estimate: f64::midpoint(low, high), high }
+    }
+
     /// The zones, as a subject: `the readers of zones a, b`.
     pub fn zones_in_words(&self) -> String {
         format!("the readers of zones {}", self.zones.join(", "))
@@ -271,6 +288,24 @@ impl Answer for ReplicasAnswer {
             value: *reads,
         };
         self.growth_seen.iter().map(of).collect()
+    }
+
+    fn assumptions(&self) -> Vec<String> {
+        let mut all = vec![
+            "A further reader carries as much as the one that was measured, and repeats all writes."
+                .to_owned(),
+            "The reads of a lost zone's users arrive in the other zones, at the same peak.".to_owned(),
+        ];
+        if !self.growth_then.is_empty() {
+            all.push(
+                "Reads go on growing as they did; beyond three times that stretch nothing is said."
+                    .to_owned(),
+            );
+        }
+        if self.primary.is_some() {
+            all.push("Writes grow as the reads do.".to_owned());
+        }
+        all
     }
 
     /// Today's readers survive the loss of each zone, or are not known.
@@ -311,8 +346,11 @@ impl Answer for ReplicasAnswer {
         }
         let _ = writeln!(
             text,
-            "One more reader adds {:.0} % of today's reads ({} a second, after what it spends on the primary's writes).",
-            self.one_more * 100.0,
+            "One more reader adds {} of today's reads ({} a second at least, after what it spends on the primary's writes).",
+            match self.one_more_at_most {
+                Some(_) => percent(&self.one_more()),
+                None => format!("at least {:.0} %", self.one_more * 100.0),
+            },
             figure(self.each)
         );
         let with = if self.today.is_some() { "today's readers" } else { "the fewest readers" };
@@ -357,6 +395,7 @@ impl Answer for ReplicasAnswer {
         if let Some(primary) = &self.primary {
             let _ = writeln!(text, "Writes: {primary}.");
         }
+        text += &assumed(&self.assumptions());
         text
     }
 }
@@ -376,8 +415,13 @@ mod tests {
         let zones = vec![("a".to_owned(), 400.0), ("b".to_owned(), 400.0)];
         let question = ReplicasQuestion { zones, reader_per_s: 500.0, apply_share: 0.2, fill: 1.0 };
         let seen = (0..30).map(|day| (f64::from(day), 500.0 * 1.01_f64.powi(day))).collect();
-        let context =
-            Context { today: Some(vec![2, 1]), read_bytes: Some(2000.0), seen, writes: Some((100.0, 150.0)) };
+        let context = Context {
+            today: Some(vec![2, 1]),
+            read_bytes: Some(2000.0),
+            seen,
+            writes: Some((100.0, 150.0)),
+            ..Context::default()
+        };
         let prices = Prices {
             reader: Some(300.0),
             currency: "EUR".to_owned(),

@@ -60,7 +60,7 @@ pub(crate) async fn run(command: PlanCommand, environment: &Environment) -> anyh
         PlanCommand::Disks(args) => disks::run(*args, environment).await,
         PlanCommand::Placement(args) => files::placement(&args, environment).await,
         PlanCommand::Replicas(args) => files::replicas(&args, environment),
-        PlanCommand::Report(args) => files::report(&args, environment),
+        PlanCommand::Report(args) => files::report(&args, environment).await,
         PlanCommand::Check(args) => files::check(&args, environment),
     }
 }

@@ -35,6 +35,7 @@ mod outcomes;
 mod packages;
 mod pages;
 mod pages_link;
+mod plan;
 mod probe;
 mod record;
 mod route;

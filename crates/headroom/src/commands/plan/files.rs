@@ -3,13 +3,18 @@
 use super::{KeepArgs, ledger_path, none, past, show, verdict};
 use crate::commands::knob::{blocking, credentials_as};
 use crate::environment::Environment;
+use ::agent::Agents;
 use anyhow::{Context, bail};
 use clap::Args;
+use console::token::Token;
+use console::watch_view::{ServerWatch, VerdictView, WatchView};
+use diagnose::verdict::figure;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 use term::{exit, terminal};
 use whatif::inventory::Inventory;
+use whatif::now::BottleneckNow;
 use whatif::outcome;
 use whatif::page::Report;
 use whatif::placement;
@@ -56,9 +61,10 @@ pub(crate) struct ReplicasArgs {
     /// A zone and the reads a second that are born there, at the peak. Repeatable.
     #[arg(long, value_name = "NAME=READS", required = true, value_parser = replicas::parse_zone)]
     zone: Vec<(String, f64)>,
-    /// Reads a second of one reader within the objective: the lower end that headroom measure gives.
-    #[arg(long, value_name = "PER_SECOND", value_parser = parse_above_zero)]
-    reader_per_s: f64,
+    /// Reads a second of one reader within the objective: the lower end that headroom measure gives, or both
+    /// ends. Readers are counted by the lower; what one more adds has both.
+    #[arg(long, value_name = "LOWER[,UPPER]", required = true, value_delimiter = ',', value_parser = parse_above_zero)]
+    reader_per_s: Vec<f64>,
     /// Share of a reader that applying the primary's writes takes, where the capacity was measured without.
     #[arg(long, value_name = "SHARE", default_value_t = 0.0, value_parser = parse_share)]
     apply_share: f64,
@@ -87,7 +93,8 @@ pub(crate) struct ReplicasArgs {
 /// One page: what each purchase would buy, ranked.
 #[derive(Args, Debug, Clone)]
 #[command(
-    after_help = "Examples:\n  headroom plan report --html plan.html --prices prices.toml\n\nIt shows the \
+    after_help = "Examples:\n  headroom plan report --html plan.html --prices prices.toml\n  headroom plan report \
+                  --agent http://127.0.0.1:9307\n      Also what stops the server now, as its agent says.\n\nIt shows the \
                   newest answer to each question about one server. Exit code 1: no question has been answered yet."
 )]
 pub(crate) struct ReportArgs {
@@ -100,6 +107,18 @@ pub(crate) struct ReportArgs {
     /// Your prices, TOML.
     #[arg(long, value_name = "FILE")]
     prices: Option<PathBuf>,
+    /// Show what stops the server now, as this agent says: https://host:9307; http:// on this machine only.
+    #[arg(long, value_name = "URL", conflicts_with = "watch")]
+    agent: Option<String>,
+    /// The same from a file that headroom watch --once --json wrote.
+    #[arg(long, value_name = "FILE")]
+    watch: Option<PathBuf>,
+    /// PEM file of the authority that vouches for the agent [default: those that the web trusts].
+    #[arg(long, value_name = "FILE", requires = "agent")]
+    agent_ca: Option<PathBuf>,
+    /// File whose first line is the agent's token [default: $HEADROOM_AGENT_TOKEN].
+    #[arg(long, value_name = "FILE", requires = "agent")]
+    agent_token_file: Option<PathBuf>,
     /// The file of answers [default: headroom/plan.jsonl in the user's data directory].
     #[arg(long, value_name = "FILE")]
     ledger: Option<PathBuf>,
@@ -149,13 +168,19 @@ pub(crate) fn replicas(args: &ReplicasArgs, environment: &Environment) -> anyhow
         [now, most] => Some((*now, *most)),
         _ => return Err(exit::usage_error("--writes takes two numbers: NOW,MOST")),
     };
+    let (reader_per_s, reader_at_most) = match *args.reader_per_s.as_slice() {
+        [lower] => (lower, None),
+        [lower, upper] if lower <= upper => (lower, Some(upper)),
+        _ => return Err(exit::usage_error("--reader-per-s takes LOWER or LOWER,UPPER")),
+    };
     let context = replicas::Context {
         today: (!args.readers.is_empty()).then(|| args.readers.clone()),
+        reader_at_most,
         read_bytes: args.read_bytes,
         seen: args.growth.as_deref().map(replicas::read_growth).transpose()?.unwrap_or_default(),
         writes,
     };
-    let (reader_per_s, apply_share, fill) = (args.reader_per_s, args.apply_share, args.fill);
+    let (apply_share, fill) = (args.apply_share, args.fill);
     let question = ReplicasQuestion { zones: args.zone.clone(), reader_per_s, apply_share, fill };
     match replicas::answer(&question, &context, &Prices::read(args.prices.as_deref())?) {
         Ok(answer) => args.keep.finish(&answer, environment),
@@ -163,10 +188,11 @@ pub(crate) fn replicas(args: &ReplicasArgs, environment: &Environment) -> anyhow
     }
 }
 
-pub(crate) fn report(args: &ReportArgs, environment: &Environment) -> anyhow::Result<ExitCode> {
+pub(crate) async fn report(args: &ReportArgs, environment: &Environment) -> anyhow::Result<ExitCode> {
     let path = ledger_path(args.ledger.as_ref(), environment)?;
     let entries = past(&path)?;
     let report = Report::new(entries, &Prices::read(args.prices.as_deref())?, args.subject.as_deref());
+    let report = report.beside(args.now(environment).await?);
     if let Some(subject) = args.subject.as_deref().filter(|_| !report.has_server()) {
         let others = report.others.join(", ");
         bail!("{} has no answer about {subject}; it has some about: {others}", path.display());
@@ -180,6 +206,72 @@ pub(crate) fn report(args: &ReportArgs, environment: &Environment) -> anyhow::Re
     }
     show(&report, Report::text, args.json)?;
     Ok(verdict(!report.is_empty()))
+}
+
+impl ReportArgs {
+    /// What stops the servers and hosts that are watched.
+    async fn now(&self, environment: &Environment) -> anyhow::Result<Vec<BottleneckNow>> {
+        let view = match (&self.agent, &self.watch) {
+            (Some(agent), _) => {
+                let token =
+                    Token::find(self.agent_token_file.as_deref(), environment.agent_token.as_deref())?;
+                Agents::new(std::slice::from_ref(agent), self.agent_ca.as_deref(), token)?.ask().await
+            }
+            (None, Some(path)) => {
+                let text = std::fs::read_to_string(path)
+                    .with_context(|| format!("cannot read {}", path.display()))?;
+                serde_json::from_str(&text).with_context(|| {
+                    format!("{}: not what headroom watch --once --json prints", path.display())
+                })?
+            }
+            (None, None) => return Ok(Vec::new()),
+        };
+        let sampled = view.servers.iter().any(|server| server.sample.is_some())
+            || view.hosts.iter().any(|host| host.host.is_some())
+            || view.host.is_some();
+        match view.unread() {
+            Some(why) if !sampled => bail!("what stops the server now is not known: {why}"),
+            Some(why) => terminal::complain(&format!("not all was seen: {why}")),
+            None => {}
+        }
+        Ok(bottlenecks(&view))
+    }
+}
+
+/// Those of the servers, and of hosts without one.
+fn bottlenecks(view: &WatchView) -> Vec<BottleneckNow> {
+    let of = |name: &str, verdict: &VerdictView| {
+        let first = verdict.bottleneck.as_ref();
+        let evidence = first.iter().flat_map(|first| &first.evidence).map(|one| {
+            let from = one.threshold.map(|from| format!(" (counts from {})", figure(from, one.unit)));
+            format!("{} {}{}", one.what, figure(one.value, one.unit), from.unwrap_or_default())
+        });
+        BottleneckNow {
+            of: name.to_owned(),
+            verdict: verdict.text.clone(),
+            evidence: evidence.collect(),
+            next: first.and_then(|first| first.next.first().cloned()),
+        }
+    };
+    if !view.servers.is_empty() {
+        let one = |server: &ServerWatch| {
+            let mut now = of(&server.name, &server.verdict);
+            match &server.sample {
+                None => {
+                    let why = server.unanswered.as_deref().unwrap_or("no answer within the window");
+                    now.verdict = format!("not known: {why}");
+                }
+                Some(sample) if sample.sessions_unseen => {
+                    now.evidence.push("what its sessions wait for was not seen all the time".to_owned());
+                }
+                Some(_) => {}
+            }
+            now
+        };
+        return view.servers.iter().map(one).collect();
+    }
+    let hosts: Vec<_> = view.hosts.iter().map(|host| of(&host.agent, &host.verdict)).collect();
+    if hosts.is_empty() { vec![of("this host", &view.verdict)] } else { hosts }
 }
 
 pub(crate) fn check(args: &CheckArgs, environment: &Environment) -> anyhow::Result<ExitCode> {

@@ -117,9 +117,9 @@ impl MemoryArgs {
         let window = pass.unwrap_or(self.window);
         let usual = Duration::from_mins(5).max(2 * WARM_LEAST * pass.unwrap_or_default());
         let warm_most = self.warm_most.unwrap_or(usual);
-        if warm_most < WARM_LEAST * window {
+        if pass.is_some() && warm_most < WARM_LEAST * window {
             return Err(exit::usage_error(format!(
-                "--warm-most: a size is seen to be warm after {WARM_LEAST} windows of {:.0} s at the earliest; give it {:.0} s or more",
+                "--warm-most: a size is seen to be warm after {WARM_LEAST} passes of {:.0} s at the earliest; give it {:.0} s or more",
                 window.as_secs_f64(),
                 (WARM_LEAST * window).as_secs_f64()
             )));
