@@ -43,7 +43,8 @@ pub(crate) async fn keep(
     // Without a socket the listener has been closed.
     while let Some(fd) = fd.take().or_else(|| listener.socket()) {
         match caught(serve(&listener, fd, &workers, most_sessions, || health.set_idle(&part, None))).await {
-            Ok(Ok(())) => break,
+            Ok(Ok(Served::Closed)) => break,
+            Ok(Ok(Served::Paused)) => tokio::time::sleep(PAUSED_LOOK).await,
             Ok(Err(error)) => {
                 tracing::error!(address = %listener.address, %error, "cannot poll the listening socket, retrying");
                 health.set_idle(&part, Some(format!("it cannot be watched ({error}): nobody is accepted")));
@@ -58,13 +59,21 @@ pub(crate) async fn keep(
     health.set_idle(&part, None);
 }
 
+/// Why nobody is accepted any more.
+enum Served {
+    /// The listener was closed.
+    Closed,
+    /// It does not listen: a reload tries to bind another socket to its port. It is watched anew.
+    Paused,
+}
+
 async fn serve(
     listener: &Arc<Listener>,
     fd: OwnedFd,
     workers: &[WorkerHandle],
     most_sessions: Option<usize>,
     serves: impl FnOnce(),
-) -> io::Result<()> {
+) -> io::Result<Served> {
     let listening = ListeningSocket::new(&listener.address, fd)?;
     serves();
     let mut reserve = Reserve::new();
@@ -73,16 +82,15 @@ async fn serve(
             biased;
             () = listener.closing.notified() => {
                 assert!(!listener.takes_fault(), "a fault was asked for");
-                return Ok(());
+                return Ok(Served::Closed);
             }
             accepted = listening.accept() => accepted,
         };
         match accepted {
             Ok((socket, peer)) => admit(listener, socket, peer, workers, most_sessions),
             Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
-            // It does not listen: a reload tries to bind another socket to its port.
             Err(error) if error.raw_os_error() == Some(Errno::INVAL.raw_os_error()) => {
-                tokio::time::sleep(PAUSED_LOOK).await;
+                return Ok(Served::Paused);
             }
             Err(error) if is_exhausted(&error) && reserve.refuse_one(&listening) => {
                 listener.refusals.add(RefusalReason::NoDescriptor);

@@ -12,7 +12,8 @@ use crate::tls::FromClients;
 use arc_swap::ArcSwap;
 use config::{Access, ClientTlsMode, Insight, Listener as ListenerConfig};
 use fleet::{Address, ListenerRole};
-use rustix::net::{SocketFlags, accept_with};
+use rustix::io::Errno;
+use rustix::net::{SocketFlags, accept_with, acceptfrom_with};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::OwnedFd;
@@ -21,6 +22,8 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
 use tokio::sync::Notify;
 
 /// A listener that is open.
@@ -80,7 +83,9 @@ pub(crate) struct Terms {
 
 /// A listening socket that the listener's runtime watches.
 pub(crate) enum ListeningSocket {
-    Tcp(tokio::net::TcpListener),
+    /// Not the runtime's own: that would try again and again, and let nothing else run, once a socket has not
+    /// listened for a while and listens again.
+    Tcp(AsyncFd<OwnedFd>),
     Unix(tokio::net::UnixListener),
 }
 
@@ -259,7 +264,7 @@ impl Listener {
 impl ListeningSocket {
     pub(crate) fn new(address: &Address, fd: OwnedFd) -> io::Result<Self> {
         Ok(match address {
-            Address::Tcp { .. } => Self::Tcp(tokio::net::TcpListener::from_std(fd.into())?),
+            Address::Tcp { .. } => Self::Tcp(AsyncFd::with_interest(fd, Interest::READABLE)?),
             Address::Unix(_) => Self::Unix(tokio::net::UnixListener::from_std(fd.into())?),
         })
     }
@@ -268,17 +273,37 @@ impl ListeningSocket {
     pub(crate) fn accept_now(&self) -> rustix::io::Result<OwnedFd> {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         match self {
-            Self::Tcp(listener) => accept_with(listener, flags),
+            Self::Tcp(listener) => accept_with(listener.get_ref(), flags),
             Self::Unix(listener) => accept_with(listener, flags),
         }
     }
 
-    /// The next client, taken off this thread's runtime again: another thread's will have it.
+    /// The next client, not on this thread's runtime: another thread's will have it.
+    ///
+    /// # Errors
+    /// `EINVAL` when it does not listen, or did not for a while: then it must be watched anew.
     pub(crate) async fn accept(&self) -> io::Result<(Socket, Option<SocketAddr>)> {
         match self {
             Self::Tcp(listener) => {
-                let (stream, peer) = listener.accept().await?;
-                Ok((Socket::Tcp(stream.into_std()?.into()), Some(peer)))
+                let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+                loop {
+                    // Clients that come without end let others run, too.
+                    tokio::task::coop::consume_budget().await;
+                    let mut watched = listener.readable().await?;
+                    match acceptfrom_with(listener.get_ref(), flags) {
+                        Ok((socket, peer)) => {
+                            let peer = peer.and_then(|peer| SocketAddr::try_from(peer).ok());
+                            return Ok((Socket::Tcp(socket), peer));
+                        }
+                        // The runtime keeps in mind for good that it was shut down.
+                        Err(Errno::AGAIN) if watched.ready().is_read_closed() => {
+                            return Err(Errno::INVAL.into());
+                        }
+                        Err(Errno::AGAIN) => watched.clear_ready(),
+                        Err(Errno::INTR) => {}
+                        Err(error) => return Err(error.into()),
+                    }
+                }
             }
             Self::Unix(listener) => {
                 let (stream, _) = listener.accept().await?;

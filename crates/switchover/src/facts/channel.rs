@@ -137,10 +137,9 @@ fn protection(row: &Named) -> Vec<(String, String)> {
             options.extend(files.into_iter().filter_map(file));
         }
     }
-    if let Some(path) = row.get("source_public_key_path").or(row.get("master_public_key_path")) {
-        if !path.is_empty() {
-            options.push(("PUBLIC_KEY_PATH".to_owned(), crate::connection::quoted(path)));
-        }
+    let path = row.get("source_public_key_path").or(row.get("master_public_key_path"));
+    if let Some(path) = path.filter(|path| !path.is_empty()) {
+        options.push(("PUBLIC_KEY_PATH".to_owned(), crate::connection::quoted(path)));
     }
     let seconds = value("connect_retry").or(row.get("connect_retry"));
     if let Some(seconds) = seconds.and_then(|seconds| seconds.parse::<u32>().ok()) {

@@ -186,7 +186,7 @@ impl Scene {
     /// # Errors
     /// A failover or switchover is going on, whose work this would be, or a server does not do it.
     pub async fn start_receivers(&self, who: &Credentials, deadline: Duration) -> Result<(), Error> {
-        start_receivers(&self.receive_again(), who, deadline).await
+        start_receivers(&self.replicas, who, deadline).await
     }
 
     /// What each replica shows of semi-sync.
@@ -306,20 +306,26 @@ impl Scene {
 
 /// Runs what [`look_again`] says, unless somebody holds the lock of an operation.
 pub(super) async fn start_receivers(
-    stopped: &[(&Facts, &'static str)],
+    stopped: &[Facts],
     who: &Credentials,
     deadline: Duration,
 ) -> Result<(), Error> {
-    for (facts, statement) in stopped {
+    for facts in stopped {
         let mut conn = Connection::open(&facts.server, &facts.reach, who, deadline, BRIEFLY).await?;
         if let Some(session) = conn.scalar(&format!("SELECT IS_USED_LOCK('{OPERATION}')"), deadline).await? {
             let why = format!("a failover or switchover is going on (session {session} holds {OPERATION})");
             return Err(Error::Refused { server: facts.server.clone(), why });
         }
-        if let Some(why) = would_throw_away(facts) {
+        // Now that nobody is at work there: the last statement of a tool that was killed may have ended since
+        // it was looked at.
+        let dialect = facts.dialect();
+        let channels = facts::channels(&mut conn, dialect, deadline).await?;
+        let position = conn.scalar(dialect.position(), deadline).await?.unwrap_or_default();
+        let facts = Facts { channels, position: position.replace('\n', ""), ..facts.clone() };
+        if let Some(why) = would_throw_away(&facts) {
             return Err(Error::Refused { server: facts.server.clone(), why });
         }
-        conn.run(statement, deadline).await?;
+        conn.run(look_again(&facts), deadline).await?;
         conn.close().await;
     }
     Ok(())

@@ -65,7 +65,7 @@ impl Stopped {
     /// # Errors
     /// An operation is going on, or a server does not do it.
     pub async fn start(&self, who: &Credentials, deadline: Duration) -> Result<(), Error> {
-        scene::start_receivers(&self.statements(), who, deadline).await
+        scene::start_receivers(&self.replicas, who, deadline).await
     }
 }
 

@@ -15,7 +15,6 @@ use console::status_view::{ProcessView, ReloadView, StatusView};
 use daemon::engine::Engine;
 use daemon::{recorder, systemd};
 use insight::Since;
-use router::PausedSocket;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
@@ -165,13 +164,8 @@ impl Process {
         sourced.config.fleet.credentials = credentials::resolve(&sourced.config, &self.environment)?;
         let hook = environment::hook(sourced.config.webhook.as_ref())?;
         let asked_for = self.changing().admin.as_ref().map(|admin| admin.asked_for);
-        // Listens again unless the new configuration comes into force; so it is dropped after the new one.
-        let mut in_the_way = None;
         let admin = match sourced.config.admin {
             Some(address) if asked_for != Some(address) => {
-                if asked_for.is_some_and(|before| before.port() == address.port()) {
-                    in_the_way = self.pause_admin();
-                }
                 Some(ReadyAdmin::new(admin::bind(address).await?, address)?)
             }
             _ => None,
@@ -189,17 +183,10 @@ impl Process {
         }
         if let Some(ready) = admin {
             self.serve_admin(ready);
-            in_the_way.into_iter().for_each(PausedSocket::is_replaced);
         } else if off && let Some(admin) = self.changing().admin.take() {
             admin.stop.cancel();
         }
         Ok(notes)
-    }
-
-    /// The admin address listens no more, so that another address can be bound to its port.
-    fn pause_admin(&self) -> Option<PausedSocket> {
-        let socket = self.changing().admin.as_ref()?.ear.try_clone().ok()?;
-        PausedSocket::new(socket).ok()
     }
 
     /// Every listening socket once more, the admin address's too, for a process that takes over.

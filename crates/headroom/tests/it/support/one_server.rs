@@ -145,14 +145,8 @@ impl Alone {
     pub(crate) fn move_admin(&mut self, from: &str, to: SocketAddr) {
         let text = std::fs::read_to_string(&self.file).unwrap();
         assert!(text.contains(from), "{text}");
-        // At all addresses it is for whoever reaches this host, which has to be said.
-        let open = if to.ip().is_unspecified() { "open = true\n" } else { "" };
-        let moved = text.replace(from, &to.to_string()).replace("[admin]\n", &format!("[admin]\n{open}"));
-        std::fs::write(&self.file, moved).unwrap();
-        self.told.admin = match to.ip().is_unspecified() {
-            true => SocketAddr::new([127, 0, 0, 1].into(), to.port()),
-            false => to,
-        };
+        std::fs::write(&self.file, text.replace(from, &to.to_string())).unwrap();
+        self.told.admin = to;
     }
 
     /// A router serves, and knows who takes writes.
