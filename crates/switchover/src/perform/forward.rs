@@ -89,17 +89,29 @@ async fn epoch_is_free(plan: &Plan, servers: &mut Servers<'_>) -> Result<(), Err
 }
 
 /// The epochs' table, replicated like any other: whoever finds the fleet later knows what was meant.
-pub(super) const MAKE_TABLE: [&str; 2] = [
+const MAKE_TABLE: [&str; 2] = [
     "CREATE DATABASE IF NOT EXISTS headroom",
     "CREATE TABLE IF NOT EXISTS headroom.switchover (epoch BIGINT UNSIGNED NOT NULL PRIMARY KEY, \
      primary_server VARCHAR(255) NOT NULL, state VARCHAR(16) NOT NULL, plan MEDIUMTEXT NOT NULL, \
      changed TIMESTAMP(6) NOT NULL DEFAULT CURRENT_TIMESTAMP(6) ON UPDATE CURRENT_TIMESTAMP(6)) ENGINE = InnoDB",
 ];
 
-async fn record(plan: &Plan, servers: &mut Servers<'_>) -> Result<(), Error> {
-    for statement in MAKE_TABLE {
-        servers.run(&plan.primary, statement).await?;
+/// Only where it is not there: a definition replicates even when it changes nothing, and a MariaDB replica
+/// that is killed while it applies one may apply it twice, and stop.
+pub(super) async fn make_table(member: &Member, servers: &mut Servers<'_>) -> Result<(), Error> {
+    const IS_THERE: &str = "SELECT COUNT(*) FROM information_schema.TABLES \
+                            WHERE TABLE_SCHEMA = 'headroom' AND TABLE_NAME = 'switchover'";
+    if servers.scalar(member, IS_THERE).await?.as_deref() == Some("1") {
+        return Ok(());
     }
+    for statement in MAKE_TABLE {
+        servers.run(member, statement).await?;
+    }
+    Ok(())
+}
+
+async fn record(plan: &Plan, servers: &mut Servers<'_>) -> Result<(), Error> {
+    make_table(&plan.primary, servers).await?;
     let text = serde_json::to_string(plan).unwrap_or_default();
     let statement = format!(
         "INSERT INTO headroom.switchover (epoch, primary_server, state, plan) VALUES ({}, {}, 'begun', {})",

@@ -1,7 +1,7 @@
 //! The steps of a failover that differ from those of a planned move: nobody can be asked to stop, so whoever
 //! could still write is fenced, and what the candidate received is applied.
 
-use super::forward::{move_acknowledging, wait_for};
+use super::forward::{make_table, move_acknowledging, wait_for};
 use super::servers::Servers;
 use super::{FenceBy, Member, Plan};
 use crate::Error;
@@ -166,9 +166,7 @@ pub(super) async fn mark(plan: &Plan, servers: &mut Servers<'_>) -> Result<(), E
     if plan.semi_sync {
         move_acknowledging(plan, servers).await;
     }
-    for statement in super::forward::MAKE_TABLE {
-        servers.run(candidate, statement).await?;
-    }
+    make_table(candidate, servers).await?;
     let text = serde_json::to_string(plan).unwrap_or_default();
     let statement = format!(
         "REPLACE INTO headroom.switchover (epoch, primary_server, state, plan) VALUES ({}, {}, 'done', {})",
