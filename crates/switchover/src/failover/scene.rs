@@ -234,7 +234,8 @@ impl Scene {
     /// The dead one's `server_id`, as its replicas know it; 0 when none does.
     fn primary_id(&self) -> u32 {
         let channels = self.replicas.iter().filter_map(|facts| facts.channels.first());
-        channels.map(|channel| channel.source_id).find(|id| *id != 0).unwrap_or(0)
+        let lives = |id: &u32| self.replicas.iter().chain(&self.others).any(|facts| facts.server_id == *id);
+        channels.map(|channel| channel.source_id).find(|id| *id != 0 && !lives(id)).unwrap_or(0)
     }
 
     fn was_semi_sync(&self) -> bool {
@@ -518,9 +519,18 @@ fn split(
     unread: &[(ServerName, String)],
 ) -> Result<Split, Error> {
     let refused = |why: &str| Error::Refused { server: ServerName::new("the fleet"), why: why.to_owned() };
+    // One that was told to follow a server and has not reached it still shows the number of the one before.
+    let leads_to_silent = |channel: &Channel| {
+        let address = format!("{}:{}", channel.host, channel.port);
+        let silent =
+            |name: &ServerName| Some(name) == primary || unread.iter().any(|(silent, _)| silent == name);
+        let mut there = snapshot.servers.iter().filter(|server| server.reach.to_string() == address);
+        !channel.receiver_runs && there.any(|server| silent(&server.name))
+    };
     let follows_the_dead = |facts: &Facts| {
         let channel = facts.channels.first()?;
-        let alive = answering.iter().any(|other| crate::check::is_source(other, channel));
+        let alive = !leads_to_silent(channel)
+            && answering.iter().any(|other| crate::check::is_source(other, channel));
         (!alive).then(|| channel.clone())
     };
     let dead: Vec<Option<Channel>> = answering.iter().map(follows_the_dead).collect();
@@ -660,6 +670,24 @@ mod tests {
         // Which of the two is the primary is not known, or c1 is no server of this fleet.
         assert!(split(answering.clone(), &snapshot, None, &unread).is_err());
         assert!(split(answering, &snapshot, Some(&a1), &[]).is_err());
+    }
+
+    #[test]
+    fn a_replica_that_has_not_reached_its_new_source_is_one_of_that() {
+        // a2 was promoted and died at once: b1 was told, and shows the number of a1 still, which lives.
+        let mut snapshot = Snapshot::empty(Instant::now());
+        for name in ["a1", "a2", "b1"] {
+            let reach = Address::tcp(name.to_owned(), 3306);
+            snapshot.servers.push(Server::unasked(ServerName::new(name), reach));
+        }
+        let a1 = Facts { server_id: 11, ..facts("a1", "10.11.6-MariaDB") };
+        let told = Channel { receiver_runs: false, ..channel("a2", 3306, 11) };
+        let b1 = Facts { channels: vec![told], server_id: 13, ..facts("b1", "10.11.6-MariaDB") };
+        let a2 = ServerName::new("a2");
+        let (source, replicas, others) =
+            split(vec![a1, b1], &snapshot, Some(&a2), &[]).expect("b1 follows a2");
+        assert_eq!(source, ("a2".to_owned(), 3306));
+        assert_eq!((replicas[0].server.as_str(), others[0].server.as_str()), ("b1", "a1"));
     }
 
     #[test]

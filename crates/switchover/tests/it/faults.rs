@@ -329,10 +329,8 @@ async fn run(fleet: &Fleet, plan: &Plan, journal: &mut Journal, state: State) ->
 /// `headroom switchover --resume`.
 async fn resume(fleet: &Fleet, plan: &Plan, journal: &Journal) -> State {
     let (mut journal, lines) = Journal::reopen(journal.path()).unwrap();
-    let (begun, undo, ended) = journal::last(&lines).unwrap();
-    assert!(!undo);
     let promoted = perform::promoted(plan, &fleet.logins()).await;
-    run(fleet, plan, &mut journal, State::resume(begun, ended, promoted)).await
+    run(fleet, plan, &mut journal, journal::go_on(&lines, promoted)).await
 }
 
 /// The primary that was killed, when nobody takes writes for that.
@@ -408,7 +406,10 @@ async fn restored(fleet: &Fleet, step: Step, breaks: Breaks) {
             tokio::time::sleep(Duration::from_millis(100)).await;
             facts = read(server).await;
         }
-        let follows = facts.channels.iter().any(|channel| channel.source_id == new.server_id);
+        // A number may be that of a source before, which was never reached.
+        let port = fleet.lab.real(primary).unwrap().port();
+        let follows =
+            facts.channels.iter().any(|channel| channel.source_id == new.server_id && channel.port == port);
         if !follows {
             let (_, protection) =
                 rejoin::new_primary(&known, &ServerName::new(server), &logins.admin, DEADLINE).await.unwrap();
