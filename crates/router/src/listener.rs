@@ -264,7 +264,14 @@ impl Listener {
 impl ListeningSocket {
     pub(crate) fn new(address: &Address, fd: OwnedFd) -> io::Result<Self> {
         Ok(match address {
-            Address::Tcp { .. } => Self::Tcp(AsyncFd::with_interest(fd, Interest::READABLE)?),
+            Address::Tcp { .. } =>
+            {
+                #[expect(
+                    deprecated,
+                    reason = "an OwnedFd keeps its descriptor, which is all that its unsafe successor asks for"
+                )]
+                Self::Tcp(AsyncFd::with_interest(fd, Interest::READABLE)?)
+            }
             Address::Unix(_) => Self::Unix(tokio::net::UnixListener::from_std(fd.into())?),
         })
     }

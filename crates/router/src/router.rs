@@ -428,7 +428,7 @@ fn open_all(
             }
         }
     }
-    paused.into_iter().for_each(PausedSocket::is_replaced);
+    paused.into_iter().for_each(PausedSocket::replaced);
     Ok(opened)
 }
 

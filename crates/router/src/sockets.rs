@@ -73,7 +73,7 @@ impl PausedSocket {
     }
 
     /// Another listens in its place.
-    pub(crate) fn is_replaced(mut self) {
+    pub(crate) fn replaced(mut self) {
         self.0 = None;
     }
 }
