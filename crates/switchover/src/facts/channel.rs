@@ -27,6 +27,9 @@ pub struct Channel {
     pub by_gtid: bool,
     /// The last error, or empty.
     pub last_error: String,
+    /// The applying thread's, or empty.
+    #[serde(skip)]
+    pub applier_error: String,
     /// The receiving thread has lost its source and tries to reach it; one that was stopped does not try.
     pub receiver_tries: bool,
     /// What it has received, applied or not: `Gtid_IO_Pos`, `Retrieved_Gtid_Set`.
@@ -86,6 +89,7 @@ pub(super) fn channel(row: &Named) -> Channel {
             Some(using) => !using.eq_ignore_ascii_case("no"),
             None => text(["auto_position", "auto_position"]) == "1",
         },
+        applier_error: text(["last_sql_error", "last_sql_error"]),
         last_error: errors.into_iter().find(|error| !error.is_empty()).unwrap_or_default(),
         receiver_tries: text(["replica_io_running", "slave_io_running"]).eq_ignore_ascii_case("connecting"),
         received: text(["gtid_io_pos", "retrieved_gtid_set"]).replace(['\n', ' '], ""),

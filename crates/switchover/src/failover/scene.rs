@@ -465,7 +465,7 @@ fn would_throw_away(facts: &Facts) -> Option<String> {
 /// What lets a replica look for its source again. One whose applying thread was stopped as well, and not by
 /// an error, was to be promoted: both start.
 pub(super) fn look_again(facts: &Facts) -> &'static str {
-    let stopped = |channel: &Channel| !channel.applier_runs && channel.last_error.is_empty();
+    let stopped = |channel: &Channel| !channel.applier_runs && channel.applier_error.is_empty();
     if facts.channels.first().is_some_and(stopped) {
         facts.dialect().start_replication()
     } else {
