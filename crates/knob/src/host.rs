@@ -311,7 +311,7 @@ impl Host {
 }
 
 /// What a program says, in a file in memory. A pipe would block a program that says much, and would not end
-/// while a daemon that the program leaves behind holds it.
+/// while a daemon that the program leaves behind has it open.
 struct Output(File);
 
 impl Output {

@@ -188,22 +188,6 @@ pub(crate) async fn epoch_of(conn: &mut Connection, deadline: Duration) -> Resul
     }
 }
 
-/// The newest operation that it knows of: its epoch and its state.
-pub(crate) async fn newest_of(
-    conn: &mut Connection,
-    deadline: Duration,
-) -> Result<Option<(u64, String)>, Error> {
-    const ASK: &str = "SELECT epoch, state FROM headroom.switchover ORDER BY epoch DESC LIMIT 1";
-    match conn.ask(ASK, deadline).await {
-        Ok(rows) => Ok(rows
-            .into_iter()
-            .next()
-            .and_then(|mut row| Some((row.remove("epoch")?.parse().ok()?, row.remove("state")?)))),
-        Err(Error::Server { source: observe::AskError::Answered { code: 1146 | 1049, .. }, .. }) => Ok(None),
-        Err(error) => Err(error),
-    }
-}
-
 /// The newest operation that a server knows of: its epoch, its state and its plan.
 pub(crate) async fn newest_record(
     server: &ServerName,
@@ -211,11 +195,19 @@ pub(crate) async fn newest_record(
     who: &Credentials,
     deadline: Duration,
 ) -> Result<Option<(u64, String, String)>, Error> {
-    const ASK: &str = "SELECT epoch, state, plan FROM headroom.switchover ORDER BY epoch DESC LIMIT 1";
     let mut conn = Connection::open(server, reach, who, deadline, BRIEFLY).await?;
-    let asked = conn.ask(ASK, deadline).await;
+    let newest = newest_record_of(&mut conn, deadline).await;
     conn.close().await;
-    match asked {
+    newest
+}
+
+/// The same over a connection that is open.
+pub(crate) async fn newest_record_of(
+    conn: &mut Connection,
+    deadline: Duration,
+) -> Result<Option<(u64, String, String)>, Error> {
+    const ASK: &str = "SELECT epoch, state, plan FROM headroom.switchover ORDER BY epoch DESC LIMIT 1";
+    match conn.ask(ASK, deadline).await {
         Ok(rows) => Ok(rows.into_iter().next().and_then(|mut row| {
             Some((row.remove("epoch")?.parse().ok()?, row.remove("state")?, row.remove("plan")?))
         })),

@@ -472,7 +472,7 @@ mod tests {
     use clap::Parser;
 
     #[derive(Parser)]
-    struct Line {
+    struct TrialRun {
         #[command(flatten)]
         run: RunArgs,
     }
@@ -482,7 +482,7 @@ mod tests {
         let flags = "--server db1:3306 --user root --option-file /o.cnf --ssl-mode REQUIRED --ssl-ca /ca.pem \
                      --beside numad --managed a1.toml --journal /j";
         let words = ["headroom", "my spec.toml"].into_iter().chain(flags.split_whitespace());
-        let line = Line::try_parse_from(words).unwrap();
+        let line = TrialRun::try_parse_from(words).unwrap();
         let expected = format!("headroom trial run 'my spec.toml' --dir d --resume {flags}");
         assert_eq!(resume_command(&line.run, Path::new("d")), expected);
     }

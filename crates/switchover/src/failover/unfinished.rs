@@ -13,6 +13,7 @@
 
 use super::choose::Received;
 use super::confirm::View;
+use super::receiver;
 use super::scene::{self, Answers, Scene, ServerAddress};
 use crate::Error;
 use crate::check::is_source;
@@ -57,7 +58,7 @@ pub struct Unfinished {
 impl Stopped {
     /// The statements that let them look again, each with its server.
     pub fn statements(&self) -> Vec<(&Facts, &'static str)> {
-        self.replicas.iter().map(|facts| (facts, scene::look_again(facts))).collect()
+        self.replicas.iter().map(|facts| (facts, receiver::look_again(facts))).collect()
     }
 
     /// Lets them look again.
@@ -65,7 +66,7 @@ impl Stopped {
     /// # Errors
     /// An operation is going on, or a server does not do it.
     pub async fn start(&self, who: &Credentials, deadline: Duration) -> Result<(), Error> {
-        scene::start_receivers(&self.replicas, who, deadline).await
+        receiver::start(&self.replicas, who, deadline).await
     }
 }
 

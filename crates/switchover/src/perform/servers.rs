@@ -106,15 +106,15 @@ impl<'a> Servers<'a> {
             return Err(going_on(connection, holder.as_deref()));
         }
         ours.push(connection.id());
-        match survey::newest_of(connection, deadline).await? {
-            Some((epoch, _)) if epoch > self.plan.epoch => {
+        match survey::newest_record_of(connection, deadline).await? {
+            Some((epoch, ..)) if epoch > self.plan.epoch => {
                 let why = format!(
                     "has epoch {epoch} recorded, this operation is {}: it is over, and touches nothing",
                     self.plan.epoch
                 );
                 Err(Error::Refused { server: connection.server.clone(), why })
             }
-            Some((epoch, state)) => {
+            Some((epoch, state, _)) => {
                 self.undone_elsewhere |= epoch == self.plan.epoch && state == "undone";
                 Ok(())
             }
