@@ -36,7 +36,7 @@ pub(super) fn metadata_locks(window: &Window) -> Option<Finding> {
     )
 }
 
-/// Which session has the lock is not told: of the statements on that table the one that runs is the longest at it.
+/// Which session has it is not told: of the statements on that table the one that runs is the longest at it.
 pub(super) fn table_locks(window: &Window) -> Option<Finding> {
     let server = window.server.as_ref()?.with_sessions()?;
     let share = share(server.in_table_lock, server.active);

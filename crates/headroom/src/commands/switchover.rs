@@ -125,7 +125,11 @@ pub(crate) struct TakeOverArgs {
 impl TakeOverArgs {
     /// For whoever begins anew.
     pub(crate) fn refuse_alone(self) -> anyhow::Result<()> {
-        if self.take_over { Err(anyhow!("--take-over goes with --resume or --undo")) } else { Ok(()) }
+        if self.take_over {
+            Err(exit::usage_error("--take-over goes with --resume or --undo"))
+        } else {
+            Ok(())
+        }
     }
 
     /// Ends the sessions of the program that began it, if that was asked for.
