@@ -116,6 +116,10 @@ pub fn rule_out_loss(
     if !silent.is_empty() {
         return Err(LossRisk::Silent(silent.to_vec()));
     }
+    // Said first, since it is the cause: with it off, replicas acknowledge nothing either.
+    if matches!(evidence, SourceEvidence::Seen { said, before } if *before <= SEEN_WITHIN && !said.on) {
+        return Err(LossRisk::SourceOff);
+    }
     // One is enough, since all answer: an asynchronous replica acknowledges nothing and takes nothing away.
     let acknowledges = |replica: &&SemiSync| replica.replica && replica.acknowledged != Some(0);
     let names: Vec<&str> =
@@ -128,7 +132,6 @@ pub fn rule_out_loss(
         SourceEvidence::Seen { before, .. } if *before > SEEN_WITHIN => {
             return Err(LossRisk::SourceSeenLongBefore { before: *before });
         }
-        SourceEvidence::Seen { said, .. } if !said.on => return Err(LossRisk::SourceOff),
         SourceEvidence::Seen { said, before } => {
             never_falls_back(primary, said.timeout, said.waits_without_replicas)?;
             format!("{primary} said {:.1} s before it fell silent that it waits", before.as_secs_f64())

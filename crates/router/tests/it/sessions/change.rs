@@ -5,6 +5,7 @@ use config::{Listener, RouterConfig};
 use fleet::{Address, ListenerRole::Reader, ListenerRole::Writer, Role};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::time::Duration;
 use tokio::net::UnixStream;
 
@@ -62,16 +63,22 @@ async fn a_reload_changes_what_differs_and_leaves_sessions_alone() {
     assert_eq!(within(5, connect(&two)).await.server, "r", "a reload that fails changes nothing");
 }
 
+/// This test runs once for each engine, beside itself.
+static RUNS: AtomicU32 = AtomicU32::new(0);
+
 #[tokio::test]
 async fn a_reload_widens_and_narrows_a_listener_on_its_port() {
     let server = Fake::start("r", Script::Serves).await;
-    let free = async || tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let port = free().await.local_addr().unwrap().port();
+    // Free on all addresses, and not in the range that outgoing connections and listeners of other tests take
+    // their ports from: between two listeners it belongs to nobody.
+    let own = std::process::id() + RUNS.fetch_add(1_000, Relaxed);
+    let mut below = (10_000..32_000).cycle().skip(own as usize % 20_000);
+    let port: u16 = below.find(|port| std::net::TcpListener::bind(("0.0.0.0", *port)).is_ok()).unwrap();
     let at = |host: &str, port| Listener::new(Address::tcp(host, port), Reader);
     let front = Front::with_listeners(defaults(), vec![at("127.0.0.1", port)], vec![server.replica()]);
     let mut before = Client::login(port).await;
     // All or nothing: another program has the second address.
-    let other = free().await;
+    let other = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let taken = at("127.0.0.1", other.local_addr().unwrap().port());
     let refused = front.router.reconfigure(defaults(), vec![at("0.0.0.0", port), taken]);
     assert!(refused.unwrap_err().to_string().contains("in use"));
