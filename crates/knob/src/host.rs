@@ -5,12 +5,10 @@
 //! before any of them, or answer as a kernel would (`echo none > scheduler` reads back as `[none]
 //! mq-deadline`).
 
+use crate::command_output::{CommandOutput, OUTPUT_LIMIT};
 use crate::error::Refusal;
-use rustix::fs::{MemfdFlags, SealFlags};
 use rustix::process::{Pid, Signal};
-use std::fs::File;
 use std::io;
-use std::os::unix::fs::FileExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -24,8 +22,6 @@ const PROGRAM_LIMIT: Duration = Duration::from_secs(60);
 /// The same for programs that restart a server or copy its data, the operator's own among them: a large
 /// buffer pool takes minutes to be written and read again.
 pub(crate) const LONG_LIMIT: Duration = Duration::from_secs(1800);
-/// Programs that say more than this are killed.
-const OUTPUT_LIMIT: u64 = 16 << 20;
 
 /// Something that is about to leave the process.
 #[derive(Clone, Copy, Debug)]
@@ -196,7 +192,8 @@ impl Host {
             .env("PATH", "/usr/local/sbin:/usr/sbin:/sbin:/usr/bin:/bin");
         let line = format!("{name} {}", args.join(" "));
         let failed = |why: String| Refusal::Denied { why: format!("{line}: {why}") };
-        let (stdout, stderr) = (Output::new().map_err(&failed)?, Output::new().map_err(&failed)?);
+        let (stdout, stderr) =
+            (CommandOutput::new().map_err(&failed)?, CommandOutput::new().map_err(&failed)?);
         command.stdin(Stdio::null());
         command.stdout(stdout.writer().map_err(&failed)?).stderr(stderr.writer().map_err(&failed)?);
         // A Ctrl-C on the terminal is for us: a file system is not left half made.
@@ -307,39 +304,6 @@ impl Host {
         self.effects.before(Step::Write(path)).map_err(stopped)?;
         std::fs::create_dir_all(self.path(path)).map_err(stopped)?;
         self.effects.before(Step::Written(path)).map_err(stopped)
-    }
-}
-
-/// What a program says, in a file in memory. A pipe would block a program that says much, and would not end
-/// while a daemon that the program leaves behind has it open.
-struct Output(File);
-
-impl Output {
-    fn new() -> Result<Self, String> {
-        let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
-        let file = rustix::fs::memfd_create("output", flags).map_err(|error| error.to_string())?;
-        Ok(Self(File::from(file)))
-    }
-
-    fn writer(&self) -> Result<File, String> {
-        self.0.try_clone().map_err(|error| error.to_string())
-    }
-
-    fn length(&self) -> u64 {
-        self.0.metadata().map_or(0, |metadata| metadata.len())
-    }
-
-    fn text(&self) -> String {
-        let mut bytes = vec![0; usize::try_from(self.length().min(OUTPUT_LIMIT)).unwrap_or(0)];
-        let read = self.0.read_at(&mut bytes, 0).unwrap_or(0);
-        String::from_utf8_lossy(&bytes[..read]).into_owned()
-    }
-}
-
-impl Drop for Output {
-    fn drop(&mut self) {
-        // What a daemon that was left behind says later is refused, and fills no memory.
-        let _ = rustix::fs::fcntl_add_seals(&self.0, SealFlags::GROW | SealFlags::WRITE);
     }
 }
 

@@ -19,6 +19,7 @@
 pub mod action;
 pub mod apply;
 pub mod catalogue;
+pub mod command_output;
 pub mod error;
 pub mod host;
 pub mod identity;

@@ -11,6 +11,7 @@ use diagnose::host::{Roots, Sample, Sampler};
 use diagnose::{Recent, server, verdict};
 use fleet::Address;
 use knob::apply::{self, Change, Manner, Outcome, Status};
+use knob::command_output::CommandOutput;
 use knob::item::Access;
 use knob::session::{RestoreOutcome, Which};
 use knob::{Host, Refusal, Session, name, resolve, tuner};
@@ -18,6 +19,7 @@ use load::arrivals::{Open, Spacing};
 use load::workload::sysbench;
 use load::{Arrivals, Load, Plan, Target, Workload};
 use std::collections::{BTreeMap, BTreeSet};
+use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -251,14 +253,9 @@ impl HostRig {
     /// server. Of several hosts it is given the address.
     fn run_program(&mut self, program: &str) -> Result<(), RigError> {
         let failed = |why: String| RigError::Reset(format!("{program}: {why}"));
-        let mut command = std::process::Command::new(program);
+        let mut command = Command::new(program);
         command.args(self.server.as_ref().filter(|_| !self.hosts.is_empty()));
-        let done = command.stdin(std::process::Stdio::null()).output();
-        let done = done.map_err(|error| failed(error.to_string()))?;
-        if !done.status.success() {
-            let words = String::from_utf8_lossy(&done.stderr);
-            return Err(failed(format!("{}: {}", done.status, words.trim())));
-        }
+        run_to_end(&mut command).map_err(failed)?;
         if let Some(address) = self.server.clone() {
             let server = self.session.server(&address).map_err(knob::Error::Server)?;
             server.reconnect().map_err(knob::Error::Server)?;
@@ -480,6 +477,14 @@ impl Rig for HostRig {
     }
 }
 
+/// Runs a program; its last words where it fails. What it leaves running is not waited for.
+fn run_to_end(command: &mut Command) -> Result<(), String> {
+    let words = CommandOutput::new()?;
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(words.writer()?);
+    let status = command.status().map_err(|error| error.to_string())?;
+    if status.success() { Ok(()) } else { Err(format!("{status}: {}", words.text().trim())) }
+}
+
 fn words(restored: &RestoreOutcome) -> String {
     let RestoreOutcome { knobs, before, end, failed } = restored;
     let why = match (failed, end) {
@@ -537,5 +542,17 @@ mod tests {
         };
         assert_eq!(of("server.sync_binlog", "0"), ["server.sync_binlog", "sync_binlog", "0"]);
         assert_eq!(of("mount.options@/d", "nobarrier,noatime")[2..], ["nobarrier", "noatime"]);
+    }
+
+    #[test]
+    fn a_program_is_not_waited_for_beyond_its_end() {
+        let shell = |line: &str| run_to_end(Command::new("sh").args(["-c", line]));
+        // A pipe would be open until the sleep ends.
+        let left = shell("sleep 1000 & echo $! >&2; exit 3").unwrap_err();
+        let sleeping: i32 = left.rsplit(' ').next().unwrap().parse().unwrap();
+        let sleeping = rustix::process::Pid::from_raw(sleeping).unwrap();
+        rustix::process::kill_process(sleeping, rustix::process::Signal::KILL).unwrap();
+        assert!(left.contains("3: "), "{left}");
+        assert_eq!(shell("sleep 0; true"), Ok(()));
     }
 }

@@ -9,6 +9,7 @@ use crate::connection::quoted;
 use crate::facts;
 use crate::failover::choose::Received;
 use crate::survey;
+use rustix::process::{Pid, Signal};
 use std::process::Stdio;
 use std::time::Duration;
 use tokio::task::JoinSet;
@@ -104,13 +105,29 @@ async fn run_command(plan: &Plan, command: &str) -> Result<(), Error> {
         .env("HEADROOM_ADDRESS", address)
         .stdin(Stdio::null())
         .stdout(Stdio::null())
-        .kill_on_drop(true);
+        .process_group(0);
     let mut child = shell.spawn().map_err(|error| failed(format!("did not start: {error}")))?;
-    match tokio::time::timeout(limit, child.wait()).await {
+    let group = child.id().and_then(|id| Pid::from_raw(id.cast_signed())).map(Group);
+    let ended = tokio::time::timeout(limit, child.wait()).await;
+    if matches!(ended, Ok(Ok(_))) {
+        // What it leaves running on purpose, stays.
+        std::mem::forget(group);
+    }
+    match ended {
         Ok(Ok(status)) if status.success() => Ok(()),
         Ok(Ok(status)) => Err(failed(format!("ended with {status}"))),
         Ok(Err(error)) => Err(failed(format!("was lost: {error}"))),
         Err(_) => Err(failed(format!("did not end within {} s", limit.as_secs_f64()))),
+    }
+}
+
+/// A command with whatever it has started: none of it goes on when it is not waited for any longer, and fences
+/// a server that the next failover has promoted.
+struct Group(Pid);
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        let _ = rustix::process::kill_process_group(self.0, Signal::KILL);
     }
 }
 

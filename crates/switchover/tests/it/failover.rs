@@ -163,6 +163,24 @@ async fn nothing_is_promoted_when_the_command_that_fences_fails() {
     let State::Undone { why } = &outcome.state else { panic!("{outcome:#?}") };
     assert!(why.contains("a1: is not fenced") && why.contains("3"), "{why}");
     assert!(fleet.read_only("a2").await && fleet.read_only("b1").await);
+    // One that takes too long fences nobody later on: what it has started ends with it.
+    let started = fleet.journals.path().join("started");
+    let command = format!("sleep 1000 & echo $! > '{}'; wait", started.display());
+    let mut plan =
+        dead.plan(&dead.choose(None).unwrap(), FenceBy::Command { command }, quick(), "test").unwrap();
+    plan.deadlines.fence_ms = 500;
+    let mut journal = Journal::create(fleet.journals.path(), &plan).unwrap();
+    let outcome = perform::run(&plan, &fleet.logins(), &mut journal, State::START, &|| false, &mut |_| ())
+        .await
+        .unwrap();
+    let State::Undone { why } = &outcome.state else { panic!("{outcome:#?}") };
+    assert!(why.contains("did not end within 0.5 s"), "{why}");
+    let of_sleep = format!("/proc/{}/cmdline", std::fs::read_to_string(started).unwrap().trim());
+    let until = std::time::Instant::now() + DEADLINE;
+    while std::fs::read_to_string(&of_sleep).is_ok_and(|line| line.starts_with("sleep")) {
+        assert!(std::time::Instant::now() < until, "the sleep goes on");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
     let seen = fleet.journals.path().join("fenced");
     let command = format!("echo \"$1 $HEADROOM_ADDRESS\" > '{}'", seen.display());
     // Back since it was decided on: nothing is stopped, and nobody is promoted.
