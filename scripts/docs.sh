@@ -31,7 +31,7 @@ summary() {
         while IFS= read -r line; do
             printf '%s\n' "$line"
             case $line in
-                *'(benchmarks/README.md)') entries "$line" benchmarks/runs/*/summary.md ;;
+                *'(benchmarks/README.md)') entries "$line" benchmarks/runs/*/*/summary.md ;;
                 *'(docs/decisions/README.md)') entries "$line" docs/decisions/0*.md ;;
             esac
         done

@@ -5,7 +5,7 @@
 #   scripts/fuzz.sh [target ...]                     all of them when none is named
 #
 #   FUZZ_SECONDS=60     this long each; the summary goes to target/bench/
-#   FUZZ_RUNS=1000000   this many executions each instead; summary: benchmarks/runs/YYYY-MM-DD-fuzz/
+#   FUZZ_RUNS=1000000   this many executions each instead; summary: benchmarks/runs/fuzz/YYYY-MM-DD-fuzz/
 #   FUZZ_OUT=folder     another folder; targets that were run before stay in its summary
 #
 # A find does not keep the other targets from running; the exit code is 1 then, and the input lies in
@@ -21,7 +21,7 @@ if ! cargo +nightly --version >/dev/null 2>&1 || ! command -v cargo-fuzz >/dev/n
     exit 1
 fi
 if [ -n "${FUZZ_RUNS:-}" ]; then
-    limit="-runs=$FUZZ_RUNS" said="$FUZZ_RUNS executions" parent=benchmarks/runs
+    limit="-runs=$FUZZ_RUNS" said="$FUZZ_RUNS executions" parent=benchmarks/runs/fuzz
 else
     limit="-max_total_time=${FUZZ_SECONDS:-60}" said="${FUZZ_SECONDS:-60} s" parent=target/bench
 fi

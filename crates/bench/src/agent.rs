@@ -45,7 +45,7 @@ pub(crate) struct AgentBenchArgs {
     /// A smoke run of half a minute, to see that everything works; its figures mean nothing.
     #[arg(long)]
     quick: bool,
-    /// Where the run's files go [default: benchmarks/runs/YYYY-MM-DD-agent, with --quick target/bench].
+    /// Where the run's files go [default: benchmarks/runs/agent/YYYY-MM-DD-agent, with --quick target/bench].
     #[arg(long)]
     out: Option<PathBuf>,
     /// Print everything as JSON instead of tables.

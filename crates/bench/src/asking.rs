@@ -47,7 +47,8 @@ pub(crate) struct AskingBenchArgs {
     /// A smoke run of about half a minute.
     #[arg(long)]
     quick: bool,
-    /// Where the run's files go [default: benchmarks/runs/YYYY-MM-DD-asking, with --quick target/bench].
+    /// Where the run's files go [default: benchmarks/runs/asking/YYYY-MM-DD-asking, with --quick
+    /// target/bench].
     #[arg(long)]
     out: Option<PathBuf>,
     /// Print everything as JSON instead of tables.

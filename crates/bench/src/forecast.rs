@@ -53,7 +53,7 @@ pub(crate) struct ForecastArgs {
     window: Duration,
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Where the run's files go [default: benchmarks/runs/YYYY-MM-DD-plan].
+    /// Where the run's files go [default: benchmarks/runs/plan/YYYY-MM-DD-plan].
     #[arg(long)]
     out: Option<PathBuf>,
     /// Print JSON.

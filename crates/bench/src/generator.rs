@@ -85,7 +85,7 @@ pub(crate) struct GeneratorArgs {
     /// From which the order is drawn.
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Where the run's files go [default: benchmarks/runs/YYYY-MM-DD-load, with --quick target/bench].
+    /// Where the run's files go [default: benchmarks/runs/load/YYYY-MM-DD-load, with --quick target/bench].
     #[arg(long)]
     out: Option<PathBuf>,
     /// Print everything as JSON instead of a table.

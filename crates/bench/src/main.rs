@@ -130,7 +130,7 @@ pub(crate) struct RelayArgs {
     /// From which the order is drawn.
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Where the run's files go [default: benchmarks/runs/YYYY-MM-DD-relay, with --quick target/bench].
+    /// Where the run's files go [default: benchmarks/runs/relay/YYYY-MM-DD-relay, with --quick target/bench].
     #[arg(long)]
     out: Option<PathBuf>,
     /// HAProxy to compare with [default: the distribution's].
@@ -163,7 +163,7 @@ pub(crate) struct DemoBenchArgs {
     /// How many demos.
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=50))]
     repetitions: u32,
-    /// Where the run's files go [default: benchmarks/runs/YYYY-MM-DD-demo].
+    /// Where the run's files go [default: benchmarks/runs/demo/YYYY-MM-DD-demo].
     #[arg(long)]
     out: Option<PathBuf>,
     /// Print medians as JSON instead of a table.

@@ -99,7 +99,7 @@ pub(crate) struct MeasureBenchArgs {
     /// From which moments, keys and times follow.
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Where the run's files go [default: benchmarks/runs/YYYY-MM-DD-load-measure].
+    /// Where the run's files go [default: benchmarks/runs/load/YYYY-MM-DD-load-measure].
     #[arg(long)]
     out: Option<PathBuf>,
     /// Print everything as JSON instead of a table.

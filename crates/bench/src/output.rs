@@ -1,4 +1,5 @@
-//! Where a run's files go: `benchmarks/runs/YYYY-MM-DD-<what>/`, never over an earlier run.
+//! Where a run's files go: `benchmarks/runs/<kind>/YYYY-MM-DD-<what>/`, never over an earlier run. The kind
+//! is the first word of what it is: `load-measure` lies beside `load`.
 
 use anyhow::Context;
 use probe::machine;
@@ -38,7 +39,8 @@ impl Directory {
                 )
             }
             Some(path) => path.to_owned(),
-            None => free(Path::new(if smoke { SMOKE } else { RUNS }), &format!("{date}-{what}")),
+            None if smoke => free(Path::new(SMOKE), &format!("{date}-{what}")),
+            None => free(&Path::new(RUNS).join(kind(what)), &format!("{date}-{what}")),
         };
         Ok(Self { path, date })
     }
@@ -181,6 +183,10 @@ pub(crate) fn scratch() -> PathBuf {
     std::env::temp_dir().join(format!("headroom-bench-{}", rustix::process::getuid().as_raw()))
 }
 
+fn kind(what: &str) -> &str {
+    what.split_once('-').map_or(what, |(kind, _)| kind)
+}
+
 fn free(parent: &Path, name: &str) -> PathBuf {
     let numbered = (2..).map(|number| parent.join(format!("{name}-{number}")));
     let mut candidates = std::iter::once(parent.join(name)).chain(numbered);
@@ -208,6 +214,19 @@ mod tests {
         std::fs::write(first.join("summary.md"), "x").unwrap();
         assert_eq!(free(dir.path(), "2026-11-20-relay"), dir.path().join("2026-11-20-relay-2"));
         assert!(Directory::new(Some(&first), "relay", false).is_err());
+    }
+
+    #[test]
+    fn a_run_lies_in_the_folder_of_its_kind_and_a_smoke_run_in_none() {
+        for (what, smoke, parent) in [
+            ("soak", false, "benchmarks/runs/soak"),
+            ("load-measure", false, "benchmarks/runs/load"),
+            ("switchover-by-hand", false, "benchmarks/runs/switchover"),
+            ("switchover-by-hand", true, "target/bench"),
+        ] {
+            let directory = Directory::new(None, what, smoke).unwrap();
+            assert_eq!(directory.path().parent(), Some(Path::new(parent)), "{what}");
+        }
     }
 
     #[test]

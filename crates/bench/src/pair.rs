@@ -77,7 +77,7 @@ pub(crate) struct PairArgs {
     /// From which keys are drawn.
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Where the run's files go [default: benchmarks/runs/YYYY-MM-DD-pair, with --quick target/bench].
+    /// Where the run's files go [default: benchmarks/runs/pair/YYYY-MM-DD-pair, with --quick target/bench].
     #[arg(long)]
     out: Option<PathBuf>,
     /// Print everything as JSON instead of tables.

@@ -49,7 +49,7 @@ pub(crate) struct ReplayBenchArgs {
     /// Seconds of traffic.
     #[arg(long, default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=600))]
     seconds: u64,
-    /// Where the run's files go [default: benchmarks/runs/YYYY-MM-DD-replay].
+    /// Where the run's files go [default: benchmarks/runs/replay/YYYY-MM-DD-replay].
     #[arg(long)]
     out: Option<PathBuf>,
     /// Print JSON instead of a table.

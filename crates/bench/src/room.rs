@@ -88,7 +88,7 @@ pub(crate) struct RoomArgs {
     /// From which arrivals are drawn.
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Where the run's files go [default: benchmarks/runs/YYYY-MM-DD-room, with --quick target/bench].
+    /// Where the run's files go [default: benchmarks/runs/room/YYYY-MM-DD-room, with --quick target/bench].
     #[arg(long)]
     out: Option<PathBuf>,
     /// Print everything as JSON instead of a table.

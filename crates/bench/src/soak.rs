@@ -66,7 +66,7 @@ pub(crate) struct SoakArgs {
     /// From which faults and statements are drawn.
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Where the run's files go [default: benchmarks/runs/YYYY-MM-DD-soak].
+    /// Where the run's files go [default: benchmarks/runs/soak/YYYY-MM-DD-soak].
     #[arg(long)]
     out: Option<PathBuf>,
     /// Print everything as JSON instead of a table.

@@ -46,7 +46,7 @@ pub(crate) struct TrialBenchArgs {
     /// Simulated experiments of each kind.
     #[arg(long, default_value_t = 1_000, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     experiments: u32,
-    /// Where the run's files go [default: benchmarks/runs/YYYY-MM-DD-trial].
+    /// Where the run's files go [default: benchmarks/runs/trial/YYYY-MM-DD-trial].
     #[arg(long)]
     out: Option<PathBuf>,
     /// Where the server's data live while it runs: some gigabytes on the disk that is to be measured.

@@ -81,7 +81,8 @@ pub(crate) struct VerdictArgs {
     /// From which the order is drawn.
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Where the run's files go [default: benchmarks/runs/YYYY-MM-DD-verdict, with --quick target/bench].
+    /// Where the run's files go [default: benchmarks/runs/verdict/YYYY-MM-DD-verdict, with --quick
+    /// target/bench].
     #[arg(long)]
     out: Option<std::path::PathBuf>,
     /// Say the evidence of each making as it ends.

@@ -30,7 +30,8 @@ pub(super) struct WriteArgs {
     /// A smoke run: three times.
     #[arg(long)]
     pub(super) quick: bool,
-    /// Where the run's files go [default: benchmarks/runs/YYYY-MM-DD-<bench>, with --quick target/bench].
+    /// Where the run's files go [default: benchmarks/runs/<bench>/YYYY-MM-DD-<bench>, with --quick
+    /// target/bench].
     #[arg(long)]
     pub(super) out: Option<PathBuf>,
     /// Print everything as JSON instead of tables.
