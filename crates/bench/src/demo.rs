@@ -77,7 +77,7 @@ pub(crate) async fn run(args: DemoBenchArgs) -> anyhow::Result<ExitCode> {
         terminal::complain(&format!("demo {number} of {}", args.repetitions));
         let text = tokio::time::timeout(DEADLINE, demo()).await.context("the demo hangs")??;
         let report = serde_json::from_str(&text).context("the demo's JSON cannot be read")?;
-        std::fs::write(path.join(format!("run-{number}.json")), &text)?;
+        output::keep(&path, &format!("run-{number}.json"), text.as_bytes())?;
         reports.push(report);
     }
     let repeated = Repeated::new(&reports);

@@ -1,12 +1,16 @@
 //! Where a run's files go: `benchmarks/runs/<kind>/YYYY-MM-DD-<what>/`, never over an earlier run. The kind
-//! is the first word of what it is: `load-measure` lies beside `load`.
+//! is the first word of what it is: `load-measure` lies beside `load`. Large raw data are kept compressed.
 
 use anyhow::Context;
+use flate2::read::GzDecoder;
+use flate2::{Compression, GzBuilder};
 use probe::machine;
 use serde::Serialize;
 use serde_json::Serializer;
 use serde_json::ser::{CompactFormatter, Formatter};
-use std::io::{self, Write};
+use std::borrow::Cow;
+use std::fs::File;
+use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use term::{exit, terminal};
@@ -14,6 +18,8 @@ use term::{exit, terminal};
 const RUNS: &str = "benchmarks/runs";
 /// Smoke runs and unfinished ones are not kept beside real ones.
 const SMOKE: &str = "target/bench";
+/// Bytes of a raw file; a larger one is kept compressed.
+const LARGE: usize = 32 * 1024;
 /// Significant digits of a figure in a file: no figure here repeats better than to one in a thousand.
 const DIGITS: i32 = 6;
 
@@ -78,7 +84,7 @@ pub(crate) fn finish(
     met: bool,
     json: bool,
 ) -> anyhow::Result<ExitCode> {
-    write(directory, file, &json_to_keep(report)?)?;
+    keep(directory, file, json_to_keep(report)?.as_bytes())?;
     write(directory, "summary.md", text)?;
     if json {
         terminal::print_json(report)?;
@@ -89,10 +95,74 @@ pub(crate) fn finish(
     Ok(if met { exit::DONE } else { exit::no() })
 }
 
-/// Writes one file of a run.
+/// Writes one file of a run that people read.
 pub(crate) fn write(directory: &Path, name: &str, text: &str) -> anyhow::Result<()> {
     let path = directory.join(name);
     std::fs::write(&path, text).with_context(|| format!("writing {}", path.display()))
+}
+
+/// Writes one file of a run that programs read: one that is [`LARGE`] compressed, with `.gz` behind its name.
+/// It replaces what is there in either form.
+pub(crate) fn keep(directory: &Path, name: &str, content: &[u8]) -> anyhow::Result<()> {
+    let (plain, compressed) = (directory.join(name), compressed(directory, name));
+    let (path, other, bytes) = if content.len() > LARGE {
+        (compressed, plain, Cow::Owned(gzip(content)?))
+    } else {
+        (plain, compressed, Cow::Borrowed(content))
+    };
+    std::fs::write(&path, bytes).with_context(|| format!("writing {}", path.display()))?;
+    remove(&other)
+}
+
+/// Does the same with a file that was written bit by bit, once it is complete.
+pub(crate) fn pack(directory: &Path, name: &str) -> anyhow::Result<()> {
+    let path = directory.join(name);
+    let content = std::fs::read(&path).with_context(|| format!("reading {}", path.display()))?;
+    keep(directory, name, &content)
+}
+
+/// Undoes it, for a file that is to be added to.
+pub(crate) fn unpack(directory: &Path, name: &str) -> anyhow::Result<()> {
+    let compressed = compressed(directory, name);
+    if !compressed.exists() {
+        return Ok(());
+    }
+    write(directory, name, &read_kept(directory, name)?)?;
+    remove(&compressed)
+}
+
+/// Reads a file of a run in the form in which it is there.
+pub(crate) fn read_kept(directory: &Path, name: &str) -> anyhow::Result<String> {
+    let compressed = compressed(directory, name);
+    let packed = compressed.exists();
+    let path = if packed { compressed } else { directory.join(name) };
+    let reading = || format!("reading {}", path.display());
+    let mut file = File::open(&path).with_context(reading)?;
+    let mut text = String::new();
+    let read =
+        if packed { GzDecoder::new(file).read_to_string(&mut text) } else { file.read_to_string(&mut text) };
+    read.with_context(reading)?;
+    Ok(text)
+}
+
+fn compressed(directory: &Path, name: &str) -> PathBuf {
+    directory.join(format!("{name}.gz"))
+}
+
+/// The same bytes for the same content: with neither a name nor a time.
+fn gzip(content: &[u8]) -> io::Result<Vec<u8>> {
+    let mut encoder = GzBuilder::new().mtime(0).write(Vec::new(), Compression::best());
+    encoder.write_all(content)?;
+    encoder.finish()
+}
+
+fn remove(path: &Path) -> anyhow::Result<()> {
+    match std::fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            Err(error).with_context(|| format!("removing {}", path.display()))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// A report as it is kept: complete for programs, small, and readable as a difference between two runs.
@@ -227,6 +297,28 @@ mod tests {
             let directory = Directory::new(None, what, smoke).unwrap();
             assert_eq!(directory.path().parent(), Some(Path::new(parent)), "{what}");
         }
+    }
+
+    #[test]
+    fn large_raw_files_are_compressed_alike_each_time_and_read_in_both_forms() {
+        let dir = tempfile::tempdir().unwrap();
+        let there = |name: &str| dir.path().join(name).exists();
+        let (small, large) = ("1,2\n".to_owned(), "1,2\n".repeat(10_000));
+        keep(dir.path(), "a.csv", small.as_bytes()).unwrap();
+        assert!(there("a.csv") && !there("a.csv.gz"));
+        assert_eq!(read_kept(dir.path(), "a.csv").unwrap(), small);
+        keep(dir.path(), "a.csv", large.as_bytes()).unwrap();
+        assert!(!there("a.csv") && there("a.csv.gz"), "one form takes the other's place");
+        assert_eq!(read_kept(dir.path(), "a.csv").unwrap(), large);
+        let first = std::fs::read(dir.path().join("a.csv.gz")).unwrap();
+        assert!(first.len() < 1000 && first[4..8] == [0; 4], "small, and without a time");
+        unpack(dir.path(), "a.csv").unwrap();
+        assert_eq!(std::fs::read_to_string(dir.path().join("a.csv")).unwrap(), large);
+        assert!(!there("a.csv.gz"));
+        unpack(dir.path(), "a.csv").unwrap();
+        pack(dir.path(), "a.csv").unwrap();
+        assert_eq!(std::fs::read(dir.path().join("a.csv.gz")).unwrap(), first);
+        assert!(read_kept(dir.path(), "b.csv").unwrap_err().to_string().contains("b.csv"));
     }
 
     #[test]

@@ -291,7 +291,7 @@ async fn blocking<T: Send + 'static>(
 
 fn write(report: &Report, directory: output::Directory) -> anyhow::Result<()> {
     let path = directory.create()?;
-    output::write(&path, "samples.json", &output::json_to_keep(report)?)?;
+    output::keep(&path, "samples.json", output::json_to_keep(report)?.as_bytes())?;
     output::write(&path, "summary.md", &markdown::page(report))?;
     terminal::complain(&format!("written: {}", path.display()));
     Ok(())

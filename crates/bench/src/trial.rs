@@ -19,11 +19,18 @@ use anyhow::{Context, bail};
 use bed::Bed;
 use clap::Args;
 use serde::Serialize;
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 use term::terminal;
 use tokio::signal::unix::{SignalKind, signal};
+
+/// The two experiments, each in a folder of that name.
+const EXPERIMENTS: [&str; 2] = ["real", "same"];
+/// What `headroom trial run` keeps of each.
+const LINES: &str = "trials.jsonl";
+const NOISE: &str = "noise.json";
 
 /// Flags of `headroom-bench trial`.
 #[derive(Args, Clone, Debug)]
@@ -114,7 +121,12 @@ pub(crate) async fn run(args: TrialBenchArgs) -> anyhow::Result<ExitCode> {
     let began = Instant::now();
     let headroom = binary::headroom()?;
     let directory = match &args.resume {
-        Some(directory) if directory.is_dir() => directory.clone(),
+        Some(directory) if directory.is_dir() => {
+            for name in EXPERIMENTS {
+                output::unpack(&directory.join(name), LINES)?;
+            }
+            directory.clone()
+        }
         Some(directory) => bail!("{} is no directory of a run", directory.display()),
         None => {
             let what = if args.identical { "trial-identical" } else { "trial" };
@@ -164,7 +176,7 @@ async fn experiment(headroom: &Path, bed: &Bed, directory: &Path, name: &str) ->
     for tuner in ["tuned", "bpftune", "irqbalance"] {
         command.args(["--beside", tuner]);
     }
-    if dir.join("trials.jsonl").exists() {
+    if dir.join(LINES).exists() {
         command.arg("--resume");
     }
     command.stdout(std::process::Stdio::null());
@@ -208,8 +220,10 @@ fn report(
     let (real, same) = (read(directory, "real"), read(directory, "same"));
     for (name, one) in [("real", &real), ("same", &same)] {
         let Some((experiment, history, report)) = one else { continue };
-        output::write(directory, &format!("{name}.json"), &(serde_json::to_string_pretty(report)? + "\n"))?;
-        output::write(directory, &format!("{name}.csv"), &trial::report::csv(experiment, history))?;
+        let json = serde_json::to_string_pretty(report)? + "\n";
+        output::keep(directory, &format!("{name}.json"), json.as_bytes())?;
+        let csv = trial::report::csv(experiment, history);
+        output::keep(directory, &format!("{name}.csv"), csv.as_bytes())?;
         output::write(directory, &format!("{name}.html"), &trial::page::html(report))?;
     }
     // The A/A trial's has a series. Without one, what the baselines of the real trial show.
@@ -220,7 +234,7 @@ fn report(
     let noise = of(&same, true).or_else(|| of(&real, false));
     let simulated = match &noise {
         Some(noise) => {
-            output::write(directory, "noise.json", &(serde_json::to_string(noise)? + "\n"))?;
+            output::keep(directory, NOISE, (serde_json::to_string(noise)? + "\n").as_bytes())?;
             Some(simulate::simulate(noise, args.experiments))
         }
         None => None,
@@ -324,6 +338,11 @@ fn promises(outcome: &Outcome, real: Option<&Report>) -> Vec<Promise> {
 }
 
 fn finish(args: &TrialBenchArgs, directory: &Path, outcome: &Outcome) -> anyhow::Result<ExitCode> {
+    for dir in EXPERIMENTS.map(|name| directory.join(name)) {
+        if dir.join(LINES).exists() {
+            output::pack(&dir, LINES)?;
+        }
+    }
     let met = crate::promise::all_met(&outcome.promises) && outcome.cut.is_none();
     output::finish(directory, "report.json", outcome, &text(outcome), met, args.json)
 }
@@ -362,13 +381,17 @@ fn text(outcome: &Outcome) -> String {
 
 /// A run of its own: the noise as it was measured, and what the method makes of it.
 fn only_simulated(args: &TrialBenchArgs, path: &Path) -> anyhow::Result<ExitCode> {
-    let file = if path.is_dir() { path.join("noise.json") } else { path.to_owned() };
-    let text = std::fs::read_to_string(&file).with_context(|| format!("reading {}", file.display()))?;
+    let (folder, name) = match (path.parent(), path.file_name().and_then(OsStr::to_str)) {
+        _ if path.is_dir() => (path, NOISE),
+        (Some(folder), Some(name)) => (folder, name.strip_suffix(".gz").unwrap_or(name)),
+        _ => bail!("{} is no file", path.display()),
+    };
+    let text = output::read_kept(folder, name)?;
     let noise: Noise =
-        serde_json::from_str(&text).with_context(|| format!("{} is no noise", file.display()))?;
+        serde_json::from_str(&text).with_context(|| format!("{} is no noise", path.display()))?;
     let simulated = simulate::simulate(&noise, args.experiments);
     let directory = output::Directory::new(args.out.as_deref(), "trial-simulated", false)?.create()?;
-    output::write(&directory, "noise.json", &text)?;
+    output::keep(&directory, NOISE, text.as_bytes())?;
     let tables = crate::promise::table(&simulate::promises(&simulated));
     let text = format!("# Trial, simulated\n\n{tables}{}", simulate::text(&noise, &simulated));
     output::finish(&directory, "report.json", &simulated, &text, simulated.is_met(), args.json)

@@ -17,7 +17,7 @@ mod packets;
 mod quota;
 mod table;
 
-use super::output::{Directory, finish, scratch};
+use super::output::{Directory, finish, read_kept, scratch};
 use super::volume::{USUAL_PER_S, Volume};
 use agent::{Monitor, MonitorOptions};
 use anyhow::Context;
@@ -199,8 +199,8 @@ fn makings(args: &VerdictArgs) -> Vec<(Making, u32)> {
 }
 
 fn kept(directory: &Path) -> anyhow::Result<Run> {
+    let text = read_kept(directory, OUTCOMES)?;
     let path = directory.join(OUTCOMES);
-    let text = std::fs::read_to_string(&path).with_context(|| format!("reading {}", path.display()))?;
     serde_json::from_str(&text).with_context(|| format!("{} is of another version", path.display()))
 }
 

@@ -2,7 +2,7 @@
 
 use super::client_pool::ClientPool;
 use super::question::{Answers, fill};
-use crate::binary;
+use crate::{binary, output};
 use anyhow::{Context, bail};
 use console::admin_client::AdminClient;
 use console::status_view::StatusView;
@@ -105,7 +105,8 @@ impl SoakFixture {
         let Self { lab, route, log, pinned, .. } = self;
         let stopped = route.stop().await;
         drop(pinned);
-        std::fs::copy(&log, keep.join("route.log")).context("keeping the router's log")?;
+        let log = std::fs::read(&log).context("reading the router's log")?;
+        output::keep(keep, "route.log", &log)?;
         lab.down().await?;
         Ok(stopped?)
     }

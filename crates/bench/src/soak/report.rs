@@ -1,11 +1,11 @@
 //! What a soak found: asked and measured, and everything else as JSON.
 
-use super::super::output::{json_to_keep, write};
+use super::super::output::{json_to_keep, keep, pack, write};
 use super::super::promise::{Promise, all_met, table};
 use super::blame::{Lapse, Sort};
 use super::client::Kind;
 use super::client_pool::{Failure, Slow, Slowest, Totals};
-use super::watch::Sample;
+use super::watch::{SAMPLES, Sample};
 use hdrhistogram::Histogram;
 use plan::Slope;
 use probe::Machine;
@@ -97,13 +97,14 @@ impl Run {
         self.cut_short.is_none() && all_met(&self.promises())
     }
 
-    /// Writes everything but the samples, which are written already.
+    /// Writes everything but the samples, which are there already, and complete now.
     pub(super) fn write(&self, directory: &Path) -> anyhow::Result<()> {
-        write(directory, "run.json", &json_to_keep(self)?)?;
+        keep(directory, "run.json", json_to_keep(self)?.as_bytes())?;
         let failures: Vec<String> =
             self.failures.iter().map(serde_json::to_string).collect::<Result<_, _>>()?;
-        write(directory, "failures.jsonl", &(failures.join("\n") + "\n"))?;
-        write(directory, "summary.md", &self.markdown())
+        keep(directory, "failures.jsonl", (failures.join("\n") + "\n").as_bytes())?;
+        write(directory, "summary.md", &self.markdown())?;
+        pack(directory, SAMPLES)
     }
 
     fn promises(&self) -> Vec<Promise> {

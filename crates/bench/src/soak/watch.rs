@@ -8,6 +8,9 @@ use std::fs::File;
 use std::io::Write;
 use std::path::Path;
 
+/// A line for each of them; it grows while the soak runs.
+pub(super) const SAMPLES: &str = "samples.csv";
+
 /// One second.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub(super) struct Sample {
@@ -30,9 +33,9 @@ pub(super) struct Watch {
 }
 
 impl Watch {
-    /// Begins `samples.csv` in `directory`.
+    /// Begins [`SAMPLES`] in `directory`.
     pub(super) fn new(directory: &Path) -> anyhow::Result<Self> {
-        let path = directory.join("samples.csv");
+        let path = directory.join(SAMPLES);
         let mut file = File::create(&path).with_context(|| format!("writing {}", path.display()))?;
         writeln!(
             file,
