@@ -8,6 +8,7 @@
 use crate::command_output::{CommandOutput, OUTPUT_LIMIT};
 use crate::error::Refusal;
 use rustix::process::{Pid, Signal};
+use std::fs::File;
 use std::io;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};

@@ -35,7 +35,7 @@ use crate::host::{Host, LONG_LIMIT};
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 
-pub use file_system::AS_IT_IS;
+pub use file_system::{AS_IT_IS, zpool_create};
 
 /// What stands behind `@` for a setting of the managed server.
 pub const TARGET: &str = "server";

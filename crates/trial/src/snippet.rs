@@ -8,7 +8,7 @@
 use crate::spec::HOST;
 use knob::Host;
 use knob::catalogue::{self, Place};
-use knob::managed::{self, AS_IT_IS, TARGET};
+use knob::managed::{self, AS_IT_IS, TARGET, zpool_create};
 use knob::name::Name;
 use knob::{mount, resolve, value};
 use std::collections::BTreeMap;
@@ -217,6 +217,18 @@ fn file_system(target: &str, value: &str) -> String {
         return "# as it is: nothing to do".to_owned();
     }
     let device = if target.starts_with("/dev/") { target } else { "/dev/NEW" };
+    if kind == "zfs" {
+        let words = zpool_create("mysql", device, if options == "defaults" { "" } else { options });
+        return format!(
+            "# zpool erases {device}. {DATA} is where most packages have the data (SELECT @@datadir).\n\
+             # systemctl stop {UNIT}\n\
+             # zpool {}\n\
+             # mount -t zfs mysql /mnt && cp -a {DATA}/. /mnt/ && umount /mnt\n\
+             # mv {DATA} {DATA}.before && mkdir {DATA}\n\
+             # zfs set mountpoint={DATA} mysql && systemctl start {UNIT}",
+            words.join(" ")
+        );
+    }
     format!(
         "# mkfs erases {device}. {DATA} is where most packages have the data (SELECT @@datadir).\n\
          # systemctl stop {UNIT}\n\
@@ -336,6 +348,11 @@ mod tests {
 
     #[test]
     fn a_file_system_is_a_procedure_of_comments() {
+        let zfs = of(&Host::new("/nowhere"), &[("file_system.type@server", "zfs recordsize=16k,ashift=12")]);
+        assert!(
+            zfs.contains("# zpool create -f -m legacy -O recordsize=16k -o ashift=12 mysql /dev/NEW"),
+            "{zfs}"
+        );
         let text = of(&Host::new("/nowhere"), &[("file_system.type@server", "xfs noatime")]);
         assert!(text.lines().all(|line| line.starts_with('#')), "nothing runs when it is pasted: {text}");
         for part in ["# mkfs.xfs /dev/NEW", "cp -a", "/var/lib/mysql xfs noatime 0 2"] {

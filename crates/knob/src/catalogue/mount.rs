@@ -32,9 +32,10 @@ pub(super) const ROWS: &[Knob] = &[
         ),
         change: Change::Action,
         proof: Proof::Asked,
-        source: "mkfs(8)",
+        source: "mkfs(8), zpool-create(8)",
         help: "The file system below the data: file_system.type@server='xfs noatime,logbsize=256k' makes one on \
                an image or an empty device, with a copy of the data, and mounts it over the data directory of \
-               the server of --managed; as-it-is takes it away. Elsewhere by a program of the caller.",
+               the server of --managed; as-it-is takes it away. 'zfs recordsize=16k,ashift=12' makes a pool of \
+               OpenZFS with these properties. Elsewhere by a program of the caller.",
     },
 ];

@@ -4,6 +4,10 @@
 //! What was there stays below, untouched. Putting back is an unmount, and so is a reboot; what the server has
 //! written meanwhile is lost, which an experiment wants: each trial begins with the same data.
 
+mod zfs;
+
+pub use zfs::zpool_create;
+
 use super::{Managed, denied};
 use crate::error::Refusal;
 use crate::host::{Host, LONG_LIMIT};
@@ -16,10 +20,11 @@ pub const AS_IT_IS: &str = "as-it-is";
 /// By this label a device is known as ours, and may be wiped.
 const LABEL: &str = "headroom";
 /// File systems that can be made here: how a new one is made without a question.
-const TYPES: [(&str, &[&str]); 3] = [
+const TYPES: [(&str, &[&str]); 4] = [
     ("ext4", &["-q", "-F", "-L", LABEL, "-E", "lazy_itable_init=0,lazy_journal_init=0"]),
     ("xfs", &["-q", "-f", "-L", LABEL]),
     ("btrfs", &["-q", "-f", "-L", LABEL]),
+    (zfs::KIND, &[]),
 ];
 /// A loop device that somebody else has taken is looked for again: how often, and after which pause.
 const ATTEMPTS: u32 = 50;
@@ -27,7 +32,7 @@ const AGAIN: Duration = Duration::from_millis(50);
 /// The least that all of them can be made on.
 const SMALLEST_MIB: u64 = 512;
 
-/// `xfs noatime,logbsize=256k` -> xfs and its options.
+/// `xfs noatime,logbsize=256k` -> xfs and its options: of the mount, or for zfs properties.
 fn parts(value: &str) -> (&str, &str) {
     value.trim().split_once(' ').map_or((value.trim(), ""), |(kind, options)| (kind, options.trim()))
 }
@@ -49,6 +54,9 @@ fn staging(managed: &Managed) -> String {
 pub(super) fn read(managed: &Managed, host: &Host) -> Result<String, Refusal> {
     let Some(mounted) = ours(managed, host) else { return Ok(AS_IT_IS.to_owned()) };
     let asked = host.read(&options_file(managed)).unwrap_or_default();
+    if mounted.kind == zfs::KIND {
+        return Ok(format!("{} {}", zfs::KIND, zfs::in_force(managed, host, &asked)?).trim_end().to_owned());
+    }
     let stands = asked.is_empty() || missing(&asked, &mounted.options).is_none();
     // Somebody has remounted it: all that is there.
     let options = if stands { asked } else { mounted.options.join(",") };
@@ -65,10 +73,14 @@ fn missing(asked: &str, there: &[String]) -> Option<String> {
 /// The mount at the data directory, if it is of our image or device.
 fn ours(managed: &Managed, host: &Host) -> Option<mount::Mount> {
     let mounted = mount::mount(host, &managed.data_dir).ok()?;
-    (is_ours(managed, host, &mounted.source)).then_some(mounted)
+    is_ours(managed, host, &mounted).then_some(mounted)
 }
 
-fn is_ours(managed: &Managed, host: &Host, source: &str) -> bool {
+fn is_ours(managed: &Managed, host: &Host, mounted: &mount::Mount) -> bool {
+    let source = &*mounted.source;
+    if mounted.kind == zfs::KIND {
+        return source == zfs::pool(managed);
+    }
     match &managed.device {
         Some(device) => {
             source == device || number(host, device).is_some_and(|it| number(host, source) == Some(it))
@@ -104,7 +116,8 @@ pub(super) fn check(managed: &Managed, host: &Host, value: &str) -> Result<(), R
         )));
     }
     let maker = format!("mkfs.{kind}");
-    if host.program(&maker).is_none() {
+    let makers = if kind == zfs::KIND { zfs::PROGRAMS.to_vec() } else { vec![&*maker] };
+    if let Some(maker) = makers.into_iter().find(|maker| host.program(maker).is_none()) {
         return Err(Refusal::Absent { what: format!("the program {maker}") });
     }
     let known = host.read("/proc/filesystems")?;
@@ -166,7 +179,7 @@ fn empty(managed: &Managed, host: &Host, device: &str) -> Result<(), Refusal> {
         return used(format!("it has the partition {part}"));
     }
     // btrfs has a number of its own in mountinfo.
-    let by_number = |one: &&mount::Mount| one.device == number || is_ours(managed, host, &one.source);
+    let by_number = |one: &&mount::Mount| one.device == number || is_ours(managed, host, one);
     if let Some(mounted) = mount::mounts(host).iter().find(by_number) {
         return used(format!("it is mounted at {}", mounted.point));
     }
@@ -224,18 +237,22 @@ fn make(managed: &Managed, host: &Host, kind: &str, options: &str) -> Result<(),
     };
     let (_, arguments) =
         TYPES.iter().find(|(known, _)| *known == kind).ok_or_else(|| denied(kind.to_owned()))?;
-    let mut words = arguments.to_vec();
-    words.push(&device);
-    host.order_within(&format!("mkfs.{kind}"), &words, LONG_LIMIT)?;
+    let mut mount = vec!["-t", kind];
+    let source = if kind == zfs::KIND {
+        zfs::create(managed, host, &device, options)?;
+        zfs::pool(managed)
+    } else {
+        host.order_within(&format!("mkfs.{kind}"), &[*arguments, &[&device]].concat(), LONG_LIMIT)?;
+        if !options.is_empty() {
+            mount.extend(["-o", options]);
+        }
+        device.clone()
+    };
     host.write_file(&options_file(managed), options)?;
     let staging = staging(managed);
     host.make_directory(&staging)?;
-    let mut mount = vec!["-t", kind];
-    if !options.is_empty() {
-        mount.extend(["-o", options]);
-    }
     let at = |point: &str| {
-        let words = [&mount[..], &[&device, point]].concat();
+        let words = [&mount[..], &[&source, point]].concat();
         host.order("mount", &words)
     };
     at(&staging)?;
@@ -252,6 +269,10 @@ fn make(managed: &Managed, host: &Host, kind: &str, options: &str) -> Result<(),
         return Err(denied(format!(
             "{device} was mounted over {data_dir}, and mountinfo does not show it there"
         )));
+    }
+    if kind == zfs::KIND {
+        // What differs is seen when it is read back.
+        return Ok(());
     }
     let there = mount::options(host, data_dir)?;
     match missing(options, &there).filter(|_| !options.is_empty()) {
@@ -282,12 +303,15 @@ pub(super) fn unmount(managed: &Managed, host: &Host) -> Result<(), Refusal> {
     let mut device = managed.device.clone();
     for point in [staging(managed), managed.data_dir.clone()] {
         while let Some(mounted) =
-            mount::mount(host, &point).ok().filter(|mounted| is_ours(managed, host, &mounted.source))
+            mount::mount(host, &point).ok().filter(|mounted| is_ours(managed, host, mounted))
         {
             host.order_within("umount", &[&point], LONG_LIMIT)?;
-            device = Some(mounted.source);
+            if mounted.kind != zfs::KIND {
+                device = Some(mounted.source);
+            }
         }
     }
+    zfs::destroy(managed, host)?;
     let image = image(managed);
     if managed.device.is_none() {
         for name in host.list("/sys/block").iter().filter(|name| name.starts_with("loop")) {
@@ -299,7 +323,7 @@ pub(super) fn unmount(managed: &Managed, host: &Host) -> Result<(), Refusal> {
         host.remove_file(&image)?;
     } else if let Some(device) = device {
         let labels = host.ask("wipefs", &["--noheadings", "--output", "LABEL", &device])?;
-        if labels.lines().any(|label| label.trim() == LABEL) {
+        if labels.lines().any(|label| label.trim() == LABEL || label.trim() == zfs::pool(managed)) {
             host.order("wipefs", &["--all", "--quiet", &device])?;
         }
     }
@@ -324,5 +348,87 @@ mod tests {
         assert_eq!(missing("noatime,discard", &there).as_deref(), Some("discard"));
         assert_eq!(parts("xfs noatime,logbsize=256k"), ("xfs", "noatime,logbsize=256k"));
         assert_eq!(parts(" ext4 "), ("ext4", ""));
+    }
+
+    /// Messages and behaviour recorded from the manual pages of OpenZFS 2.2: a pool is a folder with a file
+    /// for each property.
+    const ZPOOL: &str = r#"#!/bin/sh
+root="${0%/usr/sbin/zpool}"; at="$root/pools"; echo "zpool $*" >> "$root/log"
+no() { echo "$1" >&2; exit 1; }
+case $1 in
+    list) [ -d "$at/$5" ] || no "cannot open '$5': no such pool" ;;
+    destroy)
+        grep -q " - zfs $2 " "$root/proc/self/mountinfo" && no "cannot destroy '$2': pool is busy"
+        rm -r "$at/$2" ;;
+    get) cat "$at/$7/$6" || no "bad property list: invalid property '$6'" ;;
+    create)
+        shift; set=""
+        while [ $# -gt 2 ]; do case $1 in -o|-O) set="$set $2"; shift ;; -m) shift ;; esac; shift; done
+        [ ! -d "$at/$1" ] || no "cannot create '$1': pool already exists"
+        mkdir -p "$at/$1"
+        for one in $set; do
+            value=${one#*=}; [ "$value" != 16k ] || value=16384; echo "$value" > "$at/$1/${one%%=*}"
+        done ;;
+esac
+"#;
+    const ZFS: &str = r#"#!/bin/sh
+cat "${0%/usr/sbin/zfs}/pools/$7/$6"
+"#;
+    /// Mounting is a line of mountinfo.
+    const MOUNT: &str = r#"#!/bin/sh
+root="${0%/usr/sbin/mount}"; echo "mount $*" >> "$root/log"
+echo "42 27 0:50 / $4 rw,relatime - $2 $3 rw" >> "$root/proc/self/mountinfo"
+"#;
+    const UMOUNT: &str = r#"#!/bin/sh
+info="${0%/usr/sbin/umount}/proc/self/mountinfo"; grep -v " / $1 " "$info" > "$info.new"; mv "$info.new" "$info"
+"#;
+    const LOSETUP: &str = r#"#!/bin/sh
+root="${0%/usr/sbin/losetup}"
+case $1 in
+    --find)
+        at="$root/sys/block/loop7/loop"; mkdir -p "$at"; echo "$5" > "$at/backing_file"; echo /dev/loop7 ;;
+    --detach) rm -r "$root/sys/block/loop7" ;;
+esac
+"#;
+
+    #[test]
+    fn a_recorded_openzfs_is_made_mounted_read_back_and_destroyed() {
+        use std::os::unix::fs::PermissionsExt;
+        let root = tempfile::tempdir().unwrap();
+        let at = |path: &str| root.path().join(path);
+        for (path, text) in [
+            ("usr/sbin/zpool", ZPOOL),
+            ("usr/sbin/zfs", ZFS),
+            ("usr/sbin/mount", MOUNT),
+            ("usr/sbin/umount", UMOUNT),
+            ("usr/sbin/losetup", LOSETUP),
+            ("usr/sbin/du", "#!/bin/sh\necho 1\n"),
+            ("usr/sbin/truncate", "#!/bin/sh\ntrue\n"),
+            ("usr/sbin/cp", "#!/bin/sh\ntrue\n"),
+            ("proc/filesystems", "nodev\tzfs\n"),
+            ("proc/self/mountinfo", "27 1 7:0 / / rw - ext4 /dev/vda rw\n"),
+        ] {
+            std::fs::create_dir_all(at(path).parent().unwrap()).unwrap();
+            std::fs::write(at(path), text).unwrap();
+            std::fs::set_permissions(at(path), std::fs::Permissions::from_mode(0o755)).unwrap();
+        }
+        std::fs::create_dir_all(at("sys/block")).unwrap();
+        let host = Host::new(root.path());
+        let mut managed = super::super::tests::example();
+        (managed.data_dir, managed.work_dir) = ("/data".to_owned(), "/work".to_owned());
+        (managed.device, managed.image_mib) = (None, Some(1024));
+        let options = "recordsize=16k,ashift=13,primarycache=metadata";
+        check(&managed, &host, &format!("zfs {options}")).unwrap();
+        make(&managed, &host, zfs::KIND, options).unwrap();
+        assert_eq!(read(&managed, &host).unwrap(), format!("zfs {options}"));
+        std::fs::write(at("pools/headroom-data/primarycache"), "all\n").unwrap();
+        assert_eq!(read(&managed, &host).unwrap(), "zfs recordsize=16k,ashift=13,primarycache=all");
+        unmount(&managed, &host).unwrap();
+        assert_eq!(read(&managed, &host).unwrap(), AS_IT_IS);
+        assert!(!at("pools/headroom-data").exists() && !at("sys/block/loop7").exists());
+        let log = std::fs::read_to_string(at("log")).unwrap();
+        let create = "zpool create -f -m legacy -o cachefile=none -O recordsize=16k -o ashift=13 -O primarycache=metadata \
+                      headroom-data /dev/loop7";
+        assert!(log.contains(create) && log.contains("mount -t zfs headroom-data /data"), "{log}");
     }
 }

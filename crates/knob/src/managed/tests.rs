@@ -2,7 +2,7 @@
 
 use super::*;
 
-fn example() -> Managed {
+pub(super) fn example() -> Managed {
     let lines = include_str!("../managed.rs").lines().skip_while(|line| !line.contains("```toml")).skip(1);
     let lines = lines.take_while(|line| !line.contains("```"));
     let text: String =
@@ -93,7 +93,8 @@ fn what_this_host_lacks_is_refused_before_anything_is_stopped() {
     };
     assert!(check("allocator.library@server", "jemalloc").contains("libjemalloc"));
     assert!(check("allocator.library@server", "hoard").contains("not known"));
-    assert!(check("file_system.type@server", "zfs").contains("as-it-is, ext4, xfs, btrfs"));
+    assert!(check("file_system.type@server", "hfs").contains("as-it-is, ext4, xfs, btrfs, zfs"));
+    assert!(check("file_system.type@server", "zfs ashift=12").contains("zpool"));
     assert!(check("file_system.type@server", "xfs noatime").contains("mkfs.xfs"));
     assert!(check("cgroup.cpu.max@server", "max 100000").contains("does not run"));
     assert!(ManagedAction::new(host, example(), "file_system.type@/data").is_none());

@@ -121,8 +121,8 @@ async fn run_command(plan: &Plan, command: &str) -> Result<(), Error> {
     }
 }
 
-/// A command with whatever it has started: none of it goes on when it is not waited for any longer, and fences
-/// a server that the next failover has promoted.
+/// A command with whatever it has started: none of it goes on when it is not waited for any longer, and
+/// fences a server that the next failover has promoted.
 struct Group(Pid);
 
 impl Drop for Group {
