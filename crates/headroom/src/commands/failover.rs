@@ -120,7 +120,7 @@ pub(crate) async fn run(args: FailoverArgs, environment: &Environment) -> anyhow
         return resume(&args.operator, &args.source, how, environment).await;
     }
     if !args.resume {
-        args.take_over.refuse_alone()?;
+        args.take_over.refuse_alone("--resume")?;
     }
     let mut config = source::for_fleet(&args.source)?.config;
     config.fleet.credentials = credentials::resolve(&config, environment)?;

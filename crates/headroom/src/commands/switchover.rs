@@ -116,20 +116,16 @@ pub(crate) struct SwitchoverArgs {
 /// Of `switchover` and `failover`.
 #[derive(Args, Debug, Clone, Copy)]
 pub(crate) struct TakeOverArgs {
-    /// With --resume or --undo: end the sessions of the program that began it. Only when that is dead, or
-    /// its host was lost: servers notice that after minutes.
+    /// With --resume, or --undo of a switchover: end the sessions of the program that began it. Only when
+    /// that is dead, or its host was lost: servers notice that after minutes.
     #[arg(long)]
     take_over: bool,
 }
 
 impl TakeOverArgs {
-    /// For whoever begins anew.
-    pub(crate) fn refuse_alone(self) -> anyhow::Result<()> {
-        if self.take_over {
-            Err(exit::usage_error("--take-over goes with --resume or --undo"))
-        } else {
-            Ok(())
-        }
+    /// For whoever begins anew; `with` are the flags that it goes with.
+    pub(crate) fn refuse_alone(self, with: &str) -> anyhow::Result<()> {
+        if self.take_over { Err(exit::usage_error(format!("--take-over goes with {with}"))) } else { Ok(()) }
     }
 
     /// Ends the sessions of the program that began it, if that was asked for.
@@ -183,7 +179,7 @@ pub(crate) async fn run(args: SwitchoverArgs, environment: &Environment) -> anyh
         let how = Resuming { undo: args.undo, take_over: args.take_over, json: args.json };
         return resume(&args.operator, &args.source, how, environment).await;
     }
-    args.take_over.refuse_alone()?;
+    args.take_over.refuse_alone("--resume or --undo")?;
     let mut config = source::for_fleet(&args.source)?.config;
     config.fleet.credentials = credentials::resolve(&config, environment)?;
     let admin = args.operator.admin(&config.fleet.credentials)?;
