@@ -51,7 +51,7 @@ Examples:
   headroom watch --server 127.0.0.1:3306       this host and the fleet of that server
   headroom watch --server db1:3306 --once --json | jq -r '.servers[] | [.name, .verdict.text] | @tsv'
   headroom watch --agent https://db1:9307 --agent https://db2:9307 --agent-ca ca.pem --agent-token-file token
-      The hosts and servers of these agents, each judged where it runs; with --listen 127.0.0.1:9308 as a page too.
+      The hosts and servers of these agents, each judged where it runs; with --listen 127.0.0.1:9309 as a page too.
   headroom watch --compare 20m..10m 10m..now
       What a change ten minutes ago has done, by the history of the agent on this machine.
 
