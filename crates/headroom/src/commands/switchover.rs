@@ -31,7 +31,7 @@ Examples:
       Checks, asks, moves the primary to db2. Ctrl-C before the point of no return undoes what was done.
   headroom switchover db2 --wait-warm --warm-with reads.hrec --warm-option-file app.cnf --config headroom.toml ...
       First warms db2 with the reads of a recording.
-  headroom switchover --resume
+  headroom switchover --resume --admin-option-file admin.cnf --replication-option-file repl.cnf
       After a crash of this program or host: goes on, or undoes, from its journal.
 
 Exit codes: 0 moved (or every check passed); 1 not moved, everything is as before (or a check says stop);
