@@ -3,7 +3,7 @@
 mod warm;
 
 use crate::environment::Environment;
-use crate::source::SourceArgs;
+use crate::source::{SourceArgs, SourceError};
 use crate::{credentials, option_files, source};
 use anyhow::{Context, anyhow, bail};
 use clap::Args;
@@ -180,6 +180,9 @@ pub(crate) async fn run(args: SwitchoverArgs, environment: &Environment) -> anyh
         return resume(&args.operator, &args.source, how, environment).await;
     }
     args.take_over.refuse_alone("--resume or --undo")?;
+    if args.from_servers {
+        return Err(exit::usage_error("--from-servers goes with --resume or --undo"));
+    }
     let mut config = source::for_fleet(&args.source)?.config;
     config.fleet.credentials = credentials::resolve(&config, environment)?;
     let admin = args.operator.admin(&config.fleet.credentials)?;
@@ -393,12 +396,18 @@ impl OperatorArgs {
         Ok(admin)
     }
 
-    /// When resuming, the configuration may not be at hand: the option file is enough.
+    /// When resuming, the configuration may not be at hand: the option file is enough. Where there is one,
+    /// its TLS holds.
     fn admin_alone(&self, source: &SourceArgs, environment: &Environment) -> anyhow::Result<Credentials> {
+        let sourced = source::for_fleet(source);
         if self.admin_option_file.is_some() {
-            return self.admin(&Credentials::default());
+            return match sourced {
+                Ok(sourced) => self.admin(&sourced.config.fleet.credentials),
+                Err(SourceError::Nothing) => self.admin(&Credentials::default()),
+                Err(wrong) => Err(wrong.into()),
+            };
         }
-        let mut config = source::for_fleet(source)?.config;
+        let mut config = sourced?.config;
         config.fleet.credentials = credentials::resolve(&config, environment)?;
         Ok(config.fleet.credentials)
     }
