@@ -23,6 +23,7 @@ mod router;
 pub mod schema;
 mod section;
 mod server;
+mod sourced;
 mod tls;
 mod value;
 mod webhook;
@@ -40,12 +41,14 @@ pub use matcher::Matcher;
 pub use objective::{Objective, Target};
 pub use router::{Capacity, DataPath, Rebalance, RouterConfig, ZeroHop};
 pub use server::ServerRule;
+pub use sourced::Sourced;
 pub use tls::{ClientCert, ClientTls, ClientTlsMode, ServerTls, TLS_MODES, Tls, TlsMode};
 pub use webhook::Webhook;
 pub use zone::{OwnZone, ZoneRule};
 
 use complaint::Ledger;
 use draft::Draft;
+use fleet::Address;
 use section::Section;
 use std::net::SocketAddr;
 use toml::de::DeTable;
@@ -72,6 +75,20 @@ pub struct Config {
 }
 
 impl Config {
+    /// One of these seeds and listeners alone, as flags give it: every other option is as usual.
+    pub fn bare(seeds: Vec<Address>, listeners: Vec<Listener>) -> Self {
+        Self {
+            fleet: FleetConfig { seeds, ..FleetConfig::default() },
+            router: RouterConfig::default(),
+            listeners,
+            admin: Some(Admin::DEFAULT_ADDRESS),
+            admin_access: AdminAccess::default(),
+            objectives: Vec::new(),
+            webhook: None,
+            password_from: None,
+        }
+    }
+
     /// Reads the text of a configuration file; `file` is its name for the complaints.
     ///
     /// # Errors

@@ -7,6 +7,8 @@
 //! them.
 
 use anyhow::Context;
+use console::control::take_over::Taken;
+use router::Sockets;
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
 use std::io::{self, IoSlice};
 use std::mem::MaybeUninit;
@@ -63,9 +65,22 @@ fn send(socket: &str, state: &str, sockets: &[OwnedFd]) -> io::Result<()> {
     Ok(())
 }
 
+/// The sockets of the process before us, which is given back, or `count` that systemd has for us.
+///
+/// # Errors
+/// A descriptor is no listening socket, or not there.
+pub fn inherited(taken: Option<Taken>, count: Option<u32>) -> anyhow::Result<(Sockets, Option<Taken>)> {
+    let (fds, before) = match (taken, count) {
+        (Some(mut taken), _) => (std::mem::take(&mut taken.sockets), Some(taken)),
+        (None, Some(count)) => (listening_sockets(count)?, None),
+        (None, None) => (Vec::new(), None),
+    };
+    Ok((Sockets::new(fds).context("an inherited descriptor is no listening socket")?, before))
+}
+
 /// The sockets that systemd has for us (`LISTEN_FDS`), duplicated: `count` descriptors from the third on.
 /// They stay open there whatever becomes of us.
-pub fn listening_sockets(count: u32) -> anyhow::Result<Vec<OwnedFd>> {
+fn listening_sockets(count: u32) -> anyhow::Result<Vec<OwnedFd>> {
     let last = LISTEN_FDS_START + i32::try_from(count)?;
     (LISTEN_FDS_START..last)
         .map(|number| {

@@ -2,11 +2,9 @@
 //! on top.
 
 use clap::Args;
-use config::{self, Admin, AdminAccess, Config, FleetConfig, Listener, OwnZone, RouterConfig};
-use console::control::stable_hash;
+use config::{self, Config, Listener, OwnZone, Sourced};
 use fleet::{Address, ListenerRole, Zone};
 use ipnet::IpNet;
-use router::zero_hop::Identity;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
@@ -92,35 +90,6 @@ impl SourceError {
     }
 }
 
-/// A configuration and the file it came from.
-#[derive(Clone, Debug)]
-pub(crate) struct Sourced {
-    /// The checked configuration, flags applied.
-    pub(crate) config: Config,
-    /// The file; `None` when flags stood in its place.
-    pub(crate) file: Option<PathBuf>,
-}
-
-impl Sourced {
-    /// What this configuration's zero-hop is known by: the same for the next process with the same file (or,
-    /// without one, the same listeners) in the same network namespace.
-    pub(crate) fn identity(&self) -> Identity {
-        let listeners = || {
-            let all = self.config.listeners.iter().map(|listener| listener.address.to_string());
-            all.collect::<Vec<_>>().join(" ")
-        };
-        let whole = |file: &PathBuf| file.canonicalize().unwrap_or_else(|_| file.clone());
-        let title = self.file.as_ref().map_or_else(listeners, |file| whole(file).display().to_string());
-        // Without /proc all are taken for one, as they are on most hosts.
-        let namespace = std::fs::read_link("/proc/self/ns/net").unwrap_or_default();
-        let stem = self.file.as_ref().and_then(|file| file.file_stem()?.to_str()).unwrap_or("flags");
-        let plain = |c: char| if c.is_ascii_alphanumeric() || c == '-' { c } else { '_' };
-        let stem: String = stem.chars().map(plain).take(32).collect();
-        let hash = stable_hash(format!("{title} {}", namespace.display()).as_bytes());
-        Identity { name: format!("{stem}-{hash:016x}"), title }
-    }
-}
-
 /// The configuration of `headroom route`.
 ///
 /// # Errors
@@ -154,7 +123,7 @@ pub(crate) fn for_fleet(args: &SourceArgs) -> Result<Sourced, SourceError> {
     let mut sourced = match file_of(args) {
         Some(path) if args.server.is_empty() => from_file(&path)?,
         None if args.server.is_empty() => return Err(SourceError::Nothing),
-        _ => Sourced { config: bare(args.server.clone(), Vec::new()), file: None },
+        _ => Sourced { config: Config::bare(args.server.clone(), Vec::new()), file: None },
     };
     apply(args, &mut sourced.config);
     Ok(sourced)
@@ -219,20 +188,7 @@ fn from_flags(source: &SourceArgs, args: &ListenerArgs) -> Result<Config, Source
         }
         listeners.push(listener);
     }
-    Ok(bare(source.server.clone(), listeners))
-}
-
-fn bare(seeds: Vec<Address>, listeners: Vec<Listener>) -> Config {
-    Config {
-        fleet: FleetConfig { seeds, ..FleetConfig::default() },
-        router: RouterConfig::default(),
-        listeners,
-        admin: Some(Admin::DEFAULT_ADDRESS),
-        admin_access: AdminAccess::default(),
-        objectives: Vec::new(),
-        webhook: None,
-        password_from: None,
-    }
+    Ok(Config::bare(source.server.clone(), listeners))
 }
 
 fn apply(args: &SourceArgs, config: &mut Config) {

@@ -5,8 +5,19 @@ use std::str::FromStr;
 use tracing_subscriber::filter::LevelFilter;
 
 /// Our crates that log.
-const OURS: [&str; 10] =
-    ["headroom", "router", "observe", "console", "agent", "diagnose", "knob", "switchover", "load", "lab"];
+const OURS: [&str; 11] = [
+    "headroom",
+    "daemon",
+    "router",
+    "observe",
+    "console",
+    "agent",
+    "diagnose",
+    "knob",
+    "switchover",
+    "load",
+    "lab",
+];
 /// Libraries below them that have something to say.
 const LIBRARIES: [&str; 10] =
     ["axum", "h2", "hyper", "hyper_util", "mio", "mysql_async", "rustls", "tokio", "tokio_util", "tower"];

@@ -3,8 +3,9 @@
 
 use crate::credentials;
 use crate::environment::Environment;
-use crate::source::{self, SourceArgs, SourceError, Sourced};
+use crate::source::{self, SourceArgs, SourceError};
 use clap::Args;
+use config::Sourced;
 use doctor::{Finding, Report, route};
 use serde::Serialize;
 use std::path::PathBuf;
@@ -75,7 +76,7 @@ pub(crate) fn print(report: &Report, json: bool, environment: &Environment) -> a
 pub(crate) fn file_findings(sourced: &Sourced) -> Vec<Finding> {
     let config = &sourced.config;
     let passes =
-        Finding::pass("configuration", "file", format!("{} is right: {}", name(sourced), parts(sourced)));
+        Finding::pass("configuration", "file", format!("{} is right: {}", sourced.name(), sourced.parts()));
     let note = router::passwords_in_clear(&config.listeners, &config.router.tls);
     let note = note.map(|note| {
         Finding::warn("configuration", "passwords", note)
@@ -136,7 +137,7 @@ pub(crate) fn without_servers(sourced: Result<Sourced, SourceError>, json: bool)
         return Ok(exit::DONE);
     }
     let note = note.map_or_else(String::new, |note| format!("{note}.\n"));
-    terminal::print(&format!("{} is right: {}.\n{note}", name(&sourced), parts(&sourced)))?;
+    terminal::print(&format!("{} is right: {}.\n{note}", sourced.name(), sourced.parts()))?;
     Ok(exit::DONE)
 }
 
@@ -149,19 +150,4 @@ fn refused(error: anyhow::Error, json: bool) -> anyhow::Result<ExitCode> {
     let complaints = error.to_string().lines().map(str::to_owned).collect();
     terminal::print_json(&Checked { complaints, ..Checked::default() })?;
     Ok(exit::error())
-}
-
-fn name(sourced: &Sourced) -> String {
-    sourced.file.as_ref().map_or("the command line".to_owned(), |file| file.display().to_string())
-}
-
-fn parts(sourced: &Sourced) -> String {
-    let count = |n: usize, what: &str| format!("{n} {what}{}", if n == 1 { "" } else { "s" });
-    let config = &sourced.config;
-    let parts = [
-        count(config.fleet.seeds.len(), "seed"),
-        count(config.fleet.zones.len(), "zone"),
-        count(config.listeners.len(), "listener"),
-    ];
-    parts.join(", ")
 }

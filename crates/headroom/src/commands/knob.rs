@@ -9,7 +9,7 @@ use crate::credentials;
 use crate::environment::Environment;
 use anyhow::Context;
 use clap::{Args, Subcommand};
-use config::{Admin, Config, Credentials, FleetConfig, RouterConfig};
+use config::{Config, Credentials};
 use fleet::Address;
 use knob::journal::Journal;
 use knob::session::{Connect, RestoreOutcome, Session, Which};
@@ -295,19 +295,9 @@ pub(crate) fn credentials_as(
     option_file: Option<&Path>,
     environment: &Environment,
 ) -> anyhow::Result<Credentials> {
-    let mut fleet = FleetConfig::default();
-    fleet.credentials.user = user.map(str::to_owned);
-    fleet.credentials.option_file = option_file.map(Path::to_owned);
-    let config = Config {
-        fleet,
-        router: RouterConfig::default(),
-        listeners: Vec::new(),
-        admin_access: config::AdminAccess::default(),
-        admin: Some(Admin::DEFAULT_ADDRESS),
-        objectives: Vec::new(),
-        webhook: None,
-        password_from: None,
-    };
+    let mut config = Config::bare(Vec::new(), Vec::new());
+    config.fleet.credentials.user = user.map(str::to_owned);
+    config.fleet.credentials.option_file = option_file.map(Path::to_owned);
     credentials::resolve(&config, environment)
 }
 

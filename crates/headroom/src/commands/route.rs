@@ -1,41 +1,31 @@
 //! `headroom route`: from the configuration to a running router, and out again on a signal.
 
-mod process;
-
 use crate::commands::check;
 use crate::credentials;
 use crate::environment::{self, Environment};
-use crate::source::{self, ListenerArgs, SourceArgs, Sourced};
-use anyhow::Context;
+use crate::source::{self, ListenerArgs, SourceArgs};
 use clap::Args;
-use config::Config;
-use console::admin;
-use console::control::take_over::{self, Taken};
-use console::control::{self, Directory};
+use config::Sourced;
+use console::control::{self, take_over};
 use console::fleet_view;
+use console::objectives::WebhookSender;
+use daemon::admin_server::ReadyAdmin;
+use daemon::control_sockets::ControlSockets;
 use daemon::engine::Engine;
-use daemon::signals::{Signal, Signals};
+use daemon::process::{Origin, Process};
+use daemon::serve::{self, End};
+use daemon::signals::Signals;
 use daemon::systemd::{self, notify};
-use daemon::{core_dump, watchdog};
-use fleet::{Address, duration_text};
-use process::Process;
-use router::Sockets;
+use daemon::{core_dump, descriptors, identity, watchdog};
 use std::net::SocketAddr;
-use std::os::fd::{AsFd, OwnedFd};
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 use term::log::{self, LogFormat};
 use term::{Paint, exit, terminal};
-use tokio::net::TcpListener;
-use tokio::sync::Notify;
-use tokio_util::sync::CancellationToken;
 
 /// What was found is shown after this long at the latest; clients are served before that already.
 const FIRST_LOOK: Duration = Duration::from_secs(5);
-/// Why a process stops that another has taken over from; systemd hears nothing of it.
-const HANDED_OVER: &str = "handed over";
 
 const ROUTE_EXAMPLES: &str = "\
 Examples:
@@ -94,14 +84,12 @@ pub(crate) async fn run(args: RouteArgs, environment: &Environment) -> anyhow::R
     if args.check {
         return check::without_servers(source::for_route(&args.source, &args.listeners), args.json);
     }
-    let mut sourced = source::for_route(&args.source, &args.listeners)?;
     // What is still to be written when we leave is written then.
     let _log = log::start(args.log_format, args.log.as_deref().or(environment.log.as_deref()))?;
     core_dump::forbid(environment.core_dumps);
     let signals = Signals::new()?;
-    sourced.config.fleet.credentials = credentials::resolve(&sourced.config, environment)?;
-    raise_descriptor_limit();
-    let hook = environment::hook(sourced.config.webhook.as_ref())?;
+    descriptors::raise_limit();
+    let (sourced, hook) = read(&args, environment)?;
     let address = control::address(&sourced.config);
     let directory = environment.control_directory();
     let taken = match &directory {
@@ -113,12 +101,12 @@ pub(crate) async fn run(args: RouteArgs, environment: &Environment) -> anyhow::R
         tracing::warn!("--take-over: no process runs with this admin address; this is an ordinary start");
     }
     let orders = taken.as_ref().and_then(|taken| taken.orders.clone());
-    let (mut sockets, before) = inherited(taken, environment)?;
+    let (mut sockets, before) = systemd::inherited(taken, environment.listen_fds)?;
     let admin = match sourced.config.admin {
-        Some(address) => Some(ReadyAdmin::new(admin_listener(address, &mut sockets).await?, address)?),
+        Some(address) => Some(ReadyAdmin::inherit_or_bind(address, &mut sockets).await?),
         None => None,
     };
-    let engine = Engine::start(&sourced.config, sourced.identity(), &mut sockets).await?;
+    let engine = Engine::start(&sourced.config, identity::of(&sourced), &mut sockets).await?;
     if let Some(orders) = &orders {
         // Before the first server is known: nobody is sent to one that is being drained.
         engine.continue_orders(orders);
@@ -126,12 +114,13 @@ pub(crate) async fn run(args: RouteArgs, environment: &Environment) -> anyhow::R
             tracing::info!(server = drain.server, left_ms = drain.left_ms, "going on with a drain");
         }
     }
-    tell_room(&sourced.config, engine.most_sessions());
+    descriptors::tell_room(&sourced.config, engine.most_sessions());
     for address in sockets.addresses() {
         tracing::warn!(%address, "an inherited socket is of no listener here; it is left alone");
     }
     drop(sockets);
-    let process = Arc::new(Process::new(engine, hook, args, environment.clone(), sourced.clone()));
+    let makes_faults = args.faults_from_stdin;
+    let process = Arc::new(Process::new(engine, hook, origin(args, environment), sourced.clone()));
     if let Some(ready) = admin {
         process.serve_admin(ready);
     }
@@ -152,12 +141,15 @@ pub(crate) async fn run(args: RouteArgs, environment: &Environment) -> anyhow::R
     if let Some((rounds, _)) = process.engine().life() {
         watchdog::keep(environment.notify_socket.as_deref(), environment.watchdog, rounds);
     }
-    if process.takes_faults() {
-        faults_from_stdin(process.clone());
+    if makes_faults {
+        serve::make_faults_from_stdin(process.clone());
     }
     let code = tokio::select! {
-        code = serve(&process, signals, &mut control) => code,
-        why = failed(&process) => {
+        end = serve::until_stopped(&process, signals, &mut control) => match end {
+            End::InOrder => exit::DONE,
+            End::AtOnce => exit::error(),
+        },
+        why = process.failed() => {
             tracing::error!("this process ends, so that it is started anew: {why}");
             exit::error()
         }
@@ -167,144 +159,22 @@ pub(crate) async fn run(args: RouteArgs, environment: &Environment) -> anyhow::R
     Ok(code)
 }
 
-/// Why the data plane cannot go on; never, where it can.
-async fn failed(process: &Process) -> String {
-    let Some((_, mut failure)) = process.engine().life() else { return std::future::pending().await };
-    match failure.wait_for(Option::is_some).await {
-        Ok(why) => why.clone().unwrap_or_default(),
-        // Stopped in order.
-        Err(_) => std::future::pending().await,
-    }
+/// The configuration with the account that it names, and what calls its webhook.
+fn read(args: &RouteArgs, environment: &Environment) -> anyhow::Result<(Sourced, Option<WebhookSender>)> {
+    let mut sourced = source::for_route(&args.source, &args.listeners)?;
+    sourced.config.fleet.credentials = credentials::resolve(&sourced.config, environment)?;
+    let hook = environment::hook(sourced.config.webhook.as_ref())?;
+    Ok((sourced, hook))
 }
 
-/// Makes the faults that standard input names, on a thread of its own.
-fn faults_from_stdin(process: Arc<Process>) {
-    tracing::warn!("--faults-from-stdin: parts of this router are made to fail on purpose");
-    std::thread::spawn(move || {
-        for line in std::io::stdin().lines().map_while(Result::ok) {
-            match line.parse() {
-                Ok(fault) => {
-                    tracing::warn!(fault = line, "made on purpose");
-                    process.engine().inject(fault);
-                }
-                Err(error) => tracing::warn!("{error}"),
-            }
-        }
-    });
-}
-
-/// The sockets of the process before us, or those that systemd opened.
-fn inherited(taken: Option<Taken>, environment: &Environment) -> anyhow::Result<(Sockets, Option<Taken>)> {
-    let (fds, before) = match (taken, environment.listen_fds) {
-        (Some(mut taken), _) => (std::mem::take(&mut taken.sockets), Some(taken)),
-        (None, Some(count)) => (systemd::listening_sockets(count)?, None),
-        (None, None) => (Vec::new(), None),
-    };
-    Ok((Sockets::new(fds).context("an inherited descriptor is no listening socket")?, before))
-}
-
-async fn admin_listener(address: SocketAddr, sockets: &mut Sockets) -> anyhow::Result<TcpListener> {
-    match sockets.remove(&Address::tcp(address.ip().to_string(), address.port())) {
-        Some(fd) => {
-            let listener = std::net::TcpListener::from(fd);
-            listener.set_nonblocking(true)?;
-            Ok(TcpListener::from_std(listener)?)
-        }
-        None => admin::bind(address).await,
+/// The same flags and environment for a reload, and for the process after this one.
+fn origin(args: RouteArgs, environment: &Environment) -> Origin {
+    let mut command_line = environment::command_line();
+    if !args.take_over {
+        command_line.push("--take-over".into());
     }
-}
-
-/// Where another process that takes over, and commands of our user, find this one. Clients are served without
-/// it, too.
-struct ControlSockets {
-    directory: anyhow::Result<Directory>,
-    /// What this process is known by.
-    address: String,
-    /// Set once this process is known by another address.
-    moved: Arc<AtomicBool>,
-    /// Another process has taken over.
-    handed_over: Arc<Notify>,
-}
-
-impl ControlSockets {
-    fn open(
-        process: &Arc<Process>,
-        directory: anyhow::Result<Directory>,
-        address: String,
-    ) -> std::io::Result<Self> {
-        if let Err(error) = &directory {
-            tracing::error!(
-                "no command reaches this process (drain, undrain, record), and no other can take over from it: {error:#}"
-            );
-        }
-        let sockets = Self { directory, address, moved: Arc::default(), handed_over: Arc::default() };
-        sockets.answer(process)?;
-        Ok(sockets)
-    }
-
-    fn answer(&self, process: &Arc<Process>) -> std::io::Result<()> {
-        let Ok(directory) = &self.directory else { return Ok(()) };
-        process.serve_commands(directory.clone(), self.address.clone(), self.moved.clone())?;
-        let (giving, ordered) = (process.clone(), process.clone());
-        let (leaving, telling) = (process.clone(), self.handed_over.clone());
-        take_over::offer(
-            directory.clone(),
-            self.address.clone(),
-            move || giving.listening(),
-            move || ordered.engine().orders(),
-            move || leaving.hand_over(),
-            move || telling.notify_one(),
-            self.moved.clone(),
-        )
-    }
-
-    /// After a reload: answers under the address that commands and the next process will look for.
-    fn follow(&mut self, process: &Arc<Process>) {
-        let address = process.control_address();
-        if address == self.address {
-            return;
-        }
-        self.moved.store(true, Relaxed);
-        self.withdraw();
-        (self.address, self.moved) = (address, Arc::default());
-        if let Err(error) = self.answer(process) {
-            tracing::error!(%error, address = self.address, "no command reaches this process at its new address");
-        }
-    }
-
-    /// Removes the files.
-    fn withdraw(&self) {
-        if let Ok(directory) = &self.directory {
-            control::withdraw(directory, &self.address);
-        }
-    }
-}
-
-/// Two descriptors a session: the soft limit that shells give is far below what the listeners allow.
-fn raise_descriptor_limit() {
-    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-    let before = getrlimit(Resource::Nofile);
-    // Where even this is forbidden, what there is has to do: what it is enough for is told.
-    let _ = setrlimit(Resource::Nofile, Rlimit { current: before.maximum, maximum: before.maximum });
-}
-
-/// Says how many sessions the limit of file descriptors is enough for.
-fn tell_room(config: &Config, room: Option<usize>) {
-    let Some(room) = room else { return };
-    let wanted = config.listeners.iter().fold(0usize, |sum, l| sum.saturating_add(l.max_sessions));
-    if room < wanted {
-        tracing::warn!(
-            sessions = room,
-            max_sessions = wanted,
-            "the limit of file descriptors is below what max_sessions of all listeners takes; clients beyond it are \
-             refused (two descriptors a session: LimitNOFILE=, ulimit -Hn)"
-        );
-    } else {
-        tracing::debug!(
-            sessions = room,
-            "the limit of file descriptors is enough for max_sessions of all listeners"
-        );
-    }
+    let (notify_socket, environment) = (environment.notify_socket.clone(), environment.clone());
+    Origin { read: Box::new(move || read(&args, &environment)), command_line, notify_socket }
 }
 
 /// Shows the first look, then stays out of the way.
@@ -314,50 +184,6 @@ async fn announce(process: &Process, environment: &Environment) {
     // Nobody may be reading any more; routing goes on.
     let _ = terminal::print(&fleet_view::text(&view, Paint::for_stdout(environment.no_colour)));
     std::future::pending::<()>().await;
-}
-
-/// Answers signals until one of them says stop.
-async fn serve(process: &Arc<Process>, mut signals: Signals, control: &mut ControlSockets) -> ExitCode {
-    let handed_over = control.handed_over.clone();
-    loop {
-        tokio::select! {
-            signal = signals.next() => match signal {
-                Signal::Reload => {
-                    process.reload().await;
-                    control.follow(process);
-                }
-                Signal::Renew => process.renew(),
-                Signal::Stop(name) => return stop(process, name, signals).await,
-            },
-            () = handed_over.notified() => return stop(process, HANDED_OVER, signals).await,
-        }
-    }
-}
-
-/// Lets sessions end while they are idle; a second signal ends them at once.
-async fn stop(process: &Arc<Process>, name: &str, mut signals: Signals) -> ExitCode {
-    let deadline = process.stop_deadline();
-    let sessions = process.sessions();
-    if name != HANDED_OVER {
-        notify(process.notify_socket(), "STOPPING=1");
-        systemd::take_back(process.notify_socket());
-    }
-    tracing::info!(
-        sessions,
-        "{name}: no new clients; sessions end as they become idle, all of them within {} (a second signal: now)",
-        duration_text(deadline)
-    );
-    let impatient = async { while !matches!(signals.next().await, Signal::Stop(_)) {} };
-    tokio::select! {
-        cut = process.stop(deadline) => {
-            tracing::info!(cut, "stopped");
-            exit::DONE
-        }
-        () = impatient => {
-            tracing::warn!("stopped at once by a second signal");
-            exit::error()
-        }
-    }
 }
 
 /// Where clients and people come, as text.
@@ -375,26 +201,4 @@ fn opening(sourced: &Sourced, admin: Option<SocketAddr>) -> String {
         None => "  status   switched off\n\n".to_owned(),
     });
     text
-}
-
-/// A token for the admin server, and what it serves at.
-struct AdminServer {
-    address: SocketAddr,
-    asked_for: SocketAddr,
-    stop: CancellationToken,
-    /// The listening socket once more.
-    ear: OwnedFd,
-}
-
-/// An admin server that cannot fail any more.
-struct ReadyAdmin {
-    listener: TcpListener,
-    server: AdminServer,
-}
-
-impl ReadyAdmin {
-    fn new(listener: TcpListener, asked_for: SocketAddr) -> std::io::Result<Self> {
-        let (address, ear) = (listener.local_addr()?, listener.as_fd().try_clone_to_owned()?);
-        Ok(Self { listener, server: AdminServer { address, asked_for, stop: CancellationToken::new(), ear } })
-    }
 }

@@ -1,20 +1,18 @@
 //! The running process: the engine, the configuration in force, the admin server. Reload takes all of a new
 //! configuration or nothing of it, and remembers which for the status page.
 
-use super::{AdminServer, ReadyAdmin, RouteArgs};
-use crate::credentials;
-use crate::environment::{self, Environment};
-use crate::source::{self, Sourced};
-use config::AdminAccess;
+use crate::admin_server::{AdminServer, ReadyAdmin};
+use crate::engine::Engine;
+use crate::{recorder, systemd};
+use config::{AdminAccess, Sourced};
 use console::PendingReport;
 use console::admin::{self, Live};
 use console::control::server::{Controlled, DrainRequest, RecordRequest};
 use console::control::{self, Directory};
 use console::objectives::{Objectives, WebhookSender};
 use console::status_view::{ProcessView, ReloadView, StatusView};
-use daemon::engine::Engine;
-use daemon::{recorder, systemd};
 use insight::Since;
+use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
@@ -23,14 +21,26 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use tokio_util::sync::CancellationToken;
 
+/// Reads the configuration once more, with the account that it names, and starts what calls its webhook.
+pub type ReadAgain = Box<dyn Fn() -> anyhow::Result<(Sourced, Option<WebhookSender>)> + Send + Sync>;
+
+/// Where a process comes from: what it is read from and started by again.
+pub struct Origin {
+    /// For a reload.
+    pub read: ReadAgain,
+    /// The program and its arguments, with those that have it take over from this one.
+    pub command_line: Vec<OsString>,
+    /// Where systemd wants to hear of it (`NOTIFY_SOCKET`).
+    pub notify_socket: Option<String>,
+}
+
 /// Everything that lives from start to end.
-pub(super) struct Process {
+pub struct Process {
     engine: Arc<Engine>,
     objectives: Objectives,
     /// Cancelled when nobody judges objectives any more.
     judging: CancellationToken,
-    args: RouteArgs,
-    environment: Environment,
+    origin: Origin,
     started: Instant,
     stopping: AtomicBool,
     /// Nobody records from this process any more.
@@ -54,13 +64,8 @@ struct Reload {
 }
 
 impl Process {
-    pub(super) fn new(
-        engine: Engine,
-        hook: Option<WebhookSender>,
-        args: RouteArgs,
-        environment: Environment,
-        sourced: Sourced,
-    ) -> Self {
+    /// Of an engine that runs by this configuration; `hook` is told of incidents.
+    pub fn new(engine: Engine, hook: Option<WebhookSender>, origin: Origin, sourced: Sourced) -> Self {
         let (engine, judging) = (Arc::new(engine), CancellationToken::new());
         let asked = engine.clone();
         let objectives = &sourced.config.objectives;
@@ -72,8 +77,7 @@ impl Process {
             engine,
             objectives,
             judging,
-            args,
-            environment,
+            origin,
             started: Instant::now(),
             stopping: AtomicBool::new(false),
             leaves: Arc::default(),
@@ -81,21 +85,28 @@ impl Process {
         }
     }
 
-    pub(super) fn engine(&self) -> &Engine {
+    /// What it consists of.
+    pub fn engine(&self) -> &Engine {
         &self.engine
     }
 
-    /// Whether faults are made on purpose.
-    pub(super) fn takes_faults(&self) -> bool {
-        self.args.faults_from_stdin
+    /// Why the data plane cannot go on; never, where it can.
+    pub async fn failed(&self) -> String {
+        let Some((_, mut failure)) = self.engine.life() else { return std::future::pending().await };
+        match failure.wait_for(Option::is_some).await {
+            Ok(why) => why.clone().unwrap_or_default(),
+            // Stopped in order.
+            Err(_) => std::future::pending().await,
+        }
     }
 
-    pub(super) fn notify_socket(&self) -> Option<&str> {
-        self.environment.notify_socket.as_deref()
+    /// Where systemd wants to hear of it.
+    pub(crate) fn notify_socket(&self) -> Option<&str> {
+        self.origin.notify_socket.as_deref()
     }
 
     /// Carries out commands of this host's user (drain, record), until we stop or `moved` is set.
-    pub(super) fn serve_commands(
+    pub(crate) fn serve_commands(
         self: &Arc<Self>,
         directory: Directory,
         address: String,
@@ -105,27 +116,27 @@ impl Process {
     }
 
     /// What this process is known by on this host, by the configuration in force.
-    pub(super) fn control_address(&self) -> String {
+    pub(crate) fn control_address(&self) -> String {
         control::address(&self.changing().sourced.config)
     }
 
     /// Where the admin server really listens.
-    pub(super) fn admin_address(&self) -> Option<SocketAddr> {
+    pub fn admin_address(&self) -> Option<SocketAddr> {
         self.changing().admin.as_ref().map(|admin| admin.address)
     }
 
     /// Sessions open now.
-    pub(super) fn sessions(&self) -> u64 {
+    pub(crate) fn sessions(&self) -> u64 {
         self.engine.status().listeners.iter().map(|listener| listener.sessions).sum()
     }
 
     /// How long sessions may take to end when we stop.
-    pub(super) fn stop_deadline(&self) -> Duration {
+    pub(crate) fn stop_deadline(&self) -> Duration {
         self.changing().sourced.config.router.rebalance.drain_deadline
     }
 
     /// Serves the admin address in the background, in place of the one before.
-    pub(super) fn serve_admin(self: &Arc<Self>, ready: ReadyAdmin) {
+    pub fn serve_admin(self: &Arc<Self>, ready: ReadyAdmin) {
         let ReadyAdmin { listener, server } = ready;
         tokio::spawn(admin::serve(listener, self.clone(), server.stop.clone()));
         if let Some(before) = self.changing().admin.replace(server) {
@@ -134,7 +145,7 @@ impl Process {
     }
 
     /// Reads the configuration again and takes it over, or says why not and changes nothing.
-    pub(super) async fn reload(self: &Arc<Self>) {
+    pub(crate) async fn reload(self: &Arc<Self>) {
         let reload = match self.take_over().await {
             Ok(notes) if notes.is_empty() => {
                 tracing::info!("configuration read again: nothing changed");
@@ -160,14 +171,10 @@ impl Process {
 
     async fn take_over(self: &Arc<Self>) -> anyhow::Result<Vec<String>> {
         let before = self.changing().sourced.config.clone();
-        let mut sourced = source::for_route(&self.args.source, &self.args.listeners)?;
-        sourced.config.fleet.credentials = credentials::resolve(&sourced.config, &self.environment)?;
-        let hook = environment::hook(sourced.config.webhook.as_ref())?;
+        let (sourced, hook) = (self.origin.read)()?;
         let asked_for = self.changing().admin.as_ref().map(|admin| admin.asked_for);
         let admin = match sourced.config.admin {
-            Some(address) if asked_for != Some(address) => {
-                Some(ReadyAdmin::new(admin::bind(address).await?, address)?)
-            }
+            Some(address) if asked_for != Some(address) => Some(ReadyAdmin::bind(address).await?),
             _ => None,
         };
         // Nothing of the new configuration is in force up to here, and nothing below can fail but the first
@@ -190,19 +197,19 @@ impl Process {
     }
 
     /// Every listening socket once more, the admin address's too, for a process that takes over.
-    pub(super) fn listening(&self) -> Vec<OwnedFd> {
+    pub(crate) fn listening(&self) -> Vec<OwnedFd> {
         let mut sockets = self.engine.listening();
         sockets.extend(self.changing().admin.as_ref().and_then(|admin| admin.ear.try_clone().ok()));
         sockets
     }
 
     /// Leaves every listening socket with systemd, for the process after this one, should this one die.
-    pub(super) fn store_sockets(&self) {
+    pub fn store_sockets(&self) {
         systemd::store(self.notify_socket(), &self.listening());
     }
 
     /// Another process serves our sockets from now on.
-    pub(super) fn hand_over(&self) {
+    pub(crate) fn hand_over(&self) {
         // The one that takes over judges all new sessions; two would tell everything twice.
         self.judging.cancel();
         self.leaves.store(true, Relaxed);
@@ -212,17 +219,13 @@ impl Process {
         }
     }
 
-    /// Starts this program anew, with the command line it had and the order to take over.
-    pub(super) fn renew(&self) {
-        let mut words = environment::command_line().into_iter();
-        let Some(program) = words.next() else { return };
-        let mut command = tokio::process::Command::new(&program);
+    /// Starts this program anew, with the order to take over.
+    pub(crate) fn renew(&self) {
+        let [program, words @ ..] = &self.origin.command_line[..] else { return };
+        let mut command = tokio::process::Command::new(program);
         command.args(words);
         // systemd's watchdog is for this process's number; without one it is for whichever process serves.
         command.env_remove("WATCHDOG_PID");
-        if !self.args.take_over {
-            command.arg("--take-over");
-        }
         match command.spawn() {
             Ok(mut child) => {
                 tracing::info!(
@@ -242,7 +245,7 @@ impl Process {
     }
 
     /// Ends everything, within `deadline`. Returns how many sessions had to be cut.
-    pub(super) async fn stop(&self, deadline: Duration) -> usize {
+    pub(crate) async fn stop(&self, deadline: Duration) -> usize {
         self.stopping.store(true, Relaxed);
         let cut = self.engine.stop(deadline).await;
         self.judging.cancel();
