@@ -2,6 +2,8 @@
 
 use fleet::Blame;
 use std::io;
+use std::path::PathBuf;
+use std::time::Duration;
 
 /// What is wrong with a recording, or with the key to it.
 #[derive(Debug, thiserror::Error)]
@@ -48,13 +50,39 @@ pub enum RecordingError {
     /// A log that is none.
     #[error("this is no {kind} log of MariaDB or MySQL, or it is empty: no statement with a time was found")]
     NoLog { kind: &'static str },
+    /// Why a log that is named gives no recording.
+    #[error("{log}")]
+    Log { log: String, source: Box<RecordingError> },
+    #[error("cannot make {} (one that is there is replaced with --force)", path.display())]
+    Make { path: PathBuf, source: io::Error },
+    #[error("cannot look at {}", path.display())]
+    LookAt { path: PathBuf, source: io::Error },
+    #[error(
+        "{} is a link or no ordinary file, which --force does not replace: remove it, or name another file",
+        path.display()
+    )]
+    NoOrdinaryFile { path: PathBuf },
+    #[error("cannot replace {}", path.display())]
+    Replace { path: PathBuf, source: io::Error },
+    /// An event is not in the file.
+    #[error("the recording ends here; what {} has is whole up to that and can be replayed", path.display())]
+    EndsHere { path: PathBuf, source: Box<RecordingError> },
+    #[error("{} ends too early", path.display())]
+    EndsEarly { path: PathBuf, source: Box<RecordingError> },
+    #[error("{} may not be on the disk", path.display())]
+    NotOnDisk { path: PathBuf, source: io::Error },
+    #[error("the router broke off")]
+    BrokeOff { source: io::Error },
+    /// It neither sends events nor says that it has ended.
+    #[error("the router has said nothing for {} s after its time; the file is whole", silence.as_secs())]
+    Silent { silence: Duration },
     /// The system has no random numbers, or the like.
     #[error("the recording cannot be sealed: the system gives no random numbers")]
     Seal,
 }
 
 impl RecordingError {
-    /// Whose fault it is: nearly always that of what was named: a file, a key, a log.
+    /// Whose fault it is: nearly always that of what was named: a file, a key, a log, a router.
     pub fn blame(&self) -> Blame {
         match self {
             Self::Io { .. }
@@ -66,7 +94,16 @@ impl RecordingError {
             | Self::Frame { .. }
             | Self::KeyLength { .. }
             | Self::KeyDigits
-            | Self::NoLog { .. } => Blame::Config,
+            | Self::NoLog { .. }
+            | Self::Make { .. }
+            | Self::LookAt { .. }
+            | Self::NoOrdinaryFile { .. }
+            | Self::Replace { .. }
+            | Self::NotOnDisk { .. } => Blame::Config,
+            Self::Log { source, .. } | Self::EndsHere { source, .. } | Self::EndsEarly { source, .. } => {
+                source.blame()
+            }
+            Self::BrokeOff { .. } | Self::Silent { .. } => Blame::Network,
             Self::Seal => Blame::Bug,
         }
     }

@@ -1,19 +1,20 @@
 //! `headroom record`: what clients send, from a running router or from a server's log, into a file for
 //! `headroom replay`.
 
-mod from_log;
-mod live;
-mod output;
-
 use crate::environment::Environment;
 use crate::key::KeyArgs;
+use anyhow::{Context, bail};
 use clap::Args;
+use console::control::server::RecordRequest;
+use daemon::recorder::{self, LONGEST};
 use recording::log::Kind;
-use serde::Serialize;
-use std::path::PathBuf;
+use recording::{Event, Key, Output, RecordingStart, RecordingSummary, take};
+use std::fs::File;
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::time::Duration;
-use term::terminal;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use term::{Seconds, interrupted, terminal};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -67,27 +68,6 @@ pub(crate) struct RecordArgs {
     json: bool,
 }
 
-/// What was recorded.
-#[derive(Clone, Debug, Default, Serialize)]
-struct Recorded {
-    file: PathBuf,
-    sealed: bool,
-    seconds: f64,
-    sessions: u64,
-    commands: u64,
-    /// Events that are missing because this command could not keep up.
-    lost: u64,
-    /// Sessions that bypassed the router when it began.
-    bypassed: u64,
-    /// Sessions that it relayed then.
-    relayed: u64,
-    bytes: u64,
-    /// Why it ended.
-    ended: String,
-    /// Where nothing was recorded: what to do.
-    advice: Vec<String>,
-}
-
 /// Runs `headroom record`.
 pub(crate) async fn run(args: RecordArgs, environment: &Environment) -> anyhow::Result<ExitCode> {
     let key = args.key.key()?;
@@ -96,77 +76,86 @@ pub(crate) async fn run(args: RecordArgs, environment: &Environment) -> anyhow::
             "note: no key is given, so literals stand in the file as they are (--key-file seals it)",
         );
     }
-    let mut recorded = match (&args.from_slow_log, &args.from_general_log) {
-        (Some(log), _) => from_log::record(&args, Kind::Slow, log, key.as_ref())?,
-        (None, Some(log)) => from_log::record(&args, Kind::General, log, key.as_ref())?,
-        (None, None) => live::record(&args, key.as_ref(), environment).await?,
+    let mut summary = match (&args.from_slow_log, &args.from_general_log) {
+        (Some(log), _) => from_log(&args, Kind::Slow, log, key.as_ref())?,
+        (None, Some(log)) => from_log(&args, Kind::General, log, key.as_ref())?,
+        (None, None) => from_router(&args, key.as_ref(), environment).await?,
     };
-    recorded.advice = recorded.advise(args.from_slow_log.is_none() && args.from_general_log.is_none());
+    summary.advice = summary.advise(args.from_slow_log.is_none() && args.from_general_log.is_none());
     if args.json {
-        terminal::print_json(&recorded)?;
+        terminal::print_json(&summary)?;
     } else {
-        terminal::print(&recorded.text())?;
+        terminal::print(&summary.text())?;
     }
-    Ok(if recorded.commands == 0 { term::exit::no() } else { term::exit::DONE })
+    Ok(if summary.commands == 0 { term::exit::no() } else { term::exit::DONE })
 }
 
-impl Recorded {
-    fn text(&self) -> String {
-        let Self { seconds, sessions, commands, lost, bypassed, bytes, ended, .. } = self;
-        let mut text = format!(
-            "{commands} commands of {sessions} sessions in {seconds:.1} s, {:.1} MB{}, in {}; {ended}.\n",
-            *bytes as f64 / 1e6,
-            if self.sealed { " sealed" } else { "" },
-            self.file.display()
-        );
-        if *lost > 0 {
-            text += &format!(
-                "{lost} events are missing: this command could not keep up with them. A sample (--sample) is smaller.\n"
-            );
-        }
-        if *bypassed > 0 {
-            text += &format!(
-                "{bypassed} sessions bypassed the router when it began (zero-hop) and are not in it; those opened since are.\n"
-            );
-        }
-        for line in &self.advice {
-            text += &format!("Nothing was recorded: {line}.\n");
-        }
-        text
-    }
+/// Reads a log to its end.
+fn from_log(
+    args: &RecordArgs,
+    kind: Kind,
+    path: &Path,
+    key: Option<&Key>,
+) -> anyhow::Result<RecordingSummary> {
+    let name = path.display().to_string();
+    let input: Box<dyn BufRead> = match path.to_str() {
+        Some("-") => Box::new(std::io::stdin().lock()),
+        _ => Box::new(BufReader::new(File::open(path).with_context(|| format!("cannot open {name}"))?)),
+    };
+    Ok(take::log(kind, input, &name, Output::create(&args.out, args.force, key)?)?)
+}
 
-    /// What to do where nothing came.
-    fn advise(&self, live: bool) -> Vec<String> {
-        if self.commands > 0 {
-            return Vec::new();
+/// Records from a running router.
+async fn from_router(
+    args: &RecordArgs,
+    key: Option<&Key>,
+    environment: &Environment,
+) -> anyhow::Result<RecordingSummary> {
+    if args.time > LONGEST || args.time.is_zero() {
+        bail!("a recording takes between a moment and {} h", LONGEST.as_secs() / 3600);
+    }
+    let directory = environment.control_directory()?;
+    // Before anything is asked of the router, so that a file that cannot be made costs nothing.
+    let mut output = Output::create(&args.out, args.force, key)?;
+    let request = RecordRequest { one_in: args.sample, for_ms: args.time.as_millis() as u64 };
+    let asked = match recorder::begin(environment.router(args.router.as_deref()), &directory, request) {
+        Ok(asked) => asked,
+        Err(error) => {
+            output.discard();
+            return Err(error);
         }
-        if !live {
-            return vec![
-                "the log has no statement that was understood; is it the right file and kind?".to_owned(),
-            ];
-        }
-        let mut advice = Vec::new();
-        if self.bypassed > 0 {
-            advice.push(format!(
-                "{} sessions bypass the router, and the router does not see what they send. While it records, new sessions \
-                 pass through it: have the pool open its connections anew (restart it, or wait for their maximal age) while \
-                 this command runs, or set zero_hop = \"off\" first and reload",
-                self.bypassed
-            ));
-        }
-        if self.relayed > 0 {
-            advice.push(format!(
-                "{} sessions were relayed, and none sent a command that begins outside a transaction and can be read; record \
-                 for longer (--for)",
-                self.relayed
-            ));
-        }
-        if self.bypassed + self.relayed == 0 {
-            advice.push(
-                "no client was connected; is it the router that your clients use (--router)?".to_owned(),
-            );
-        }
-        advice
+    };
+    let unix_us = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_micros() as u64);
+    output.push(&Event::RecordingStart(RecordingStart {
+        unix_us,
+        source: format!("router {}", asked.address),
+        one_in: args.sample,
+        resolution_us: 1,
+        headroom: asked.answer.headroom.clone(),
+    }))?;
+    let summary = RecordingSummary {
+        bypassed: asked.answer.missing.bypassed,
+        relayed: asked.answer.missing.relayed,
+        ended: "the router went away before its end".to_owned(),
+        ..RecordingSummary::of(&output)
+    };
+    let stopper = asked.stream.try_clone()?;
+    asked.stream.set_read_timeout(Some(take::FLUSH))?;
+    let time = args.time;
+    let mut taking = tokio::task::spawn_blocking(move || {
+        let mut shown = Seconds::new(time);
+        take::live(asked.stream, output, summary, time, move |since, so_far| {
+            let RecordingSummary { commands, sessions, .. } = so_far;
+            shown.show(since, || format!("{commands} commands of {sessions} sessions recorded"));
+        })
+    });
+    tokio::select! {
+        summary = &mut taking => return Ok(summary??),
+        () = interrupted() => recorder::enough(&stopper),
+    }
+    tokio::select! {
+        summary = taking => Ok(summary??),
+        () = interrupted() => bail!("stopped at once by a second signal; the file is whole up to the last moment"),
     }
 }
 
@@ -178,18 +167,6 @@ fn sample(text: &str) -> Result<u32, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn where_nothing_came_it_says_why_and_what_to_do() {
-        let of = |bypassed, relayed, commands| {
-            Recorded { bypassed, relayed, commands, ..Recorded::default() }.advise(true).join("\n")
-        };
-        assert!(of(20, 0, 0).contains("20 sessions bypass the router"), "{}", of(20, 0, 0));
-        assert!(of(0, 3, 0).contains("outside a transaction") && !of(0, 3, 0).contains("bypass"));
-        assert!(of(0, 0, 0).contains("--router"));
-        assert_eq!(of(20, 3, 1), "");
-        assert!(Recorded::default().advise(false)[0].contains("log"));
-    }
 
     #[test]
     fn a_sample_is_one_in_so_many() {

@@ -1,15 +1,19 @@
 //! Output: the file of a recording, for its owner alone, on disk before it is called done.
 
-use anyhow::{Context, bail};
-use recording::{Event, Key, Writer};
+use crate::error::RecordingError;
+use crate::event::Event;
+use crate::file::Writer;
+use crate::seal::Key;
 use std::fs::{File, OpenOptions};
 use std::io::ErrorKind;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 /// A file that a recording is written to.
-pub(super) struct Output {
+#[derive(Debug)]
+pub struct Output {
     path: PathBuf,
+    sealed: bool,
     writer: Writer<File>,
 }
 
@@ -19,53 +23,76 @@ impl Output {
     ///
     /// # Errors
     /// It is there already and may not be replaced, is no ordinary file, or cannot be made.
-    pub(super) fn create(path: &Path, force: bool, key: Option<&Key>) -> anyhow::Result<Self> {
+    pub fn create(path: &Path, force: bool, key: Option<&Key>) -> Result<Self, RecordingError> {
         if force {
             make_way(path)?;
         }
         let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
-        let file = file.with_context(|| {
-            format!("cannot make {} (one that is there is replaced with --force)", path.display())
-        })?;
-        Ok(Self { path: path.to_owned(), writer: Writer::new(file, key)? })
+        let file = file.map_err(|source| RecordingError::Make { path: path.to_owned(), source })?;
+        Ok(Self { path: path.to_owned(), sealed: key.is_some(), writer: Writer::new(file, key)? })
     }
 
-    pub(super) fn push(&mut self, event: &Event) -> anyhow::Result<()> {
-        self.writer.push(event).with_context(|| self.so_far())
+    /// Its name.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Whether a key was given.
+    pub fn is_sealed(&self) -> bool {
+        self.sealed
+    }
+
+    /// Adds an event.
+    ///
+    /// # Errors
+    /// The file system says no; then the recording ends here.
+    pub fn push(&mut self, event: &Event) -> Result<(), RecordingError> {
+        let pushed = self.writer.push(event);
+        pushed.map_err(|source| self.ends_here(source))
     }
 
     /// Everything pushed is in the file after this.
-    pub(super) fn flush(&mut self) -> anyhow::Result<()> {
-        self.writer.flush().with_context(|| self.so_far())
+    ///
+    /// # Errors
+    /// As [`Output::push`].
+    pub fn flush(&mut self) -> Result<(), RecordingError> {
+        let flushed = self.writer.flush();
+        flushed.map_err(|source| self.ends_here(source))
     }
 
     /// Writes all of it to the disk; returns its length.
-    pub(super) fn finish(self) -> anyhow::Result<u64> {
+    ///
+    /// # Errors
+    /// The file system says no.
+    pub fn finish(self) -> Result<u64, RecordingError> {
         let path = self.path;
-        let file = self.writer.finish().with_context(|| format!("{} ends too early", path.display()))?;
-        file.sync_all().with_context(|| format!("{} may not be on the disk", path.display()))?;
-        Ok(file.metadata()?.len())
+        let file = match self.writer.finish() {
+            Ok(file) => file,
+            Err(source) => return Err(RecordingError::EndsEarly { path, source: Box::new(source) }),
+        };
+        let length = file.sync_all().and_then(|()| file.metadata());
+        length.map(|found| found.len()).map_err(|source| RecordingError::NotOnDisk { path, source })
     }
 
-    fn so_far(&self) -> String {
-        format!(
-            "the recording ends here; what {} has is whole up to that and can be replayed",
-            self.path.display()
-        )
+    /// Removes the file, which nobody but us has written to and nothing of worth is in.
+    pub fn discard(self) {
+        let _ = std::fs::remove_file(self.path);
+    }
+
+    fn ends_here(&self, source: RecordingError) -> RecordingError {
+        RecordingError::EndsHere { path: self.path.clone(), source: Box::new(source) }
     }
 }
 
-fn make_way(path: &Path) -> anyhow::Result<()> {
-    let shown = path.display();
+fn make_way(path: &Path) -> Result<(), RecordingError> {
+    let named = || path.to_owned();
     match std::fs::symlink_metadata(path) {
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
-        Err(error) => Err(error).with_context(|| format!("cannot look at {shown}")),
-        Ok(found) if !found.is_file() => {
-            bail!(
-                "{shown} is a link or no ordinary file, which --force does not replace: remove it, or name another file"
-            )
+        Err(source) => Err(RecordingError::LookAt { path: named(), source }),
+        Ok(found) if !found.is_file() => Err(RecordingError::NoOrdinaryFile { path: named() }),
+        Ok(_) => {
+            std::fs::remove_file(path).map_err(|source| RecordingError::Replace { path: named(), source })
         }
-        Ok(_) => std::fs::remove_file(path).with_context(|| format!("cannot replace {shown}")),
     }
 }
 
