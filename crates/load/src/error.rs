@@ -3,6 +3,7 @@
 use crate::driver::TlsChannelError;
 use crate::login::LoginError;
 use crate::measure::Heading;
+use crate::workload::file::FileError;
 use crate::workload::{Lane, WorkloadError};
 use fleet::{Address, Blame};
 use std::io;
@@ -14,6 +15,16 @@ pub enum LoadError {
     /// The workload makes no sense.
     #[error("workload {workload}: {source}")]
     Workload { workload: String, source: WorkloadError },
+    /// No workload has this name.
+    #[error(
+        "no workload is called '{name}'; headroom load list names them, and a file of your own ends in .toml"
+    )]
+    UnknownWorkload { name: String },
+    #[error("cannot read the workload {name}")]
+    UnreadWorkload { name: String, source: io::Error },
+    /// A workload's file is wrong.
+    #[error(transparent)]
+    WorkloadFile(#[from] FileError),
     /// An address that no connection can be made to.
     #[error("cannot connect to {address}: {source}")]
     Connect { address: Address, source: io::Error },
@@ -49,6 +60,9 @@ pub enum LoadError {
     /// A file's recording cannot be used.
     #[error("{}: {source}", path.display())]
     RecordingFile { path: PathBuf, source: Box<LoadError> },
+    /// Nothing of a recording is left once what must not be sent is left out.
+    #[error("{}: nothing of it can be sent: {why}", path.display())]
+    NothingToSend { path: PathBuf, why: String },
     /// Most commands of a recording failed.
     #[error("{failed} of the recording's {all} commands failed at {target}: {why}")]
     MostFailed { target: Address, failed: usize, all: usize, why: String },
@@ -109,6 +123,9 @@ impl LoadError {
     pub fn blame(&self) -> Blame {
         match self {
             Self::Workload { .. } | Self::Login { .. } | Self::Plan(_) | Self::NoRing(_) => Blame::Config,
+            Self::UnknownWorkload { .. } | Self::UnreadWorkload { .. } | Self::WorkloadFile(_) => {
+                Blame::Config
+            }
             Self::Refused { .. } | Self::Wire { .. } | Self::NotReady { .. } | Self::MostFailed { .. } => {
                 Blame::Server
             }
@@ -117,6 +134,7 @@ impl LoadError {
                 Blame::Config
             }
             Self::OtherMeasurement { .. } | Self::Files { .. } | Self::Io { .. } => Blame::Config,
+            Self::NothingToSend { .. } => Blame::Config,
             Self::RecordingFile { source, .. } => source.blame(),
             Self::ThreadLost => Blame::Bug,
         }

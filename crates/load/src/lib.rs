@@ -30,9 +30,9 @@
 //! No client library is on the timed path: sessions are small state machines over non-blocking sockets, a
 //! query allocates nothing, and threads share nothing while they send.
 //!
-//! May use `fleet`, `config`, `plan`, `chart`, `sql`, `wire`, `tls`, `recording` and `uring`. Read first:
-//! `driver/transactions.rs` (a phase on one thread), `measure.rs` (which rate is tried next), `replay.rs` (a
-//! recording sent again).
+//! May use `fleet`, `config`, `plan`, `chart`, `sql`, `wire`, `tls`, `recording`, `uring` and `term`. Read
+//! first: `driver/transactions.rs` (a phase on one thread), `measure.rs` (which rate is tried next),
+//! `replay.rs` (a recording sent again).
 
 pub mod arrivals;
 mod counts;

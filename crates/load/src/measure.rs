@@ -24,6 +24,7 @@
 
 mod belief;
 mod doubt;
+mod measurement;
 pub mod noise;
 mod report;
 mod search;
@@ -34,6 +35,7 @@ mod trial;
 mod trial_file;
 
 pub use doubt::Doubt;
+pub use measurement::{Measurement, TodaysRate};
 pub use report::MeasureReport;
 pub use search::{Findings, Search, SearchRun};
 pub use sound::Unsound;

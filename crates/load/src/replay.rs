@@ -19,10 +19,12 @@ mod connection;
 mod kind;
 mod player;
 mod prepared;
+mod reads;
 mod script;
 pub mod text;
 
 pub use kind::{StatementKind, kind};
+pub use reads::Reads;
 pub use script::{GroupBy, LeftOut, Script, ScriptOptions, ScriptSession, ScriptStep};
 
 use crate::error::{LoadError, PlanError};
@@ -39,6 +41,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
+use term::Seconds;
 
 /// All begin together, this long after they are ready.
 const LEAD: Duration = Duration::from_millis(20);
@@ -255,6 +258,34 @@ pub fn replay(
         outcome.cpu_share = cpu_ns as f64 / 1e9 / (outcome.seconds * threads as f64).max(1e-9);
         Ok(outcome)
     })
+}
+
+/// The same to one target after the other, until `stop`; a person sees how it comes along. Returns what came
+/// of each, by the target's name.
+///
+/// # Errors
+/// As [`replay`].
+pub fn replay_each(
+    script: &Script,
+    plans: &[ReplayPlan],
+    stop: &AtomicBool,
+) -> Result<Vec<(String, ReplayOutcome)>, LoadError> {
+    let mut runs = Vec::new();
+    for plan in plans {
+        if !runs.is_empty() && stop.load(Relaxed) {
+            break;
+        }
+        let mut shown = Seconds::new(Duration::from_micros(script.length_us).div_f64(plan.speed));
+        let total = script.steps.len();
+        let outcome = replay(script, plan, stop, |progress: ReplayProgress| {
+            shown.show(Duration::from_secs_f64(progress.seconds), || {
+                let ReplayProgress { done, failed, .. } = progress;
+                format!("{}: {done} of {total} commands answered, {failed} failed", plan.target)
+            });
+        })?;
+        runs.push((plan.target.to_string(), outcome));
+    }
+    Ok(runs)
 }
 
 impl ReplayOutcome {

@@ -1,10 +1,11 @@
-//! The page.
+//! Runs of the history: one or two as a page, many as a list.
 
 use crate::arrivals::Arrivals;
 use crate::outcome::{KindOutcome, Moment, Outcome, Times};
 use crate::store::Run;
 use chart::{Line, Lines, escape};
 use std::fmt::Write;
+use term::Table;
 use time::OffsetDateTime;
 
 const STYLE: &str = "body{font:15px/1.45 system-ui,sans-serif;margin:2rem auto;max-width:60rem;padding:0 1rem;color:#1c2128;\
@@ -54,6 +55,26 @@ pub fn html(runs: &[Run]) -> String {
         page.push_str(&kinds(run, runs.len() > 1));
     }
     page
+}
+
+/// A line for each run, for people.
+pub fn list(runs: &[Run]) -> String {
+    let mut table =
+        Table::new(&[">run", "when (UTC)", "workload", "target", "label", ">tx/s", ">p99 ms", "sound"]);
+    for run in runs {
+        let outcome = &run.outcome;
+        table.row(vec![
+            run.id.to_string(),
+            moment(run.at),
+            outcome.workload.clone(),
+            run.target.clone(),
+            run.label.clone(),
+            format!("{:.1}", outcome.totals.per_second),
+            format!("{:.3}", outcome.response.p99_ms),
+            if outcome.is_sound() { "yes" } else { "VOID" }.to_owned(),
+        ]);
+    }
+    table.text()
 }
 
 /// `2026-11-20 16:05:09`.

@@ -8,11 +8,13 @@
 mod column;
 pub mod draw;
 pub mod file;
+pub mod named;
 mod statement;
 pub mod sysbench;
 
 pub use column::Column;
 pub use draw::{Draw, Parameter};
+pub use named::Named;
 pub use statement::Statement;
 
 use crate::error::LoadError;

@@ -66,6 +66,7 @@ use check::Checker;
 use config::Complaints;
 use fleet::Address;
 use load::distribution::Distribution;
+use load::workload::sysbench::Options;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -163,6 +164,14 @@ pub struct Load {
     pub table_size: u32,
     /// How keys are spread over them.
     pub distribution: Distribution,
+}
+
+impl Load {
+    /// sysbench's options for its tables; everything else is as usual.
+    pub fn options(&self) -> Options {
+        let Self { tables, table_size, distribution, .. } = *self;
+        Options { tables, table_size, distribution, ..Options::default() }
+    }
 }
 
 /// How each trial finds the data and the cache.

@@ -14,13 +14,14 @@ use config::{DataPath, Tls};
 use fleet::Address;
 use load::arrivals::{Arrivals, Open, Spacing};
 use load::store::Store;
+use load::workload::Named;
 use load::{Account, Plan, ProgressView, Target};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 use term::{Paint, StopFlag, exit, terminal};
-pub(crate) use workload::{Named, WorkloadArgs};
+pub(crate) use workload::{WorkloadArgs, named};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -188,7 +189,7 @@ pub(crate) async fn run(command: LoadCommand, environment: &Environment) -> anyh
         LoadCommand::Prepare(args) => prepare(args, environment).await,
         LoadCommand::Cleanup(args) => cleanup(args, environment).await,
         LoadCommand::List => {
-            terminal::print(&workload::list())?;
+            terminal::print(&load::workload::named::list())?;
             Ok(exit::DONE)
         }
     }
@@ -351,7 +352,7 @@ pub(crate) fn account_with_tls(
 ) -> anyhow::Result<(Account, Option<Tls>)> {
     let file = login(option_file, environment)?;
     let tls = tls.complete(&file)?;
-    Ok((named(user, file, database, environment)?, tls))
+    Ok((account(user, file, database, environment)?, tls))
 }
 
 /// What the option file says: the one that is named, else `~/.my.cnf` where there is one.
@@ -364,7 +365,7 @@ fn login(option_file: Option<&Path>, environment: &Environment) -> anyhow::Resul
     }
 }
 
-fn named(
+fn account(
     user: Option<&str>,
     file: Login,
     database: &str,

@@ -1,6 +1,5 @@
 //! `headroom measure`: the largest rate that still meets an objective, and the headroom over today's rate.
-//! Which rate is tried next, and which trials count, is `load::measure`'s to say; here they are sent, kept
-//! and shown.
+//! Which rate is tried next, and which trials count, is `load::measure`'s to say.
 
 mod current;
 
@@ -9,13 +8,12 @@ use crate::environment::Environment;
 use clap::Args;
 use config::DataPath;
 use fleet::Address;
-use load::measure::{Findings, Goal, Heading, MeasureReport, Objective, Search, TrialFile, noise, text};
+use load::measure::{Goal, Measurement, Objective, TodaysRate, text};
 use load::{Arrivals, Plan};
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 use term::{exit, terminal};
 
@@ -31,8 +29,6 @@ Examples:
 
 Exit code 1: no rate could be shown to meet the objective, or the measurement was unsound (the text says why).";
 
-/// How long the machine is listened to before anything is sent.
-const NOISE: Duration = Duration::from_secs(2);
 /// The most that a transaction is waited for is its objective's time, and at least this.
 const GRACE: Duration = Duration::from_millis(100);
 /// Widths that can be asked for, in %: below them thousands of trials, above them no figure.
@@ -110,7 +106,9 @@ pub(crate) async fn run(args: MeasureArgs, environment: &Environment) -> anyhow:
         None => None,
     };
     let json = args.json;
-    let measured = tokio::task::spawn_blocking(move || args.measure(plan, observed, &stop)).await??;
+    let measurement = args.measurement(observed);
+    let measured =
+        tokio::task::spawn_blocking(move || measurement.run(plan, &stop, terminal::complain)).await??;
     let done = measured.capacity.is_some_and(|capacity| capacity.lower.is_some());
     if json {
         terminal::print_json(&measured)?;
@@ -152,59 +150,22 @@ impl MeasureArgs {
         })
     }
 
-    /// Listens to the machine, then searches.
-    fn measure(
-        &self,
-        plan: Plan,
-        observed: Option<(f64, String)>,
-        stop: &Arc<AtomicBool>,
-    ) -> anyhow::Result<MeasureReport> {
-        let goal = Goal {
-            width: self.width / 100.0,
-            trials: self.at_most,
-            ..Goal::new(self.objective, self.trial, self.start, self.most)
-        };
-        let workload = plan.workload.name.clone();
-        let target = self.target.words();
-        let heading = Heading { workload: workload.clone(), target, objective: self.objective };
-        let (file, trials) = match &self.trials {
-            Some(path) => TrialFile::open(path, &heading).map(|(file, trials)| (Some(file), trials))?,
-            None => (None, Vec::new()),
-        };
-        if !trials.is_empty() {
-            terminal::complain(&format!("{} trials are there already", trials.len()));
-        }
-        let noise = noise::probe(NOISE);
-        let found = match noise.forbids(self.objective) {
-            Some(why) => Findings { trials, refused: Some(why), ..Findings::default() },
-            None => {
-                let search = Search { goal, objective: self.objective, file, longest: None };
-                search.run(plan, trials, stop, terminal::complain)?
-            }
-        };
-        let per_second = |(queries, from): (f64, String)| {
-            let each = found.trials.last().map_or(1.0, |trial| trial.queries_each.max(1.0));
-            (queries / each, format!("{queries:.0} statements a second at {from}, {each:.1} a transaction"))
-        };
-        let (current, current_from) = match (self.current, observed.map(per_second)) {
-            (Some(current), _) => (Some(current), Some("stated".to_owned())),
-            (None, Some((current, from))) => (Some(current), Some(from)),
-            (None, None) => (None, None),
-        };
-        let lower = found.capacity.and_then(|capacity| capacity.lower);
-        Ok(MeasureReport {
-            workload,
-            target: heading.target,
+    /// What is to be found out.
+    fn measurement(&self, observed: Option<(f64, String)>) -> Measurement {
+        Measurement {
+            goal: Goal {
+                width: self.width / 100.0,
+                trials: self.at_most,
+                ..Goal::new(self.objective, self.trial, self.start, self.most)
+            },
             objective: self.objective,
-            goal,
-            capacity: found.capacity,
-            refused: found.refused,
-            current,
-            current_from,
-            headroom: lower.zip(current.filter(|now| *now > 0.0)).map(|(lower, now)| lower / now),
-            noise_ms: noise.at(self.objective.quantile),
-            voided: found.voided,
-            trials: found.trials,
-        })
+            target: self.target.words(),
+            trials: self.trials.clone(),
+            today: match (self.current, observed) {
+                (Some(per_second), _) => Some(TodaysRate::Stated { per_second }),
+                (None, Some((per_second, at))) => Some(TodaysRate::Statements { per_second, at }),
+                (None, None) => None,
+            },
+        }
     }
 }

@@ -8,12 +8,11 @@ use anyhow::bail;
 use clap::Args;
 use fleet::Address;
 use load::replay::compare::{self, ReplayView};
-use load::replay::{self, ReplayOutcome, ReplayPlan, ReplayProgress, Script, ScriptOptions, replay};
+use load::replay::{self, ReplayPlan, ScriptOptions};
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
-use term::{Paint, Seconds, StopFlag, exit, terminal};
+use term::{Paint, StopFlag, exit, terminal};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -103,14 +102,13 @@ pub(crate) async fn run(args: ReplayArgs, environment: &Environment) -> anyhow::
     };
     let flag = StopFlag::listen(|| ());
     let stop = flag.flag();
+    let speed = plan.speed;
     let other = args.against.clone().map(|target| ReplayPlan { target, ..plan.clone() });
+    let plans: Vec<_> = std::iter::once(plan).chain(other).collect();
     let json = args.json;
     let view = tokio::task::spawn_blocking(move || -> anyhow::Result<ReplayView> {
-        let mut runs = vec![(plan.target.to_string(), send(&script, &plan, &stop)?)];
-        if let Some(other) = other.filter(|_| !stop.load(Relaxed)) {
-            runs.push((other.target.to_string(), send(&script, &other, &stop)?));
-        }
-        Ok(compare::view(&script, &groups, plan.speed, &runs))
+        let runs = replay::replay_each(&script, &plans, &stop)?;
+        Ok(compare::view(&script, &groups, speed, &runs))
     })
     .await??;
     if json {
@@ -119,18 +117,6 @@ pub(crate) async fn run(args: ReplayArgs, environment: &Environment) -> anyhow::
         terminal::print(&replay::text::view(&view, args.limit, Paint::for_stdout(environment.no_colour)))?;
     }
     Ok(if view.void.is_empty() { exit::DONE } else { exit::no() })
-}
-
-fn send(script: &Script, plan: &ReplayPlan, stop: &AtomicBool) -> anyhow::Result<ReplayOutcome> {
-    let mut shown = Seconds::new(Duration::from_micros(script.length_us).div_f64(plan.speed));
-    let total = script.steps.len();
-    let replayed = replay(script, plan, stop, |progress: ReplayProgress| {
-        shown.show(Duration::from_secs_f64(progress.seconds), || {
-            let ReplayProgress { done, failed, .. } = progress;
-            format!("{}: {done} of {total} commands answered, {failed} failed", plan.target)
-        });
-    });
-    Ok(replayed?)
 }
 
 fn speed(text: &str) -> Result<f64, String> {

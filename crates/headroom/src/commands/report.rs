@@ -4,10 +4,10 @@
 use crate::environment::Environment;
 use anyhow::{Context, bail};
 use clap::Args;
-use load::store::{Run, Store};
+use load::store::Store;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use term::{Table, exit, terminal};
+use term::{exit, terminal};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -49,7 +49,7 @@ pub(crate) fn run(args: &ReportArgs, environment: &Environment) -> anyhow::Resul
     }
     let store = Store::open(&path)?;
     if args.list {
-        terminal::print(&list(&store.last(50)?))?;
+        terminal::print(&load::report::list(&store.last(50)?))?;
         return Ok(exit::DONE);
     }
     let runs = if args.run.is_empty() {
@@ -67,23 +67,4 @@ pub(crate) fn run(args: &ReportArgs, environment: &Environment) -> anyhow::Resul
         .with_context(|| format!("writing {}", args.out.display()))?;
     terminal::print(&format!("{}\n", args.out.display()))?;
     Ok(exit::DONE)
-}
-
-fn list(runs: &[Run]) -> String {
-    let mut table =
-        Table::new(&[">run", "when (UTC)", "workload", "target", "label", ">tx/s", ">p99 ms", "sound"]);
-    for run in runs {
-        let outcome = &run.outcome;
-        table.row(vec![
-            run.id.to_string(),
-            load::report::moment(run.at),
-            outcome.workload.clone(),
-            run.target.clone(),
-            run.label.clone(),
-            format!("{:.1}", outcome.totals.per_second),
-            format!("{:.3}", outcome.response.p99_ms),
-            if outcome.is_sound() { "yes" } else { "VOID" }.to_owned(),
-        ]);
-    }
-    table.text()
 }

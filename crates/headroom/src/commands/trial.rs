@@ -3,7 +3,7 @@
 mod init;
 
 use crate::commands::knob::{Command, absolute, blocking, connect_as};
-use crate::commands::load::{Named, WorkloadArgs, account_with_tls, tls::TlsArgs};
+use crate::commands::load::{account_with_tls, named, tls::TlsArgs};
 use crate::environment::Environment;
 use crate::version;
 use anyhow::{Context, bail};
@@ -14,6 +14,7 @@ use knob::journal::Author;
 use knob::managed::Managed;
 use knob::{Host, Session};
 use load::Target;
+use load::workload::Named;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -272,10 +273,9 @@ async fn experiment(args: RunArgs, environment: &Environment) -> anyhow::Result<
     let mut target = Target::single(address.clone(), account);
     target.tls = tls;
     let connect = connect_as(args.user.as_deref(), args.option_file.as_deref(), environment)?;
-    let load = &spec.load;
-    let workload = WorkloadArgs::plain(&load.workload, load.tables, load.table_size, load.distribution);
-    let (named, options) = (workload.named()?, workload.options());
-    let tables = (!matches!(named, Named::File(_))).then_some(options);
+    let options = spec.load.options();
+    let named = named(&spec.load.workload, &options)?;
+    let tables = matches!(named, Named::Sysbench(_)).then_some(options);
     let workload = Arc::new(named.workload());
     // The spec's is beside the spec.
     let beside_spec = |name: &String| args.spec.parent().unwrap_or(Path::new("")).join(name);

@@ -1,12 +1,10 @@
 //! From a name and flags to a workload.
 
-use anyhow::Context;
 use clap::Args;
+use load::LoadError;
 use load::distribution::Distribution;
-use load::workload::file::{BUILT_IN, File};
-use load::workload::sysbench::{self, Options, WORKLOADS};
-use load::workload::{Protocol, Workload};
-use std::fmt::Write;
+use load::workload::sysbench::Options;
+use load::workload::{Named, Protocol};
 use term::exit;
 
 /// What is sent.
@@ -51,24 +49,6 @@ pub(crate) struct WorkloadArgs {
 }
 
 impl WorkloadArgs {
-    /// A workload with nothing else than usual.
-    pub(crate) fn plain(name: &str, tables: u32, table_size: u32, distribution: Distribution) -> Self {
-        Self {
-            name: name.to_owned(),
-            tables,
-            table_size,
-            distribution,
-            pareto_h: None,
-            zipfian_exponent: None,
-            text: false,
-            skip_trx: false,
-            no_range_selects: false,
-            point_selects: 10,
-            range_size: 100,
-            random_points: 10,
-        }
-    }
-
     /// sysbench's options.
     pub(crate) fn options(&self) -> Options {
         let distribution = match self.distribution {
@@ -92,56 +72,18 @@ impl WorkloadArgs {
         }
     }
 
-    /// What stands behind the name: one of sysbench's, one that comes with us, or a file.
+    /// What stands behind the name.
     pub(crate) fn named(&self) -> anyhow::Result<Named> {
-        if let Some(workload) = sysbench::workload(&self.name, &self.options()) {
-            return Ok(Named::Sysbench(workload));
-        }
-        let file = match File::built_in(&self.name) {
-            Some(file) => file,
-            None if self.name.ends_with(".toml") => {
-                let text = std::fs::read_to_string(&self.name)
-                    .with_context(|| format!("cannot read the workload {}", self.name))?;
-                File::parse(&text, &self.name)?
-            }
-            None => {
-                return Err(exit::usage_error(format!(
-                    "no workload is called '{}'; headroom load list names them, and a file of your own ends in .toml",
-                    self.name
-                )));
-            }
-        };
-        Ok(Named::File(Box::new(if self.text { file.with_protocol(Protocol::Text) } else { file })))
+        named(&self.name, &self.options())
     }
 }
 
-/// A workload and what surrounds it.
-pub(crate) enum Named {
-    /// One of sysbench's, on sysbench's tables.
-    Sysbench(Workload),
-    /// One with statements of its own for its tables.
-    File(Box<File>),
-}
-
-impl Named {
-    /// What is sent.
-    pub(crate) fn workload(self) -> Workload {
-        match self {
-            Self::Sysbench(workload) => workload,
-            Self::File(file) => file.workload,
-        }
-    }
-}
-
-/// All names with what they send.
-pub(crate) fn list() -> String {
-    let ours = BUILT_IN.iter().map(|(name, purpose, _)| (*name, *purpose));
-    let mut text = WORKLOADS.iter().copied().chain(ours).fold(String::new(), |mut text, (name, purpose)| {
-        let _ = writeln!(text, "{name:<24}{purpose}");
-        text
-    });
-    let _ = writeln!(text, "{:<24}a workload of your own (docs/guide/load.md)", "FILE.toml");
-    text
+/// What stands behind a name; one that means nothing is a wrong command line.
+pub(crate) fn named(name: &str, options: &Options) -> anyhow::Result<Named> {
+    Named::find(name, options).map_err(|error| match error {
+        LoadError::UnknownWorkload { .. } => exit::usage_error(error.to_string()),
+        other => other.into(),
+    })
 }
 
 fn distribution(name: &str) -> Result<Distribution, String> {

@@ -6,10 +6,11 @@ use crate::commands::knob::{blocking, credentials_as};
 use crate::commands::load::{TargetArgs, WorkloadArgs};
 use crate::environment::Environment;
 use crate::key::KeyArgs;
-use crate::reads::Reads;
+use crate::reads;
 use anyhow::Context;
 use clap::Args;
 use fleet::Address;
+use load::replay::Reads;
 use load::{Arrivals, Plan};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -141,9 +142,8 @@ impl MemoryArgs {
                     "name a workload, or a recording with --replay; headroom load list names workloads",
                 )
             })?;
-            let reads =
-                Reads::open(file, &self.key, server, self.replay_option_file.as_deref(), environment)?;
-            let Reads { script, plan } = reads;
+            let option_file = self.replay_option_file.as_deref();
+            let Reads { script, plan } = reads::open(file, &self.key, server, option_file, environment)?;
             return Ok(PoolLoad::Recording { script, plan });
         };
         let workload = Arc::new(workload.named()?.workload());

@@ -3,12 +3,12 @@
 
 use crate::environment::Environment;
 use crate::key::KeyArgs;
-use crate::reads::Reads;
+use crate::reads;
 use anyhow::Context;
 use clap::Args;
 use config::Credentials;
 use fleet::{Address, ServerName, Snapshot};
-use load::replay;
+use load::replay::{self, Reads};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -101,7 +101,7 @@ impl WarmArgs {
     ) -> anyhow::Result<impl FnOnce() -> anyhow::Result<()> + Send + use<>> {
         let file = self.warm_with.clone().unwrap_or_default();
         let login = self.warm_option_file.as_deref();
-        let Reads { script, plan } = Reads::open(&file, &self.key, target, login, environment)?;
+        let Reads { script, plan } = reads::open(&file, &self.key, target, login, environment)?;
         Ok(move || Ok(replay::repeat(&script, &plan, &over)?))
     }
 }
