@@ -71,6 +71,13 @@ pub struct Manner {
     pub patience: Duration,
 }
 
+impl Manner {
+    /// Of this author: put back when the process ends, with nothing restarted, and the usual patience.
+    pub fn of(author: Author) -> Self {
+        Self { author, keep: false, restart: None, patience: Duration::from_secs(2) }
+    }
+}
+
 /// Checks every assignment before the first is applied: names, values, dangers. The order is the catalogue's.
 ///
 /// # Errors

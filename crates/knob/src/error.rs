@@ -87,6 +87,12 @@ pub enum Error {
     /// A description of a server that may be restarted is wrong.
     #[error("{path}: {why}")]
     Managed { path: PathBuf, why: String },
+    /// A program that is named is not there.
+    #[error("the program {path}: {source}")]
+    Program { path: PathBuf, source: std::io::Error },
+    /// The journal is text.
+    #[error("{path} is no UTF-8")]
+    NoText { path: PathBuf },
     /// The server cannot be asked.
     #[error("server: {0}")]
     Server(#[from] crate::server::ServerError),

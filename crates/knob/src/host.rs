@@ -6,7 +6,7 @@
 //! mq-deadline`).
 
 use crate::command_output::{CommandOutput, OUTPUT_LIMIT};
-use crate::error::Refusal;
+use crate::error::{Error, Refusal};
 use rustix::process::{Pid, Signal};
 use std::fs::File;
 use std::io;
@@ -108,6 +108,19 @@ impl Host {
     /// Where an absolute path of the host really lies.
     pub fn path(&self, path: &str) -> PathBuf {
         self.root.join(path.trim_start_matches('/'))
+    }
+
+    /// A program's path from the root on: the journal outlives the directory that a command was started in.
+    /// Below another root a path is that root's.
+    ///
+    /// # Errors
+    /// It is not there, or its name is no text.
+    pub fn whole_path(&self, path: &Path) -> Result<String, Error> {
+        let whole = match self.is_this_one() {
+            true => path.canonicalize().map_err(|source| Error::Program { path: path.to_owned(), source })?,
+            false => path.to_owned(),
+        };
+        whole.to_str().map(str::to_owned).ok_or_else(|| Error::NoText { path: whole.clone() })
     }
 
     /// The text of a file, trimmed.

@@ -50,6 +50,17 @@ pub struct Author {
     pub command: String,
 }
 
+impl Author {
+    /// This process, which runs this command.
+    pub fn here(command: impl Into<String>) -> Self {
+        Self {
+            user: rustix::process::getuid().as_raw().to_string(),
+            pid: std::process::id(),
+            command: command.into(),
+        }
+    }
+}
+
 /// What is known before a change.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Intent {

@@ -8,6 +8,7 @@
 //!   original value.
 //! * [`apply`] checks a value, writes it and reads it back; what reads back differently is refused and
 //!   undone.
+//! * [`set`] is all of that for what somebody asks for at once.
 //! * [`verify`] decides whether a change is in force; [`restore`] puts back what is still as we left it, and
 //!   leaves what somebody else changed meanwhile.
 //!
@@ -33,6 +34,7 @@ pub mod resolve;
 pub mod restore;
 pub mod server;
 pub mod session;
+pub mod set;
 pub mod text;
 pub mod tuner;
 pub mod value;

@@ -122,6 +122,21 @@ impl Managed {
         Ok(managed)
     }
 
+    /// What restarts a server: by the description in the file `managed`, else the program `restart_with`.
+    ///
+    /// # Errors
+    /// Whichever is named cannot be used.
+    pub fn restart_by(
+        host: &Host,
+        managed: Option<&Path>,
+        restart_with: Option<&Path>,
+    ) -> Result<Option<String>, Error> {
+        match (managed, restart_with) {
+            (Some(path), _) => Ok(Some(Self::read(path)?.program())),
+            (None, program) => program.map(|path| host.whole_path(path)).transpose(),
+        }
+    }
+
     /// What stands in the journal in the place of a program's name: the whole description.
     pub fn program(&self) -> String {
         let text = serde_json::to_string(self).unwrap_or_default();

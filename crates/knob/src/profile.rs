@@ -59,6 +59,26 @@ pub fn find(name: &str) -> Option<&'static Profile> {
     PROFILES.iter().find(|profile| profile.name == name)
 }
 
+/// Reads a profile's name.
+///
+/// # Errors
+/// Which names there are.
+pub fn parse_name(name: &str) -> Result<String, String> {
+    let names: Vec<&str> = PROFILES.iter().map(|profile| profile.name).collect();
+    if names.contains(&name) { Ok(name.to_owned()) } else { Err(format!("there is {}", names.join(" and "))) }
+}
+
+/// Reads what a placeholder stands for: `disk=vda`.
+///
+/// # Errors
+/// What to write, with the names that there are.
+pub fn parse_placeholder(text: &str) -> Result<(String, String), String> {
+    let known = |(name, value): &(&str, &str)| PLACEHOLDERS.contains(name) && !value.is_empty();
+    let halves = text.split_once('=').filter(known);
+    let owned = |(name, value): (&str, &str)| (name.to_owned(), value.to_owned());
+    halves.map(owned).ok_or_else(|| format!("write disk=vda; the names are {}", PLACEHOLDERS.join(", ")))
+}
+
 impl Row {
     /// The assignment with its placeholders filled in, or the placeholder that is missing.
     ///

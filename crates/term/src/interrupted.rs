@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::task::JoinHandle;
 
 /// Returns on Ctrl-C or when we are asked to end.
@@ -18,6 +18,32 @@ pub async fn interrupted() {
     tokio::select! {
         _ = tokio::signal::ctrl_c() => {}
         () = asked => {}
+    }
+}
+
+/// Ctrl-C, TERM and HUP, heard from the moment this is made.
+#[derive(Debug)]
+pub struct StopSignals([Signal; 3]);
+
+impl StopSignals {
+    /// Takes them over from the defaults, which end the process.
+    ///
+    /// # Errors
+    /// The system refuses it.
+    pub fn listen() -> std::io::Result<Self> {
+        let [interrupt, terminate, hangup] =
+            [SignalKind::interrupt(), SignalKind::terminate(), SignalKind::hangup()].map(signal);
+        Ok(Self([interrupt?, terminate?, hangup?]))
+    }
+
+    /// Returns when one of them has come; at once if it came before.
+    pub async fn received(&mut self) {
+        let [interrupt, terminate, hangup] = &mut self.0;
+        tokio::select! {
+            _ = interrupt.recv() => {}
+            _ = terminate.recv() => {}
+            _ = hangup.recv() => {}
+        }
     }
 }
 

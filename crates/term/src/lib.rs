@@ -9,8 +9,10 @@
 //! * `exit.rs`: the exit codes, and an error as one line;
 //! * `log.rs`: log lines, which never make anybody wait; `no_room.rs` keeps them whole on a full disk.
 //!
-//! `pager.rs` shows a page that is longer than the terminal and changes.
+//! `pager.rs` shows a page that is longer than the terminal and changes; `command_line.rs` is a command to
+//! copy.
 
+mod command_line;
 pub mod exit;
 mod interrupted;
 pub mod log;
@@ -21,7 +23,8 @@ mod progress;
 mod table;
 pub mod terminal;
 
-pub use interrupted::{StopFlag, interrupted};
+pub use command_line::CommandLine;
+pub use interrupted::{StopFlag, StopSignals, interrupted};
 pub use progress::{Progress, Seconds};
 pub use table::Table;
 pub use terminal::{Paint, complain, print, print_json};

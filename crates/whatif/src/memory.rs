@@ -255,12 +255,7 @@ impl Experiment {
         session.recover();
         let mut server = Server::open(&on.address, &on.who)?;
         let today_bytes = pool_bytes(&mut server)?;
-        let author = Author {
-            user: rustix::process::getuid().as_raw().to_string(),
-            pid: std::process::id(),
-            command: on.command.clone(),
-        };
-        let manner = Manner { author, keep: false, restart: None, patience: Duration::from_secs(2) };
+        let manner = Manner::of(Author::here(&on.command));
         let mut pool = Pool { session, manner, address: on.address.to_string(), server };
         let measured = self.all_sizes(&mut pool, load, stop, each);
         let restored = pool.session.restore(&Which::Own, false);

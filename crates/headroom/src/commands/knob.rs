@@ -14,10 +14,9 @@ use fleet::Address;
 use knob::journal::Journal;
 use knob::session::{Connect, RestoreOutcome, Session, Which};
 use knob::{Host, name, text};
-pub(crate) use set::absolute;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use term::{exit, terminal};
+use term::{CommandLine, exit, terminal};
 
 /// Settings of this host and of a server.
 #[derive(Subcommand, Debug, Clone)]
@@ -157,10 +156,7 @@ async fn restore(args: RestoreArgs, environment: &Environment) -> anyhow::Result
     let connect = args.login.connect(environment)?;
     let (directory, force) = (args.place.journals(environment)?, args.force);
     let restored = blocking(move || {
-        let mut session = Session::open(host, &directory, connect)?;
-        if let Some(dropped) = session.journal().dropped() {
-            terminal::complain(&format!("journal: {dropped}"));
-        }
+        let mut session = session(host, &directory, connect)?;
         anyhow::Ok(session.restore(&which, force))
     })
     .await?;
@@ -178,6 +174,15 @@ async fn restore(args: RestoreArgs, environment: &Environment) -> anyhow::Result
         return Ok(exit::no());
     }
     Ok(verdict(&restored))
+}
+
+/// Takes the journal, and says what of it was lost.
+fn session(host: Host, directory: &Path, connect: Connect) -> Result<Session, knob::Error> {
+    let session = Session::open(host, directory, connect)?;
+    if let Some(dropped) = session.journal().dropped() {
+        terminal::complain(&format!("journal: {dropped}"));
+    }
+    Ok(session)
 }
 
 fn journal(args: &JournalArgs, environment: &Environment) -> anyhow::Result<ExitCode> {
@@ -210,46 +215,12 @@ pub(crate) async fn blocking<T: Send + 'static>(
 
 /// How what is in this journal is put back, by this login.
 fn restore_command(place: &PlaceArgs, login: &LoginArgs) -> String {
-    let mut command = Command::new("headroom knob restore");
+    let mut command = CommandLine::new("headroom knob restore");
     command.path("--journal", place.journal.as_deref());
     command.path("--root", Some(place.root.as_path()).filter(|root| *root != Path::new("/")));
     command.flag("--user", login.user.as_deref());
     command.path("--option-file", login.option_file.as_deref());
     command.line()
-}
-
-/// A command that is printed for a person to copy: with the flags that matter, quoted for a shell.
-pub(crate) struct Command(String);
-
-impl Command {
-    pub(crate) fn new(words: &str) -> Self {
-        Self(words.to_owned())
-    }
-
-    pub(crate) fn word(&mut self, word: &str) {
-        let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:@,=+".contains(c);
-        let quoted = match !word.is_empty() && word.chars().all(plain) {
-            true => word.to_owned(),
-            false => format!("'{}'", word.replace('\'', r"'\''")),
-        };
-        self.0.push(' ');
-        self.0.push_str(&quoted);
-    }
-
-    pub(crate) fn flag(&mut self, name: &str, value: Option<&str>) {
-        if let Some(value) = value {
-            self.word(name);
-            self.word(value);
-        }
-    }
-
-    pub(crate) fn path(&mut self, name: &str, value: Option<&Path>) {
-        self.flag(name, value.map(|path| path.display().to_string()).as_deref());
-    }
-
-    pub(crate) fn line(self) -> String {
-        self.0
-    }
 }
 
 impl PlaceArgs {
@@ -299,22 +270,4 @@ pub(crate) fn credentials_as(
     config.fleet.credentials.user = user.map(str::to_owned);
     config.fleet.credentials.option_file = option_file.map(Path::to_owned);
     credentials::resolve(&config, environment)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_command_to_copy_has_its_flags_quoted_for_a_shell() {
-        let mut command = Command::new("headroom knob restore");
-        command.path("--journal", Some(Path::new("/my journal")));
-        command.flag("--user", None);
-        command.flag("--server", Some("db1:3306"));
-        command.word("it's");
-        assert_eq!(
-            command.line(),
-            r"headroom knob restore --journal '/my journal' --server db1:3306 'it'\''s'"
-        );
-    }
 }

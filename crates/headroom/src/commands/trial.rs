@@ -2,7 +2,7 @@
 
 mod init;
 
-use crate::commands::knob::{Command, absolute, blocking, connect_as};
+use crate::commands::knob::{blocking, connect_as};
 use crate::commands::load::{account_with_tls, named, tls::TlsArgs};
 use crate::environment::Environment;
 use crate::version;
@@ -20,7 +20,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
-use term::{exit, terminal};
+use term::{CommandLine, exit, terminal};
 use tokio::signal::unix::{SignalKind, signal};
 use trial::compare;
 use trial::report::{self, Report};
@@ -287,7 +287,7 @@ async fn experiment(args: RunArgs, environment: &Environment) -> anyhow::Result<
     }
     let program = match (&managed, &args.restart_with) {
         (Some(path), None) => Some(Managed::read(path)?.program()),
-        (_, program) => program.as_ref().map(|path| absolute(&Host::new("/"), path)).transpose()?,
+        (_, program) => program.as_ref().map(|path| Host::new("/").whole_path(path)).transpose()?,
     };
     let author = Author {
         user: rustix::process::getuid().as_raw().to_string(),
@@ -412,7 +412,7 @@ fn go(
 
 /// How this experiment goes on: with every flag that it was begun with.
 fn resume_command(args: &RunArgs, dir: &Path) -> String {
-    let mut command = Command::new("headroom trial run");
+    let mut command = CommandLine::new("headroom trial run");
     command.word(&args.spec.display().to_string());
     command.path("--dir", Some(dir));
     command.word("--resume");

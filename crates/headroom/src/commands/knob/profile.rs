@@ -1,7 +1,7 @@
 //! `headroom knob profile`: published settings as knobs.
 
 use clap::Args;
-use knob::profile::{self, PLACEHOLDERS, PROFILES};
+use knob::profile::{self, PROFILES};
 use knob::text;
 use std::process::ExitCode;
 use term::{exit, terminal};
@@ -16,25 +16,11 @@ use term::{exit, terminal};
 )]
 pub(crate) struct ProfileArgs {
     /// Which one; without it, their names.
-    #[arg(value_parser = known)]
+    #[arg(value_parser = profile::parse_name)]
     name: Option<String>,
     /// Print JSON.
     #[arg(long)]
     json: bool,
-}
-
-/// Refuses other names, with those that there are.
-pub(super) fn known(name: &str) -> Result<String, String> {
-    let names: Vec<&str> = PROFILES.iter().map(|profile| profile.name).collect();
-    if names.contains(&name) { Ok(name.to_owned()) } else { Err(format!("there is {}", names.join(" and "))) }
-}
-
-/// `disk=vda`
-pub(super) fn placeholder(text: &str) -> Result<(String, String), String> {
-    let known = |(name, value): &(&str, &str)| PLACEHOLDERS.contains(name) && !value.is_empty();
-    let halves = text.split_once('=').filter(known);
-    let owned = |(name, value): (&str, &str)| (name.to_owned(), value.to_owned());
-    halves.map(owned).ok_or_else(|| format!("write disk=vda; the names are {}", PLACEHOLDERS.join(", ")))
 }
 
 pub(super) fn profile(args: &ProfileArgs) -> anyhow::Result<ExitCode> {

@@ -1,26 +1,23 @@
 //! `headroom knob set`: changes, held until the command ends.
 
-use super::{LoginArgs, PlaceArgs, blocking, profile, restore_command, verdict};
+use super::{LoginArgs, PlaceArgs, blocking, restore_command, session, verdict};
 use crate::environment::Environment;
-use anyhow::{Context, bail};
+use anyhow::bail;
 use clap::Args;
-use knob::action::ProgramAction;
-use knob::apply::{self, Change, Manner, Outcome};
-use knob::item::Access;
+use knob::apply::{self, Manner, Outcome};
 use knob::journal::Author;
 use knob::managed::Managed;
-use knob::session::{Connect, RestoreOutcome, Session, Which};
+use knob::session::{Connect, Which};
+use knob::set::{SetRequest, SetWork};
 use knob::tuner::{self, Tuner};
-use knob::view::{Preview, SetReport, Writes};
-use knob::{Host, name, text};
-use std::collections::BTreeMap;
+use knob::view::{Preview, SetReport};
+use knob::{Host, text};
 use std::os::fd::AsFd;
 use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
 use std::process::{ExitCode, ExitStatus};
 use std::time::Duration;
-use term::{exit, terminal};
-use tokio::signal::unix::{Signal, SignalKind, signal};
+use term::{StopSignals, exit, terminal};
 
 /// A command that was told to end has this long before it is killed.
 const FAREWELL: Duration = Duration::from_secs(10);
@@ -52,11 +49,11 @@ pub(crate) struct SetArgs {
     #[arg(value_name = "NAME=VALUE", required_unless_present = "profile")]
     assignments: Vec<String>,
     /// The rows of a profile that can be set.
-    #[arg(long, value_name = "NAME", value_parser = profile::known)]
+    #[arg(long, value_name = "NAME", value_parser = knob::profile::parse_name)]
     profile: Option<String>,
     /// What a profile's rows are set on: disk=vda, interface=eth0, mount=/data, dataset=, parent=, pool=.
     /// Repeatable.
-    #[arg(long = "for", value_name = "WHAT=NAME", value_parser = profile::placeholder, requires = "profile")]
+    #[arg(long = "for", value_name = "WHAT=NAME", value_parser = knob::profile::parse_placeholder, requires = "profile")]
     given: Vec<(String, String)>,
     /// A dangerous setting that is meant, by its name. Repeatable.
     #[arg(long, value_name = "NAME")]
@@ -95,13 +92,6 @@ pub(crate) struct SetArgs {
     command: Vec<String>,
 }
 
-/// What was done, and the session that can undo it.
-struct Work {
-    session: Session,
-    recovered: Vec<RestoreOutcome>,
-    outcomes: Vec<Outcome>,
-}
-
 pub(super) async fn set(args: SetArgs, environment: &Environment) -> anyhow::Result<ExitCode> {
     // From here on nobody ends us in the middle of the writing: whoever tries gets it undone.
     let mut stop = StopSignals::listen()?;
@@ -115,25 +105,22 @@ pub(super) async fn set(args: SetArgs, environment: &Environment) -> anyhow::Res
     for words in &left_out {
         terminal::complain(&format!("left out: {words}"));
     }
-    let tuners = tuner::running(&host);
+    let request = request(&args, &host, assignments)?;
+    let tuners = request.tuners.clone();
     for Tuner { program, pid, why, .. } in &tuners {
         terminal::complain(&format!("{program} (process {pid}) runs here and {why}"));
     }
-    let manner = manner(&args, &host)?;
     let restore = restore_command(&args.place, &args.login);
     let connect = args.login.connect(environment)?;
     if args.dry_run {
-        return dry_run(args, host, assignments, tuners, manner, connect).await;
+        return dry_run(request, host, connect, args.json).await;
     }
-    let applying = {
-        let (args, tuners, manner) = (args.clone(), tuners.clone(), manner.clone());
-        let journals = args.place.journals(environment)?;
-        blocking(move || {
-            let session = Session::open(host.clone(), &journals, connect)?;
-            apply_all(session, &args, &host, &assignments, &tuners, &manner)
-        })
-    };
-    let done = applying.await?;
+    let journals = args.place.journals(environment)?;
+    let done = blocking(move || {
+        let session = session(host.clone(), &journals, connect)?;
+        Ok(request.apply(&host, session)?)
+    })
+    .await?;
     if !args.json {
         if !done.recovered.is_empty() {
             terminal::print("Left by a process that is dead:\n")?;
@@ -149,7 +136,7 @@ pub(super) async fn set(args: SetArgs, environment: &Environment) -> anyhow::Res
         terminal::complain("held; Ctrl-C puts everything back");
         stop.received().await;
     }
-    let Work { mut session, recovered, outcomes } = done;
+    let SetWork { mut session, recovered, outcomes } = done;
     let restored = blocking(move || Ok(session.restore(&Which::Own, false))).await?;
     if args.json {
         let (tuners, left_out, recovered) = (&tuners, &left_out, &recovered);
@@ -179,116 +166,23 @@ fn code(status: ExitStatus) -> u8 {
     code.and_then(|code| u8::try_from(code).ok()).unwrap_or(2)
 }
 
-/// Ctrl-C, TERM and HUP, heard from the moment this is made.
-struct StopSignals([Signal; 3]);
-
-impl StopSignals {
-    fn listen() -> std::io::Result<Self> {
-        let [interrupt, terminate, hangup] =
-            [SignalKind::interrupt(), SignalKind::terminate(), SignalKind::hangup()].map(signal);
-        Ok(Self([interrupt?, terminate?, hangup?]))
-    }
-
-    /// Returns when one of them has come; at once if it came before.
-    async fn received(&mut self) {
-        let [interrupt, terminate, hangup] = &mut self.0;
-        tokio::select! {
-            _ = interrupt.recv() => {}
-            _ = terminate.recv() => {}
-            _ = hangup.recv() => {}
-        }
-    }
-}
-
-fn manner(args: &SetArgs, host: &Host) -> anyhow::Result<Manner> {
-    let program = match (&args.managed, &args.restart_with) {
-        (Some(path), _) => Some(Managed::read(path)?.program()),
-        (None, program) => program.as_ref().map(|path| absolute(host, path)).transpose()?,
-    };
-    let author = Author {
-        user: rustix::process::getuid().as_raw().to_string(),
-        pid: std::process::id(),
-        command: format!("headroom knob set {}", args.assignments.join(" ")),
-    };
-    Ok(Manner { author, keep: args.keep, restart: program, patience: Duration::from_secs(2) })
-}
-
-/// A journal outlives the directory that this command was started in. Below another root a path is that
-/// root's.
-pub(crate) fn absolute(host: &Host, path: &std::path::Path) -> anyhow::Result<String> {
-    let whole = match host.is_this_one() {
-        true => path.canonicalize().with_context(|| format!("the program {}", path.display()))?,
-        false => path.to_owned(),
-    };
-    whole.to_str().map(str::to_owned).with_context(|| format!("{} is no UTF-8", whole.display()))
-}
-
-fn checked(
-    args: &SetArgs,
-    host: &Host,
-    server: Option<&mut (dyn knob::server::Server + 'static)>,
-    assignments: &[String],
-    tuners: &[Tuner],
-) -> anyhow::Result<Vec<Change>> {
-    let changes = apply::check(host, server, assignments, &args.danger)?;
-    apply::alone(tuners, &changes, &args.beside)?;
-    Ok(changes)
-}
-
-fn apply_all(
-    mut session: Session,
-    args: &SetArgs,
-    host: &Host,
-    assignments: &[String],
-    tuners: &[Tuner],
-    manner: &Manner,
-) -> anyhow::Result<Work> {
-    if let Some(dropped) = session.journal().dropped() {
-        terminal::complain(&format!("journal: {dropped}"));
-    }
-    for action in &args.action {
-        let (knob, program) = name::assignment(action)?;
-        let program = absolute(host, std::path::Path::new(program))?;
-        let action = ProgramAction::new(host.clone(), &program);
-        session.act(&name::parse(host, knob)?.to_string(), Box::new(action));
-    }
-    let address = args.login.address();
-    // A dead process may have left the server stopped: then only putting back starts it.
-    let down = address.as_deref().is_some_and(|address| session.server(address).is_err());
-    let mut recovered = if down { session.recover() } else { Vec::new() };
-    let server = address.as_deref().map(|address| session.server(address)).transpose()?;
-    let changes = checked(args, host, server, assignments, tuners)?;
-    recovered.extend(session.recover());
-    let outcomes = session.apply(&changes, address.as_deref(), manner);
-    Ok(Work { session, recovered, outcomes })
-}
-
-async fn dry_run(
-    args: SetArgs,
-    host: Host,
-    assignments: Vec<String>,
-    tuners: Vec<Tuner>,
-    manner: Manner,
-    mut connect: Connect,
-) -> anyhow::Result<ExitCode> {
-    let json = args.json;
-    let previews = blocking(move || {
-        let mut server = args.login.address().map(|address| connect(&address)).transpose()?;
-        let changes = checked(&args, &host, server.as_deref_mut(), &assignments, &tuners)?;
-        let mut actions = BTreeMap::new();
-        let mut access = Access { host: &host, server: server.as_deref_mut(), actions: &mut actions };
-        let preview = |change: &Change| Preview {
-            knob: change.name.to_string(),
-            value: change.value.clone(),
-            writes: Result::map_or_else(
-                apply::preview(&mut access, change, &manner),
-                Writes::Refused,
-                Writes::Writes,
-            ),
-        };
-        Ok(changes.iter().map(preview).collect::<Vec<_>>())
+/// All that the flags ask for.
+fn request(args: &SetArgs, host: &Host, assignments: Vec<String>) -> Result<SetRequest, knob::Error> {
+    let author = Author::here(format!("headroom knob set {}", args.assignments.join(" ")));
+    let restart = Managed::restart_by(host, args.managed.as_deref(), args.restart_with.as_deref())?;
+    Ok(SetRequest {
+        assignments,
+        dangers: args.danger.clone(),
+        tuners: tuner::running(host),
+        beside: args.beside.clone(),
+        actions: args.action.clone(),
+        server: args.login.address(),
+        manner: Manner { keep: args.keep, restart, ..Manner::of(author) },
     })
-    .await?;
+}
+
+async fn dry_run(request: SetRequest, host: Host, connect: Connect, json: bool) -> anyhow::Result<ExitCode> {
+    let previews = blocking(move || Ok(request.preview(&host, connect)?)).await?;
     if json {
         terminal::print_json(&previews)?;
     } else {
