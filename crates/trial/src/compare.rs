@@ -10,6 +10,7 @@
 //! judged by [`drift`], whose unit is the experiment.
 
 use crate::order::Run;
+use crate::past::Past;
 use crate::report::{LoadReport, Report};
 use crate::run::Experiment;
 use crate::schedule::{pairs, stages};
@@ -68,6 +69,36 @@ pub struct Drift {
     /// The baseline's change in 30 days; `None` with fewer than four experiments.
     pub per_month: Option<Interval>,
     pub p_differs: Option<f64>,
+}
+
+/// Several experiments: each of the others beside the first, and from three on also the baseline over time.
+#[derive(Clone, Debug, Serialize)]
+pub struct Comparisons {
+    pub comparisons: Vec<Comparison>,
+    pub drift: Vec<Drift>,
+}
+
+impl Comparisons {
+    /// Of these, each with its name.
+    pub fn of(named: &[(String, Past)]) -> Self {
+        let sides = named.iter().map(|(name, Past { experiment, history, report })| Side {
+            name: name.clone(),
+            experiment,
+            history,
+            report,
+        });
+        let sides: Vec<Side<'_>> = sides.collect();
+        let others = sides.iter().skip(1);
+        Self {
+            comparisons: others.map(|other| compare(&sides[0], other)).collect(),
+            drift: if sides.len() > 2 { drift(&sides) } else { Vec::new() },
+        }
+    }
+
+    /// Whether each has something that can be compared.
+    pub fn is_possible(&self) -> bool {
+        self.comparisons.iter().all(Comparison::is_possible)
+    }
 }
 
 /// Two experiments of the same metric.

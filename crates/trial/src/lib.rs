@@ -17,8 +17,8 @@
 //! * [`compare`]: two experiments, and many over time.
 //! * [`report`]: what came of it, as values.
 //!
-//! May use `fleet`, `config`, `plan`, `chart`, `diagnose`, `load` and `knob`. Read first: `spec.rs`,
-//! `schedule.rs`, `run.rs`.
+//! May use `fleet`, `config`, `plan`, `chart`, `diagnose`, `load`, `knob` and `term`. Read first:
+//! `spec.rs`, `schedule.rs`, `run.rs`.
 //!
 //! Then what does it:
 //!
@@ -26,7 +26,9 @@
 //! * [`run`]: the loop: apply, warm up, measure, put back, write.
 //! * [`rig`]: what it is run on: settings through `knob`, the workload through `load`.
 //! * [`preview`]: every write that it would make.
+//! * [`carry_out`]: all of it, from a spec to its report; [`past`]: what lies on disk.
 
+pub mod carry_out;
 pub mod compare;
 pub mod cost;
 pub mod design;
@@ -37,6 +39,7 @@ pub mod halving;
 pub mod init;
 pub mod order;
 pub mod page;
+pub mod past;
 pub mod preview;
 pub mod report;
 pub mod rig;

@@ -62,6 +62,14 @@ pub struct Report {
     pub spec: String,
 }
 
+impl Report {
+    /// Whether it is over, everything is as it was before, and no load is void.
+    pub fn is_sound(&self) -> bool {
+        let as_before = self.differ.as_ref().is_none_or(Vec::is_empty);
+        self.ended && as_before && self.loads.iter().all(|load| !load.void)
+    }
+}
+
 #[derive(Clone, Debug, Serialize)]
 pub struct LoadReport {
     pub point: Point,

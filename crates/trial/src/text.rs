@@ -1,12 +1,12 @@
 //! What people read of an experiment in the terminal.
 
-use crate::compare::{Compared, Comparison, Drift};
+use crate::compare::{Compared, Comparison, Comparisons, Drift};
 use crate::cost::{self, Reach};
 use crate::effects::{FactorStanding, Mixture};
 use crate::halving::Stage;
 use crate::order::{self, Run};
 use crate::report::{CellReport, LoadReport, Report, Standing, Winner};
-use crate::run::Experiment;
+use crate::run::{Event, Experiment};
 use crate::schedule;
 use crate::spec::{Kind, Metric, Spec};
 use crate::store::Outcome;
@@ -163,6 +163,24 @@ pub fn length(time: Duration) -> String {
         seconds @ 0..=119 => format!("{seconds} s"),
         seconds @ 120..=7_199 => format!("{} min", seconds / 60),
         seconds => format!("{:.1} h", seconds as f64 / 3_600.0),
+    }
+}
+
+/// How an experiment goes, in a line.
+pub fn event(experiment: &Experiment, event: &Event<'_>) -> String {
+    match event {
+        Event::Begins { next, left, time_left } => {
+            let place = &next.place;
+            format!(
+                "{left} left, {}: stage {} block {}: {}",
+                length(*time_left),
+                place.stage + 1,
+                place.block + 1,
+                experiment.words(next.run)
+            )
+        }
+        Event::Over(trial) => format!("  {}", outcome(experiment.spec.metric, &trial.outcome)),
+        Event::Returning => "the baseline once more: is everything as it was?".to_owned(),
     }
 }
 
@@ -382,8 +400,14 @@ fn row(cell: &CellReport) -> Vec<String> {
     vec![settings(&cell.settings), ratio, interval, standing(&cell.standing)]
 }
 
+/// All of them, for a terminal.
+pub fn comparisons(all: &Comparisons) -> String {
+    let texts: Vec<String> = all.comparisons.iter().map(comparison).collect();
+    texts.join("\n") + &drift(&all.drift)
+}
+
 /// Two experiments, for a terminal.
-pub fn comparison(comparison: &Comparison) -> String {
+fn comparison(comparison: &Comparison) -> String {
     let Comparison { one, other, loads, warnings } = comparison;
     let mut text = format!("{other} beside {one}\n");
     for warning in warnings {
@@ -414,7 +438,7 @@ pub fn comparison(comparison: &Comparison) -> String {
 }
 
 /// The baseline over a history, for a terminal.
-pub fn drift(drifts: &[Drift]) -> String {
+fn drift(drifts: &[Drift]) -> String {
     let mut text = String::new();
     for drift in drifts {
         text.push_str(&format!("\nBaseline over time, {}\n", drift.words));

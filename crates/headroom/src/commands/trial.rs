@@ -19,15 +19,14 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
-use term::{CommandLine, exit, terminal};
-use tokio::signal::unix::{SignalKind, signal};
-use trial::compare;
+use term::{CommandLine, StopSignals, exit, terminal};
+use trial::carry_out::{CarryOutError, CarryOutOutcome, CarryOutRequest, carry_out};
+use trial::compare::Comparisons;
+use trial::past::Past;
 use trial::report::{self, Report};
 use trial::rig::HostRig;
-use trial::run::{self as runner, End, Event, Experiment, RunError};
+use trial::run::{Experiment, RunError};
 use trial::spec::Spec;
-use trial::store::{self, Begun, Store};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -205,38 +204,23 @@ fn plan(args: &PlanArgs) -> anyhow::Result<ExitCode> {
     Ok(if plan.fits { exit::DONE } else { exit::no() })
 }
 
-fn read(dir: &Path) -> anyhow::Result<(Experiment, store::History, Report)> {
-    let history = store::read(dir)?;
-    let spec = Spec::parse(&history.spec, "spec.toml")?;
-    let experiment = Experiment::new(spec, &history.begun.refused)?;
-    let report = report::report(&experiment, &history);
-    Ok((experiment, history, report))
-}
-
 fn compare(args: &CompareArgs) -> anyhow::Result<ExitCode> {
-    let all: Vec<_> = args.dirs.iter().map(|dir| read(dir)).collect::<Result<_, _>>()?;
-    let sides: Vec<compare::Side<'_>> = args
+    let all: Vec<_> = args
         .dirs
         .iter()
-        .zip(&all)
-        .map(|(dir, (experiment, history, report))| {
-            let name = dir.display().to_string();
-            compare::Side { name, experiment, history, report }
-        })
-        .collect();
-    let comparisons: Vec<_> = sides[1..].iter().map(|other| compare::compare(&sides[0], other)).collect();
-    let drift = if sides.len() > 2 { compare::drift(&sides) } else { Vec::new() };
+        .map(|dir| anyhow::Ok((dir.display().to_string(), Past::read(dir)?)))
+        .collect::<Result<_, _>>()?;
+    let compared = Comparisons::of(&all);
     if args.json {
-        terminal::print_json(&serde_json::json!({ "comparisons": comparisons, "drift": drift }))?;
+        terminal::print_json(&compared)?;
     } else {
-        let texts: Vec<String> = comparisons.iter().map(trial::text::comparison).collect();
-        terminal::print(&(texts.join("\n") + &trial::text::drift(&drift)))?;
+        terminal::print(&trial::text::comparisons(&compared))?;
     }
-    Ok(if comparisons.iter().all(compare::Comparison::is_possible) { exit::DONE } else { exit::no() })
+    Ok(if compared.is_possible() { exit::DONE } else { exit::no() })
 }
 
 fn report(args: &ReportArgs) -> anyhow::Result<ExitCode> {
-    let (experiment, history, report) = read(&args.dir)?;
+    let Past { experiment, history, report } = Past::read(&args.dir)?;
     if let Some(path) = &args.html {
         let page = trial::page::html(&report);
         std::fs::write(path, page).with_context(|| format!("cannot write {}", path.display()))?;
@@ -253,16 +237,14 @@ fn report(args: &ReportArgs) -> anyhow::Result<ExitCode> {
 }
 
 fn verdict(report: &Report) -> ExitCode {
-    let as_before = report.differ.as_ref().is_none_or(Vec::is_empty);
-    let sound = report.ended && as_before && report.loads.iter().all(|load| !load.void);
-    if sound { exit::DONE } else { exit::no() }
+    if report.is_sound() { exit::DONE } else { exit::no() }
 }
 
 async fn experiment(args: RunArgs, environment: &Environment) -> anyhow::Result<ExitCode> {
     let (spec, text) = spec(&args.spec)?;
     let address = spec.address(args.server.as_ref()).map_err(exit::usage_error)?;
     let stop = Arc::new(AtomicBool::new(false));
-    on_stop(&stop)?;
+    on_stop(stop.clone())?;
     let (account, tls) = account_with_tls(
         args.user.as_deref(),
         args.option_file.as_deref(),
@@ -277,137 +259,86 @@ async fn experiment(args: RunArgs, environment: &Environment) -> anyhow::Result<
     let named = named(&spec.load.workload, &options)?;
     let tables = matches!(named, Named::Sysbench(_)).then_some(options);
     let workload = Arc::new(named.workload());
-    // The spec's is beside the spec.
+    // The spec's is beside the spec, and gives way to a program that is named.
     let beside_spec = |name: &String| args.spec.parent().unwrap_or(Path::new("")).join(name);
     let managed = args.managed.clone().or_else(|| spec.managed.as_ref().map(beside_spec));
+    let managed = managed.filter(|_| args.restart_with.is_none());
     if !spec.hosts.is_empty() && (managed.is_some() || args.restart_with.is_some()) {
         return Err(exit::usage_error(
             "servers of several hosts are not restarted: leave --managed and --restart-with out",
         ));
     }
-    let program = match (&managed, &args.restart_with) {
-        (Some(path), None) => Some(Managed::read(path)?.program()),
-        (_, program) => program.as_ref().map(|path| Host::new("/").whole_path(path)).transpose()?,
-    };
-    let author = Author {
-        user: rustix::process::getuid().as_raw().to_string(),
-        pid: std::process::id(),
-        command: format!("headroom trial run {}", args.spec.display()),
-    };
-    let manner = Manner { author, keep: false, restart: program, patience: Duration::from_secs(2) };
-    let json = args.json;
+    let host = Host::new("/");
+    let author = Author::here(format!("headroom trial run {}", args.spec.display()));
+    let restart = Managed::restart_by(&host, managed.as_deref(), args.restart_with.as_deref())?;
+    let manner = Manner { restart, ..Manner::of(author) };
     let journals = args.journal.clone().map_or_else(|| environment.journals("knobs"), Ok)?;
+    let (dir, server, beside) = (args.dir(), Some(address.to_string()), args.beside.clone());
+    let (reset, hosts) = (spec.reset.clone(), spec.hosts.clone());
+    let version = version::version().to_owned();
+    let request =
+        CarryOutRequest { spec, text, dir: dir.clone(), resume: args.resume, dry_run: args.dry_run, version };
     let done = blocking(move || {
-        let host = Host::new("/");
         let session = Session::open(host.clone(), &journals, connect)?;
-        let (server, beside) = (Some(address.to_string()), args.beside.clone());
         let mut rig = HostRig::new(session, host, server, manner, beside, workload, target, stop.clone());
-        (rig.reset, rig.tables, rig.hosts) = (spec.reset.clone(), tables, spec.hosts.clone());
-        go(&args, spec, &text, rig, &stop)
+        (rig.reset, rig.tables, rig.hosts) = (reset, tables, hosts);
+        Ok(carry_out(request, &mut rig, &stop, terminal::complain))
     });
-    let done = match done.await {
-        // "No" is the answer, as the help has it: it ran, and a setting is not as it was.
-        Err(error) if matches!(error.downcast_ref(), Some(RunError::NotBack(_))) => {
-            terminal::complain(&format!("headroom: {error:#}"));
-            return Ok(exit::no());
+    match done.await? {
+        Ok(CarryOutOutcome::Preview(all)) => {
+            if args.json {
+                terminal::print_json(&all)?;
+            } else {
+                terminal::print(&trial::preview::text(&all))?;
+            }
+            Ok(exit::DONE)
         }
-        done => done?,
-    };
-    let Some(report) = done else { return Ok(exit::DONE) };
-    if json {
-        terminal::print_json(&report)?;
-    } else {
-        terminal::print(&trial::text::report(&report))?;
+        Ok(CarryOutOutcome::Report(report)) => {
+            let page = format!("as a page: headroom trial report {} --html report.html", dir.display());
+            terminal::complain(&page);
+            if args.json {
+                terminal::print_json(&report)?;
+            } else {
+                terminal::print(&trial::text::report(&report))?;
+            }
+            Ok(verdict(&report))
+        }
+        Err(error @ CarryOutError::Interrupted) => {
+            bail!("{error}. To go on: {}", resume_command(&args, &dir));
+        }
+        // A spec that does not fit is a wrong command line.
+        Err(CarryOutError::Run(RunError::Spec(error))) => Err(exit::usage_error(error.to_string())),
+        // "No" is the answer, as the help has it: it ran, and a setting is not as it was.
+        Err(error @ CarryOutError::Run(RunError::NotBack(_))) => {
+            terminal::complain(&format!("headroom: {error}"));
+            Ok(exit::no())
+        }
+        Err(other) => Err(other.into()),
     }
-    Ok(verdict(&report))
 }
 
 /// Ctrl-C, TERM and HUP: from here on they end the trial that runs, and everything is put back.
-fn on_stop(stop: &Arc<AtomicBool>) -> anyhow::Result<()> {
-    for kind in [SignalKind::interrupt(), SignalKind::terminate(), SignalKind::hangup()] {
-        let (mut signal, stop) = (signal(kind)?, stop.clone());
-        tokio::spawn(async move {
-            while signal.recv().await.is_some() {
-                terminal::complain("to end: putting everything back");
-                stop.store(true, Ordering::Relaxed);
-            }
-        });
-    }
+fn on_stop(stop: Arc<AtomicBool>) -> std::io::Result<()> {
+    let mut signals = StopSignals::listen()?;
+    tokio::spawn(async move {
+        loop {
+            signals.received().await;
+            terminal::complain("to end: putting everything back");
+            stop.store(true, Ordering::Relaxed);
+        }
+    });
     Ok(())
 }
 
-/// `None` after a dry run.
-fn go(
-    args: &RunArgs,
-    spec: Spec,
-    text: &str,
-    mut rig: HostRig,
-    stop: &AtomicBool,
-) -> anyhow::Result<Option<Report>> {
-    let dir = args.dir.clone().unwrap_or_else(|| {
-        let stem = args.spec.file_stem().map_or_else(String::new, |stem| stem.to_string_lossy().into_owned());
-        PathBuf::from(format!("trial-{stem}"))
-    });
-    // First what a dead process left: it may have stopped the server.
-    if !args.dry_run {
-        let recovered = rig.session.recover();
-        for one in &recovered {
-            let how =
-                if one.is_back() { "is put back" } else { "is NOT put back: see headroom knob journal" };
-            terminal::complain(&format!("left by a dead process: {} {how}", one.knobs.join(", ")));
-        }
-        if !recovered.iter().all(knob::session::RestoreOutcome::is_back) {
-            bail!("a setting that a dead process left is not as it was; nothing was tried");
-        }
+impl RunArgs {
+    /// Where figures are kept.
+    fn dir(&self) -> PathBuf {
+        self.dir.clone().unwrap_or_else(|| {
+            let stem = self.spec.file_stem();
+            let stem = stem.map_or_else(String::new, |stem| stem.to_string_lossy().into_owned());
+            PathBuf::from(format!("trial-{stem}"))
+        })
     }
-    // A server that does not answer is no fault of the spec.
-    for address in rig.addresses() {
-        rig.session.server(&address)?;
-    }
-    let (mut store, begun, trials) = if args.resume {
-        let (store, history) = Store::resume(&dir, text, &rig.words())?;
-        (Some(store), history.begun, history.trials)
-    } else {
-        let (start, refused) = runner::look(&spec, &mut rig).map_err(usage)?;
-        let begun = Begun {
-            format: 0,
-            at: store::now(),
-            version: version::version().to_owned(),
-            server: rig.words(),
-            elsewhere: rig.is_elsewhere(),
-            start,
-            refused,
-        };
-        (None, begun, Vec::new())
-    };
-    if begun.elsewhere {
-        terminal::complain("memory of the server is not watched: it is on another machine");
-    }
-    for level in &begun.refused {
-        terminal::complain(&format!("refused, not tried: {}={}: {}", level.knob, level.level, level.why));
-    }
-    let experiment = Experiment::new(spec, &begun.refused)?;
-    if !args.resume {
-        experiment.check_stages()?;
-    }
-    if args.dry_run {
-        dry_run(&experiment, &mut rig, args.json)?;
-        return Ok(None);
-    }
-    if experiment.possible.is_empty() {
-        bail!("every cell has a level that cannot be set here; there is nothing to compare");
-    }
-    let store = match &mut store {
-        Some(store) => store,
-        None => store.insert(Store::create(&dir, text, &begun)?),
-    };
-    let mut tell = |event: &Event<'_>| tell(&experiment, event);
-    let end = runner::run(&experiment, &begun, trials, store, &mut rig, stop, &mut tell).map_err(usage)?;
-    if end == End::Interrupted {
-        bail!("interrupted; everything is as it was. To go on: {}", resume_command(args, &dir));
-    }
-    terminal::complain(&format!("as a page: headroom trial report {} --html report.html", dir.display()));
-    Ok(Some(report::report(&experiment, &store::read(&dir)?)))
 }
 
 /// How this experiment goes on: with every flag that it was begun with.
@@ -429,41 +360,6 @@ fn resume_command(args: &RunArgs, dir: &Path) -> String {
     command.path("--managed", args.managed.as_deref());
     command.path("--journal", args.journal.as_deref());
     command.line()
-}
-
-/// A spec that does not fit is a wrong command line.
-fn usage(error: RunError) -> anyhow::Error {
-    match error {
-        RunError::Spec(error) => exit::usage_error(error.to_string()),
-        other => other.into(),
-    }
-}
-
-fn dry_run(experiment: &Experiment, rig: &mut HostRig, json: bool) -> anyhow::Result<()> {
-    let all = trial::preview::of(experiment, rig);
-    if json { terminal::print_json(&all) } else { terminal::print(&trial::preview::text(&all)) }
-}
-
-fn tell(experiment: &Experiment, event: &Event<'_>) {
-    match event {
-        Event::Begins { next, left, time_left } => {
-            let place = &next.place;
-            terminal::complain(&format!(
-                "{left} left, {}: stage {} block {}: {}",
-                trial::text::length(*time_left),
-                place.stage + 1,
-                place.block + 1,
-                experiment.words(next.run)
-            ));
-        }
-        Event::Over(trial) => {
-            terminal::complain(&format!(
-                "  {}",
-                trial::text::outcome(experiment.spec.metric, &trial.outcome)
-            ));
-        }
-        Event::Returning => terminal::complain("the baseline once more: is everything as it was?"),
-    }
 }
 
 #[cfg(test)]
