@@ -41,6 +41,18 @@ pub fn labs(base: &Path) -> Result<Vec<PathBuf>, Error> {
     dir::living(base)
 }
 
+/// The only lab that runs under `base`.
+///
+/// # Errors
+/// There is none, or there are several: which is meant is not known.
+pub fn only(base: &Path) -> Result<PathBuf, Error> {
+    match labs(base)?.as_slice() {
+        [lab] => Ok(lab.clone()),
+        [] => Err(Error::NoLab { base: base.to_owned() }),
+        several => Err(Error::SeveralLabs { labs: several.to_vec() }),
+    }
+}
+
 pub async fn status(lab: &Path) -> Result<Status, Error> {
     match ask(lab, &Request::Status).await? {
         Response::Status { status } => Ok(*status),

@@ -120,6 +120,14 @@ pub enum Error {
         /// Why not, and what to do.
         why: String,
     },
+    #[error("no lab runs in {}; start one with headroom lab up", base.display())]
+    NoLab { base: PathBuf },
+    /// One of them has to be named.
+    #[error(
+        "{} labs run; name one with --lab: {}",
+        labs.len(), labs.iter().map(|lab| lab.display().to_string()).collect::<Vec<_>>().join(", ")
+    )]
+    SeveralLabs { labs: Vec<PathBuf> },
     /// The lab was taken down meanwhile.
     #[error("the lab is down")]
     Down,
@@ -139,6 +147,7 @@ impl Error {
             Self::Spec(_) | Self::NoProgram { .. } | Self::Program { .. } | Self::Io { .. } => Blame::Config,
             Self::BaseOfOthers { .. } | Self::BaseTooLong { .. } | Self::NoPort { .. } => Blame::Config,
             Self::Unknown { .. } | Self::Fault { .. } | Self::Control { .. } | Self::Down => Blame::Config,
+            Self::NoLab { .. } | Self::SeveralLabs { .. } => Blame::Config,
             Self::Bootstrap { .. } | Self::Died { .. } | Self::Ended { .. } => Blame::Server,
             Self::TooLate { .. } | Self::Sql { .. } => Blame::Server,
         }

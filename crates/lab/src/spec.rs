@@ -98,6 +98,9 @@ pub enum SpecError {
         /// What is wrong and what would be right.
         problem: String,
     },
+    /// Replicas of zones that are not there.
+    #[error("{numbers} numbers of replicas for {zones} zones; give one a zone")]
+    TooManyNumbers { numbers: usize, zones: usize },
     /// A description built in code cannot be.
     #[error("lab: {0}")]
     Value(String),
@@ -132,6 +135,24 @@ impl Spec {
             server: ServerSpec::default(),
             network: Network::default(),
         }
+    }
+
+    /// Zones with their numbers of replicas; the last number holds for the rest. The primary comes on top, in
+    /// the first zone.
+    ///
+    /// # Errors
+    /// There are more numbers than zones.
+    pub fn with_replicas(zones: &[String], replicas: &[u8]) -> Result<Self, SpecError> {
+        if replicas.len() > zones.len() {
+            return Err(SpecError::TooManyNumbers { numbers: replicas.len(), zones: zones.len() });
+        }
+        let last = replicas.last().copied().unwrap_or(1);
+        let count = |index: usize| {
+            let replicas = replicas.get(index).copied().unwrap_or(last);
+            replicas.saturating_add(u8::from(index == 0))
+        };
+        let zones = zones.iter().enumerate().map(|(index, zone)| (zone.as_str(), count(index)));
+        Ok(Self::new(&zones.collect::<Vec<_>>()))
     }
 
     /// Reads a description; `origin` is the file name for complaints. Unknown keys are refused.
@@ -342,4 +363,25 @@ fn line_and_column(text: &str, offset: usize) -> (usize, usize) {
     let line = before.matches('\n').count() + 1;
     let column = before.rsplit('\n').next().unwrap_or("").chars().count() + 1;
     (line, column)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_primary_comes_on_top_of_the_replicas_of_the_first_zone() {
+        let named = ["a", "b", "c"].map(str::to_owned);
+        let counts = |replicas: &[u8]| {
+            let spec = Spec::with_replicas(&named, replicas).unwrap();
+            spec.zones.into_iter().map(|(zone, count)| (zone.to_string(), count)).collect::<Vec<_>>()
+        };
+        let expected = |counts: [u8; 3]| named.iter().cloned().zip(counts).collect::<Vec<_>>();
+        assert_eq!(counts(&[1]), expected([2, 1, 1]));
+        assert_eq!(counts(&[1, 1, 0]), expected([2, 1, 0]));
+        assert!(matches!(
+            Spec::with_replicas(&named, &[1; 4]),
+            Err(SpecError::TooManyNumbers { numbers: 4, zones: 3 })
+        ));
+    }
 }

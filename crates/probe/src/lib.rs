@@ -6,17 +6,20 @@
 //!
 //! * `disk.rs`: which requests at which depth, and where the knee is;
 //! * `fio.rs`: what fio is asked, and what its JSON says;
-//! * `machine.rs`: which machine it was, and whether others used it.
+//! * `machine.rs`: which machine it was, and whether others used it;
+//! * `kept.rs`: where probes are kept and found.
 
 mod compute;
 mod disk;
 pub mod fio;
+mod kept;
 pub mod machine;
 mod network;
 pub mod text;
 
 pub use compute::Compute;
 pub use disk::{Disk, Step, knee, most};
+pub use kept::{KeptIn, known_ceilings, known_probe};
 pub use machine::Machine;
 pub use network::Way;
 

@@ -202,16 +202,7 @@ fn the_lab(which: &WhichArgs, environment: &Environment) -> anyhow::Result<PathB
     if let Some(lab) = &which.lab {
         return Ok(lab.clone());
     }
-    let base = base(which, environment);
-    let labs = control::labs(&base)?;
-    match &labs[..] {
-        [lab] => Ok(lab.clone()),
-        [] => bail!("no lab runs in {}; start one with headroom lab up", base.display()),
-        several => {
-            let names: Vec<String> = several.iter().map(|lab| lab.display().to_string()).collect();
-            bail!("{} labs run; name one with --lab: {}", several.len(), names.join(", "))
-        }
-    }
+    Ok(control::only(&base(which, environment))?)
 }
 
 fn base(which: &WhichArgs, environment: &Environment) -> PathBuf {

@@ -9,8 +9,7 @@ use crate::{credentials, source};
 use anyhow::{Context, bail};
 use clap::Args;
 use diagnose::verdict::Ceilings;
-use load::store::Store;
-use probe::{Probe, Scope, host, machine, servers_here};
+use probe::{KeptIn, Scope, host, machine, servers_here};
 use serde::Serialize;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -19,8 +18,6 @@ use term::{exit, interrupted, terminal};
 
 /// A host that is busier than this serves somebody.
 const IN_SERVICE: f64 = 0.10;
-/// The history of the services of this host, whose user has this directory. Root keeps its probes here.
-const HOSTS_STORE: &str = "/var/lib/headroom/history.sqlite";
 /// Over this long it is seen whether it does.
 const LOOK: Duration = Duration::from_secs(1);
 
@@ -75,39 +72,17 @@ pub(crate) struct ProbeArgs {
     json: bool,
 }
 
-/// The ceilings that the history has of this host, the newest of those in the usual places; none where no
-/// history has any.
+/// The ceilings that the history has of this host: the one that is named, else those in the usual places.
 ///
 /// # Errors
-/// The history that was named cannot be read. The usual ones are left out with a warning then.
+/// The history that was named cannot be read.
 pub(crate) fn known_ceilings(named: Option<&Path>, environment: &Environment) -> anyhow::Result<Ceilings> {
-    let probe = match named {
-        Some(path) if !path.exists() => {
-            bail!("there is no history at {0}; headroom probe --store {0} makes one", path.display())
-        }
-        Some(path) => probe::newest_of(path)?,
-        None => probe::newest(&usual_places(environment)),
-    };
-    Ok(probe.as_ref().map(Probe::ceilings).unwrap_or_default())
-}
-
-/// The newest probe of this host, in the usual places.
-///
-/// # Errors
-/// A history there cannot be read.
-pub(crate) fn known_probe(environment: &Environment) -> anyhow::Result<Option<Probe>> {
-    let places = usual_places(environment).into_iter().filter(|path| path.exists());
-    let read = places.map(|path| probe::newest_of(&path)).collect::<anyhow::Result<Vec<_>>>()?;
-    Ok(read.into_iter().flatten().max_by_key(|probe| probe.at))
-}
-
-fn usual_places(environment: &Environment) -> Vec<PathBuf> {
-    usual_store(environment).into_iter().chain([PathBuf::from(HOSTS_STORE)]).collect()
+    probe::known_ceilings(named, usual_store(environment))
 }
 
 /// Runs `headroom probe`.
 pub(crate) async fn run(args: ProbeArgs, environment: &Environment) -> anyhow::Result<ExitCode> {
-    let kept = kept_in(&args, environment, Path::new(HOSTS_STORE), rustix::process::geteuid().is_root())?;
+    let kept = kept_in(&args, environment)?;
     let store = kept.as_ref().map(KeptIn::open).transpose()?;
     if args.list {
         let store = store.context("no home directory is known; name the history with --store")?;
@@ -178,49 +153,14 @@ fn scope(args: &ProbeArgs, environment: &Environment) -> anyhow::Result<Scope> {
     })
 }
 
-/// The history that a probe is kept in.
-#[derive(Debug, PartialEq)]
-enum KeptIn {
-    /// One of whoever calls.
-    Own(PathBuf),
-    /// That of the host's services, for every user to read.
-    Host(PathBuf),
-}
-
-impl KeptIn {
-    fn path(&self) -> &Path {
-        let (Self::Own(path) | Self::Host(path)) = self;
-        path
-    }
-
-    fn open(&self) -> anyhow::Result<Store> {
-        Ok(match self {
-            Self::Own(path) => Store::open(path)?,
-            Self::Host(path) => Store::open_for_all_to_read(path)?,
-        })
-    }
-}
-
-/// Where it is kept; `None` is nowhere. Root measures for the host: its probe goes where the agent's user
-/// finds it, if that directory is there: systemd makes it when the first service starts.
-fn kept_in(
-    args: &ProbeArgs,
-    environment: &Environment,
-    hosts: &Path,
-    is_root: bool,
-) -> anyhow::Result<Option<KeptIn>> {
+/// Where it is kept; `None` is nowhere.
+fn kept_in(args: &ProbeArgs, environment: &Environment) -> anyhow::Result<Option<KeptIn>> {
     if args.no_store {
         return Ok(None);
     }
-    if let Some(path) = &args.store {
-        return Ok(Some(KeptIn::Own(path.clone())));
-    }
-    if is_root && hosts.parent().is_some_and(Path::is_dir) {
-        return Ok(Some(KeptIn::Host(hosts.to_owned())));
-    }
-    let path = usual_store(environment);
-    let path = path.context("no home directory is known; name a history with --store, or use --no-store")?;
-    Ok(Some(KeptIn::Own(path)))
+    let named = args.store.clone().map(KeptIn::Own);
+    let kept = named.or_else(|| KeptIn::usual(usual_store(environment)));
+    kept.context("no home directory is known; name a history with --store, or use --no-store").map(Some)
 }
 
 #[cfg(test)]
@@ -234,33 +174,13 @@ mod tests {
         probe: ProbeArgs,
     }
 
-    fn args(words: &[&str]) -> ProbeArgs {
-        Parsed::parse_from(["probe"].iter().chain(words)).probe
-    }
-
     #[test]
-    fn root_keeps_a_probe_where_the_services_find_it_and_others_keep_their_own() {
-        let dir = tempfile::tempdir().unwrap();
-        let hosts = dir.path().join("history.sqlite");
-        let absent = dir.path().join("absent/history.sqlite");
-        let environment = Environment { home: Some("/home/u".into()), ..Environment::default() };
-        let own = || KeptIn::Own("/home/u/.local/share/headroom/history.sqlite".into());
-        let kept = |words: &[&str], hosts: &Path, is_root| {
-            kept_in(&args(words), &environment, hosts, is_root).unwrap()
+    fn a_probe_is_kept_where_the_flags_say_or_nowhere() {
+        let kept = |words: &[&str]| {
+            let args = Parsed::parse_from(["probe"].iter().chain(words)).probe;
+            kept_in(&args, &Environment::default()).unwrap()
         };
-        assert_eq!(kept(&[], &hosts, true), Some(KeptIn::Host(hosts.clone())));
-        assert_eq!(kept(&[], &hosts, false), Some(own()));
-        assert_eq!(kept(&[], &absent, true), Some(own()), "without the package there is no such directory");
-        assert_eq!(kept(&["--store", "x"], &hosts, true), Some(KeptIn::Own("x".into())));
-        assert_eq!(kept(&["--no-store"], &hosts, true), None);
-    }
-
-    #[test]
-    fn a_history_that_is_named_must_be_there_and_be_one() {
-        let dir = tempfile::tempdir().unwrap();
-        let named = |name: &str| known_ceilings(Some(&dir.path().join(name)), &Environment::default());
-        assert!(named("absent").unwrap_err().to_string().contains("headroom probe --store"));
-        std::fs::write(dir.path().join("broken"), "this is no database, whatever its name may say").unwrap();
-        named("broken").unwrap_err();
+        assert_eq!(kept(&["--store", "x"]), Some(KeptIn::Own("x".into())));
+        assert_eq!(kept(&["--no-store"]), None);
     }
 }

@@ -180,26 +180,7 @@ fn spec(args: &UpArgs) -> anyhow::Result<Spec> {
                 std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
             Spec::parse(&text, &path.display().to_string())?
         }
-        None => {
-            if args.replicas.len() > args.zones.len() {
-                bail!(
-                    "{} numbers of replicas for {} zones; give one a zone",
-                    args.replicas.len(),
-                    args.zones.len()
-                );
-            }
-            let last = args.replicas.last().copied().unwrap_or(1);
-            let zones: Vec<(&str, u8)> = args
-                .zones
-                .iter()
-                .enumerate()
-                .map(|(index, zone)| {
-                    let replicas = args.replicas.get(index).copied().unwrap_or(last);
-                    (zone.as_str(), replicas.saturating_add(u8::from(index == 0)))
-                })
-                .collect();
-            Spec::new(&zones)
-        }
+        None => Spec::with_replicas(&args.zones, &args.replicas)?,
     };
     if let Some(time) = args.round_trip {
         let within = spec.network.within;
@@ -209,28 +190,4 @@ fn spec(args: &UpArgs) -> anyhow::Result<Spec> {
         spec = spec.program(program);
     }
     Ok(spec)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use clap::Parser;
-
-    #[derive(Parser)]
-    struct Wrapped {
-        #[command(flatten)]
-        args: UpArgs,
-    }
-
-    fn zones(flags: &[&str]) -> Vec<(String, u8)> {
-        let args = Wrapped::parse_from(std::iter::once(&"lab").chain(flags)).args;
-        spec(&args).unwrap().zones.into_iter().map(|(zone, count)| (zone.to_string(), count)).collect()
-    }
-
-    #[test]
-    fn the_primary_comes_on_top_of_the_replicas_of_the_first_zone() {
-        let named = |pairs: [(&str, u8); 3]| pairs.map(|(zone, count)| (zone.to_owned(), count)).to_vec();
-        assert_eq!(zones(&[]), named([("a", 2), ("b", 1), ("c", 1)]));
-        assert_eq!(zones(&["--replicas", "1,1,0"]), named([("a", 2), ("b", 1), ("c", 0)]));
-    }
 }

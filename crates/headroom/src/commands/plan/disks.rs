@@ -2,7 +2,7 @@
 
 use super::KeepArgs;
 use super::ladder::ClimbArgs;
-use crate::commands::probe::known_probe;
+use crate::commands::report::usual_store;
 use crate::environment::Environment;
 use anyhow::Context;
 use clap::Args;
@@ -68,6 +68,6 @@ impl DisksArgs {
             return Ok(disks::read(path)?);
         }
         let missing = "the present disk is not known; headroom probe --directory DIR measures it, or name a file with --here";
-        known_probe(environment)?.as_ref().and_then(disks::of_probe).context(missing)
+        probe::known_probe(usual_store(environment))?.as_ref().and_then(disks::of_probe).context(missing)
     }
 }
