@@ -12,7 +12,7 @@ pub use follow::FollowedAgents;
 
 use anyhow::{Context, bail};
 use console::token::Token;
-use console::watch_view::WatchView;
+use console::watch_view::{HostWatch, WatchView};
 use console::web::{Web, WebAddress};
 use merge::{AgentAnswer, merge};
 use std::path::Path;
@@ -81,6 +81,19 @@ impl Agents {
     pub async fn read(&self, at: usize, target: &str) -> Option<Result<Vec<u8>, String>> {
         let web = self.each.get(at)?.at(target);
         Some(answer(&web, self.token.as_ref()).await)
+    }
+
+    /// What each says of its host now, and of the stretch before in its history.
+    pub async fn histories(&self, stretch: Duration) -> Vec<(HostWatch, Result<Vec<u8>, String>)> {
+        // As fine as an agent answers over a day: a peak of a minute counts.
+        let step = (stretch.as_secs_f64() / 2000.0).max(1.0);
+        let target = format!("/history.json?from=-{}&step={step}", stretch.as_secs());
+        let mut all = Vec::new();
+        for (at, now) in self.ask().await.hosts.into_iter().enumerate() {
+            let history = self.read(at, &target).await;
+            all.push((now, history.unwrap_or_else(|| Err("no answer".to_owned()))));
+        }
+        all
     }
 
     /// How one of them is called.

@@ -503,6 +503,16 @@ impl HostSampleView {
     pub fn cpus(&self) -> usize {
         self.cpu.each.len().max(1)
     }
+
+    /// Bytes of a request to its disks; `None` where there was none.
+    pub fn request_bytes(&self) -> Option<f64> {
+        let (mut requests, mut bytes) = (0.0, 0.0);
+        for work in self.disks.iter().flat_map(|disk| [&disk.read, &disk.written]) {
+            requests += work.per_s;
+            bytes += work.bytes_per_s;
+        }
+        (requests > 0.0).then(|| bytes / requests)
+    }
 }
 
 impl SharesView {

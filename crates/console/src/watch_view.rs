@@ -192,7 +192,24 @@ pub struct FigureView {
     pub threshold: Option<f64>,
 }
 
+impl HostWatch {
+    /// The host.
+    ///
+    /// # Errors
+    /// Why there is no sample, in words.
+    pub fn sample(self) -> Result<HostSampleView, String> {
+        self.host.ok_or(self.unanswered.unwrap_or_else(|| "it has no sample yet".to_owned()))
+    }
+}
+
 impl WatchView {
+    /// Whether anything was sampled: this host, another one or a server.
+    pub fn has_sample(&self) -> bool {
+        self.servers.iter().any(|server| server.sample.is_some())
+            || self.hosts.iter().any(|host| host.host.is_some())
+            || self.host.is_some()
+    }
+
     /// Why nothing is known of any of the servers that should be watched; `None` when something is, or when
     /// there are none.
     pub fn nothing_of_servers(&self) -> Option<String> {

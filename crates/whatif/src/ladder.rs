@@ -9,9 +9,11 @@
 //! is taken off what each step cost; where it is much, there is no ladder.
 
 use crate::baseline::Baseline;
-use crate::load_point::LoadPoint;
-use crate::server::{Process, Server};
+use crate::disks;
+use crate::load_point::{LoadPoint, Observations};
+use crate::server::{Process, Server, ServerError};
 use crate::words::figure;
+use config::Credentials;
 use load::arrivals::{Arrivals, Open, Spacing};
 use load::{Load, LoadError, Plan};
 use std::sync::Arc;
@@ -89,6 +91,9 @@ pub enum LadderError {
         /// Of the CPUs that it may use.
         share: f64,
     },
+    /// Its settings are not known.
+    #[error(transparent)]
+    Server(#[from] ServerError),
     /// It was ended.
     #[error("interrupted; nothing was kept")]
     Interrupted,
@@ -105,7 +110,38 @@ pub struct Climbed {
     pub notes: Vec<String>,
 }
 
+/// A server under a ladder.
+#[derive(Clone, Debug)]
+pub struct ServerObservations {
+    pub of: Observations,
+    pub cores: u32,
+    /// Waits of a transaction until its log is durable.
+    pub flushes: f64,
+}
+
 impl Ladder {
+    /// Sends it to the server that the plan reads from, and asks that for its process and its settings as
+    /// `who`, where it lets us. `subject`: the server, in words. Blocks.
+    ///
+    /// # Errors
+    /// See [`LadderError`].
+    pub fn observe(
+        &self,
+        plan: &Plan,
+        who: &Credentials,
+        subject: String,
+        stop: &Arc<AtomicBool>,
+        each: impl FnMut(&str),
+    ) -> Result<ServerObservations, LadderError> {
+        let address = plan.target.readers.first().or(plan.target.writers.first());
+        let mut server = address.and_then(|address| Server::open(address, who).ok());
+        let Climbed { seen, cores, today, notes } = self.climb(plan, server.as_mut(), stop, each)?;
+        let writes = plan.workload.writes;
+        let flushes = server.as_mut().map(|server| disks::flushes(server, writes)).transpose()?;
+        let of = Observations { today, notes, ..Observations::of(subject, plan.workload.in_words(), seen) };
+        Ok(ServerObservations { of, cores, flushes: flushes.unwrap_or(0.0) })
+    }
+
     /// Seconds of the look at what others do.
     fn look_s(&self) -> u32 {
         self.count_others_s.unwrap_or(0).max(LOOK_S)

@@ -42,7 +42,9 @@ const RESIZE: Duration = Duration::from_secs(120);
 /// This many windows in a row must agree, and their mean with that of as many before them.
 const WARM_WINDOWS: usize = 3;
 /// Windows until a pool can be seen to be warm, at the earliest.
-pub const WARM_LEAST: u32 = 2 * WARM_WINDOWS as u32;
+const WARM_LEAST: u32 = 2 * WARM_WINDOWS as u32;
+/// A size is warmed up for at most this long, unless something else is said.
+const WARM_MOST: Duration = Duration::from_mins(5);
 const GIB: f64 = (1_u64 << 30) as f64;
 
 /// What is done.
@@ -191,6 +193,24 @@ pub fn parse_sizes(texts: &[String], allowed: RangeInclusive<usize>) -> Result<V
     texts.iter().map(size).collect()
 }
 
+/// How long a size is warmed up for at most: as it is said, else five minutes, or twelve passes of a longer
+/// recording. `pass` is how long one of a recording takes.
+///
+/// # Errors
+/// In words: no size can be seen to be warm within the time that is said.
+pub fn warm_most(said: Option<Duration>, pass: Option<Duration>) -> Result<Duration, String> {
+    let Some(pass) = pass else { return Ok(said.unwrap_or(WARM_MOST)) };
+    let most = said.unwrap_or(WARM_MOST.max(2 * WARM_LEAST * pass));
+    if most < WARM_LEAST * pass {
+        return Err(format!(
+            "a size is seen to be warm after {WARM_LEAST} passes of {:.0} s at the earliest; give it {:.0} s or more",
+            pass.as_secs_f64(),
+            (WARM_LEAST * pass).as_secs_f64()
+        ));
+    }
+    Ok(most)
+}
+
 /// Whether a server with these variables can have these sizes. One with `innodb_buffer_pool_size_max` has no
 /// chunks any more, though it may still have the variable.
 ///
@@ -224,7 +244,7 @@ fn in_mib(size: u64) -> String {
 
 impl Experiment {
     /// What is sent at each size: another rate or number of clients is another load.
-    pub fn load_in_words(&self, clients: u32) -> String {
+    pub(crate) fn load_in_words(&self, clients: u32) -> String {
         match &self.arrivals {
             Arrivals::Closed { think } if think.is_zero() => format!("{clients} clients"),
             Arrivals::Closed { think } => {

@@ -9,7 +9,7 @@
 //! recording touches seems to miss nothing. The longer the recording, the less that matters; the answer says
 //! how long it was.
 
-use crate::memory::MemoryError;
+use crate::memory::{Experiment, MemoryError};
 use load::replay::{self, ReplayPlan, Script, compare};
 use load::{Arrivals, Load, LoadError, Plan};
 use std::sync::Arc;
@@ -21,6 +21,8 @@ use std::time::Duration;
 pub enum PoolLoad {
     Workload(Plan),
     Recording {
+        /// Its file's.
+        name: String,
         /// Of its reads alone.
         script: Script,
         plan: ReplayPlan,
@@ -53,6 +55,20 @@ impl PoolLoad {
         }
     }
 
+    /// What is sent, in words: answers about another load are not compared. `clients` are those of a
+    /// workload.
+    pub fn in_words(&self, experiment: &Experiment, clients: u32) -> String {
+        match self {
+            Self::Workload(plan) => {
+                format!("{}, {}", plan.workload.in_words(), experiment.load_in_words(clients))
+            }
+            Self::Recording { name, script, .. } => {
+                let (reads, seconds) = (script.steps.len(), experiment.window.as_secs_f64());
+                format!("the {reads} reads of {name} in {seconds:.0} s")
+            }
+        }
+    }
+
     /// `arrivals` and `window` are of a workload; a recording has its own.
     ///
     /// # Errors
@@ -66,7 +82,7 @@ impl PoolLoad {
             Self::Workload(plan) => {
                 Sender::Workload { load: Box::new(Load::connect(plan.clone())?), arrivals, window }
             }
-            Self::Recording { script, plan } => Sender::Recording { script, plan },
+            Self::Recording { script, plan, .. } => Sender::Recording { script, plan },
         })
     }
 }

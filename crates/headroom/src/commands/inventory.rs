@@ -61,17 +61,12 @@ pub(crate) struct InventoryArgs {
 
 /// What an agent says of its host: now, and in its history.
 fn host_answer(now: HostWatch, history: Vec<u8>) -> Result<HostAnswer, String> {
-    let host = now.host.ok_or(now.unanswered.unwrap_or_else(|| "it has no sample yet".to_owned()))?;
-    let (mut requests, mut bytes) = (0.0, 0.0);
-    for work in host.disks.iter().flat_map(|disk| [&disk.read, &disk.written]) {
-        requests += work.per_s;
-        bytes += work.bytes_per_s;
-    }
+    let host = now.sample()?;
     Ok(HostAnswer {
         history: String::from_utf8(history).map_err(|error| error.to_string())?,
         cores: host.cpus(),
         memory_bytes: host.memory.level.total,
-        request_bytes: (requests > 0.0).then(|| bytes / requests),
+        request_bytes: host.request_bytes(),
     })
 }
 
@@ -132,16 +127,11 @@ impl InventoryArgs {
     ) -> anyhow::Result<HashMap<usize, Result<HostAnswer, String>>> {
         let agents = self.agents(inventory, environment)?;
         let with_agent = inventory.hosts.iter().enumerate().filter(|(_, host)| host.agent.is_some());
-        // As fine as an agent answers over a day: a peak of a minute counts.
-        let step = (self.stretch.as_secs_f64() / 2000.0).max(1.0);
-        let target = format!("/history.json?from=-{}&step={step}", self.stretch.as_secs());
-        let mut answers = HashMap::new();
-        for ((at, _), now) in with_agent.zip(agents.ask().await.hosts) {
-            let history = agents.read(answers.len(), &target).await;
-            let history = history.unwrap_or_else(|| Err("no answer".to_owned()));
-            answers.insert(at, history.and_then(|history| host_answer(now, history)));
-        }
-        Ok(answers)
+        let answers = with_agent.zip(agents.histories(self.stretch).await);
+        let answer = |((at, _), (now, history)): ((usize, _), (_, Result<_, String>))| {
+            (at, history.and_then(|history| host_answer(now, history)))
+        };
+        Ok(answers.map(answer).collect())
     }
 
     async fn differences(
@@ -158,9 +148,7 @@ impl InventoryArgs {
         let agents = self.agents(inventory, environment)?;
         let mut hosts = agents.ask().await.hosts.into_iter();
         differences.extend(inventory.host_differences(|_| {
-            let answer = hosts.next().ok_or("no answer")?;
-            let host =
-                answer.host.ok_or(answer.unanswered.unwrap_or_else(|| "it has no sample yet".to_owned()))?;
+            let host = hosts.next().ok_or("no answer")?.sample()?;
             Ok(HostFacts { cores: host.cpus(), memory_bytes: host.memory.level.total })
         }));
         Ok(differences)

@@ -226,11 +226,8 @@ impl ReportArgs {
             }
             (None, None) => return Ok(Vec::new()),
         };
-        let sampled = view.servers.iter().any(|server| server.sample.is_some())
-            || view.hosts.iter().any(|host| host.host.is_some())
-            || view.host.is_some();
         match view.unread() {
-            Some(why) if !sampled => bail!("what stops the server now is not known: {why}"),
+            Some(why) if !view.has_sample() => bail!("what stops the server now is not known: {why}"),
             Some(why) => terminal::complain(&format!("not all was seen: {why}")),
             None => {}
         }

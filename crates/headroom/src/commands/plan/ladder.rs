@@ -2,7 +2,7 @@
 
 use super::KeepArgs;
 use super::load::GrowthArgs;
-use crate::commands::knob::credentials_as;
+use crate::commands::knob::{blocking, credentials_as};
 use crate::commands::load::{TargetArgs, WorkloadArgs};
 use crate::environment::Environment;
 use clap::Args;
@@ -11,10 +11,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 use term::{StopFlag, terminal};
-use whatif::disks;
-use whatif::ladder::Ladder;
-use whatif::load_point::Observations;
-use whatif::server::Server;
+use whatif::ladder::{Ladder, ServerObservations};
 
 /// Statements of others are counted this long, for today's load.
 const COUNT_OTHERS_S: u32 = 5;
@@ -70,14 +67,6 @@ pub(crate) struct ClimbArgs {
     cores: Option<u32>,
 }
 
-/// What came of a ladder.
-pub(super) struct Climbed {
-    pub(super) of: Observations,
-    pub(super) cores: u32,
-    /// Waits of a transaction until its log is durable.
-    pub(super) flushes: f64,
-}
-
 /// Does it.
 pub(crate) async fn run(args: LadderArgs, environment: &Environment) -> anyhow::Result<ExitCode> {
     let climbed = args.climb.climb(args.clients.clone(), None, args.growth.current, environment).await?;
@@ -91,7 +80,7 @@ impl ClimbArgs {
         disk_reads_per_s: Option<f64>,
         current: Option<f64>,
         environment: &Environment,
-    ) -> anyhow::Result<Climbed> {
+    ) -> anyhow::Result<ServerObservations> {
         let listening = StopFlag::listen(|| ());
         let stop = listening.flag();
         let workload = Arc::new(self.workload.named()?.workload());
@@ -100,25 +89,14 @@ impl ClimbArgs {
         let (step, rounds, rates, cores) = (self.step, self.rounds, self.rates.clone(), self.cores);
         let count_others_s = current.is_none().then_some(COUNT_OTHERS_S);
         let ladder = Ladder { step, rounds, rates, clients, cores, disk_reads_per_s, count_others_s };
-        let (workload, subject) = (plan.workload.in_words(), self.target.words());
+        let subject = self.target.words();
         let (user, file) = self.target.login();
         let who = credentials_as(user, file, environment)?;
         terminal::complain(&format!("about {:.0} s", ladder.length().as_secs_f64()));
-        let climbed = tokio::task::spawn_blocking(move || -> anyhow::Result<_> {
-            let address = plan.target.readers.first().or(plan.target.writers.first());
-            let mut server = address.and_then(|address| Server::open(address, &who).ok());
-            let climbed = ladder.climb(&plan, server.as_mut(), &stop, terminal::complain)?;
-            let writes = plan.workload.writes;
-            let flushes = server.as_mut().map(|server| disks::flushes(server, writes)).transpose()?;
-            Ok((climbed, flushes.unwrap_or(0.0)))
-        });
-        let (climbed, flushes) = climbed.await??;
-        climbed.notes.iter().for_each(|note| terminal::complain(note));
-        let of = Observations {
-            today: climbed.today,
-            notes: climbed.notes,
-            ..Observations::of(subject, workload, climbed.seen)
-        };
-        Ok(Climbed { of, cores: climbed.cores, flushes })
+        let observed =
+            blocking(move || Ok(ladder.observe(&plan, &who, subject, &stop, terminal::complain)?));
+        let observed = observed.await?;
+        observed.of.notes.iter().for_each(|note| terminal::complain(note));
+        Ok(observed)
     }
 }

@@ -17,7 +17,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 use term::{exit, terminal};
-use whatif::memory::{Experiment, MemoryAnswer, PoolServer, SIZES, WARM_LEAST, answer, parse_sizes};
+use whatif::memory::{self, Experiment, MemoryAnswer, PoolServer, SIZES, answer, parse_sizes};
 use whatif::pool_load::PoolLoad;
 use whatif::words::parse_above_zero;
 
@@ -92,7 +92,7 @@ pub(crate) async fn run(args: MemoryArgs, environment: &Environment) -> anyhow::
     let address = args.target.server().context("name the server with --server")?;
     let load = args.load(&address, environment)?;
     let experiment = args.experiment(load.pass())?;
-    let workload = args.in_words(&load, &experiment);
+    let workload = load.in_words(&experiment, args.clients);
     let closed = args.replay.is_none() && args.rate.is_none() && args.think.unwrap_or_default().is_zero();
     let subject = args.target.words();
     let (user, file) = args.target.login();
@@ -116,15 +116,8 @@ impl MemoryArgs {
             Some(rate) => Arrivals::poisson(rate),
         };
         let window = pass.unwrap_or(self.window);
-        let usual = Duration::from_mins(5).max(2 * WARM_LEAST * pass.unwrap_or_default());
-        let warm_most = self.warm_most.unwrap_or(usual);
-        if pass.is_some() && warm_most < WARM_LEAST * window {
-            return Err(exit::usage_error(format!(
-                "--warm-most: a size is seen to be warm after {WARM_LEAST} passes of {:.0} s at the earliest; give it {:.0} s or more",
-                window.as_secs_f64(),
-                (WARM_LEAST * window).as_secs_f64()
-            )));
-        }
+        let warm_most = memory::warm_most(self.warm_most, pass)
+            .map_err(|why| exit::usage_error(format!("--warm-most: {why}")))?;
         Ok(Experiment {
             sizes: parse_sizes(&self.sizes, SIZES)
                 .map_err(|why| exit::usage_error(format!("--sizes: {why}")))?,
@@ -144,7 +137,8 @@ impl MemoryArgs {
             })?;
             let option_file = self.replay_option_file.as_deref();
             let Reads { script, plan } = reads::open(file, &self.key, server, option_file, environment)?;
-            return Ok(PoolLoad::Recording { script, plan });
+            let name = file.file_name().unwrap_or(file.as_os_str()).display().to_string();
+            return Ok(PoolLoad::Recording { name, script, plan });
         };
         let workload = Arc::new(workload.named()?.workload());
         let target = self.target.resolve(environment)?;
@@ -153,21 +147,5 @@ impl MemoryArgs {
             read_only: true,
             ..Plan::new(workload, target, self.clients, self.window)
         }))
-    }
-
-    /// What is sent: answers about another load are not compared.
-    fn in_words(&self, load: &PoolLoad, experiment: &Experiment) -> String {
-        match (load, &self.replay) {
-            (PoolLoad::Recording { script, .. }, Some(file)) => format!(
-                "the {} reads of {} in {:.0} s",
-                script.steps.len(),
-                file.file_name().unwrap_or(file.as_os_str()).display(),
-                experiment.window.as_secs_f64()
-            ),
-            (PoolLoad::Workload(plan), _) => {
-                format!("{}, {}", plan.workload.in_words(), experiment.load_in_words(self.clients))
-            }
-            (PoolLoad::Recording { .. }, None) => String::new(),
-        }
     }
 }
