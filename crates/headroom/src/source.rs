@@ -1,6 +1,8 @@
 //! Where a configuration comes from: a file, or flags in its place. Read again on SIGHUP with the same flags
 //! on top.
 
+use crate::credentials;
+use crate::environment::Environment;
 use clap::Args;
 use config::{self, Config, Listener, OwnZone, Sourced};
 use fleet::{Address, ListenerRole, Zone};
@@ -129,6 +131,16 @@ pub(crate) fn for_fleet(args: &SourceArgs) -> Result<Sourced, SourceError> {
     Ok(sourced)
 }
 
+/// The same, with the account that asks the servers.
+///
+/// # Errors
+/// As [`for_route`], and what [`credentials::resolve`] says.
+pub(crate) fn with_account(args: &SourceArgs, environment: &Environment) -> anyhow::Result<Config> {
+    let mut config = for_fleet(args)?.config;
+    config.fleet.credentials = credentials::resolve(&config, environment)?;
+    Ok(config)
+}
+
 fn file_of(args: &SourceArgs) -> Option<PathBuf> {
     let usual = || USUAL_PLACES.iter().map(PathBuf::from).find(|path| path.exists());
     args.config.clone().or_else(usual)
@@ -140,7 +152,7 @@ fn from_file(path: &Path) -> Result<Sourced, SourceError> {
     let config = Config::parse(&text, &path.display().to_string())
         .map_err(|complaints| SourceError::Wrong(complaints.to_string()))?;
     if matches!(config.password_from, Some(config::PasswordFrom::Written(_))) {
-        crate::credentials::owner_only(path).map_err(SourceError::Wrong)?;
+        credentials::owner_only(path).map_err(SourceError::Wrong)?;
     }
     Ok(Sourced { config, file: Some(path.to_owned()) })
 }

@@ -4,8 +4,7 @@ mod remembered;
 
 use crate::commands::switchover::{OperatorArgs, Resuming, TakeOverArgs, perform, resume};
 use crate::environment::Environment;
-use crate::source::SourceArgs;
-use crate::{credentials, source};
+use crate::source::{self, SourceArgs};
 use anyhow::{Context, anyhow};
 use clap::Args;
 use config::FleetConfig;
@@ -122,8 +121,7 @@ pub(crate) async fn run(args: FailoverArgs, environment: &Environment) -> anyhow
     if !args.resume {
         args.take_over.refuse_alone("--resume")?;
     }
-    let mut config = source::for_fleet(&args.source)?.config;
-    config.fleet.credentials = credentials::resolve(&config, environment)?;
+    let mut config = source::with_account(&args.source, environment)?;
     let admin = args.operator.admin(&config.fleet.credentials)?;
     let mut snapshot = observe::survey(&config.fleet).await;
     if args.from_servers {

@@ -1,8 +1,7 @@
 //! `headroom fleet`: one look at the servers, printed.
 
 use crate::environment::Environment;
-use crate::source::SourceArgs;
-use crate::{credentials, source};
+use crate::source::{self, SourceArgs};
 use clap::Args;
 use console::fleet_view;
 use console::status_view::{FleetView, ServerView};
@@ -34,8 +33,7 @@ pub(crate) struct FleetArgs {
 
 /// Runs `headroom fleet`.
 pub(crate) async fn run(args: FleetArgs, environment: &Environment) -> anyhow::Result<ExitCode> {
-    let mut config = source::for_fleet(&args.source)?.config;
-    config.fleet.credentials = credentials::resolve(&config, environment)?;
+    let config = source::with_account(&args.source, environment)?;
     let snapshot = observe::survey(&config.fleet).await;
     let view = fleet_view::view(&snapshot, Instant::now());
     if args.json {

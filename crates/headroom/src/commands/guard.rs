@@ -2,8 +2,7 @@
 
 use crate::commands::switchover::OperatorArgs;
 use crate::environment::Environment;
-use crate::source::SourceArgs;
-use crate::{credentials, source};
+use crate::source::{self, SourceArgs};
 use anyhow::Context;
 use clap::{Args, Subcommand};
 use config::{Config, Credentials};
@@ -165,8 +164,7 @@ pub(crate) async fn run(args: GuardArgs, environment: &Environment) -> anyhow::R
 
 impl FleetArgs {
     fn read(&self, environment: &Environment) -> anyhow::Result<(Config, Credentials)> {
-        let mut config = source::for_fleet(&self.source)?.config;
-        config.fleet.credentials = credentials::resolve(&config, environment)?;
+        let config = source::with_account(&self.source, environment)?;
         let admin = self.operator.admin(&config.fleet.credentials)?;
         Ok((config, admin))
     }

@@ -183,8 +183,7 @@ pub(crate) async fn run(args: SwitchoverArgs, environment: &Environment) -> anyh
     if args.from_servers {
         return Err(exit::usage_error("--from-servers goes with --resume or --undo"));
     }
-    let mut config = source::for_fleet(&args.source)?.config;
-    config.fleet.credentials = credentials::resolve(&config, environment)?;
+    let config = source::with_account(&args.source, environment)?;
     let admin = args.operator.admin(&config.fleet.credentials)?;
     let candidate = ServerName::new(args.candidate.as_deref().unwrap_or_default());
     let snapshot = observe::survey(&config.fleet).await;
@@ -286,8 +285,7 @@ async fn resume_from_servers(
     directory: &std::path::Path,
     environment: &Environment,
 ) -> anyhow::Result<ExitCode> {
-    let mut config = source::for_fleet(&args.source)?.config;
-    config.fleet.credentials = credentials::resolve(&config, environment)?;
+    let config = source::with_account(&args.source, environment)?;
     let admin = args.operator.admin(&config.fleet.credentials)?;
     let snapshot = observe::survey(&config.fleet).await;
     let deadline = config.fleet.deadline.max(Duration::from_secs(5));
