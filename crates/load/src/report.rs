@@ -154,10 +154,10 @@ fn arrivals(outcome: &Outcome) -> String {
 }
 
 /// A figure of each second: its name, whether it is drawn in dashes, and the figure.
-type Course = (&'static str, bool, fn(&Moment) -> f64);
+type Curve = (&'static str, bool, fn(&Moment) -> f64);
 
 fn courses(runs: &[Run]) -> String {
-    let lines = |values: &[Course]| -> Vec<Line> {
+    let lines = |values: &[Curve]| -> Vec<Line> {
         let mut lines = Vec::new();
         for (colour, run) in runs.iter().enumerate() {
             for (name, is_dashed, value) in values {

@@ -113,7 +113,7 @@ struct Client {
 }
 
 /// A session of it.
-struct Session {
+struct SoakSession {
     conn: Conn,
     server: Option<String>,
     /// When all was well with it last.
@@ -169,7 +169,7 @@ impl Client {
         }
     }
 
-    async fn open(&mut self) -> Result<Session, Lost> {
+    async fn open(&mut self) -> Result<SoakSession, Lost> {
         let kind = self.done.kind;
         let opts = if kind == Kind::Writer { &self.pool.writer } else { &self.pool.reader };
         let began_s = self.pool.now();
@@ -185,7 +185,7 @@ impl Client {
                 return Err(Lost);
             }
         };
-        let mut session = Session { conn, server: None, well_s: began_s };
+        let mut session = SoakSession { conn, server: None, well_s: began_s };
         let (began_s, which) = (self.pool.now(), "SELECT @@bind_address");
         let asked = tokio::time::timeout(PATIENCE, session.conn.query_first::<String, _>(which)).await;
         // Who answers names itself: what was done to it meanwhile counts for this answer too.
@@ -198,7 +198,7 @@ impl Client {
         Ok(session)
     }
 
-    async fn transaction(&mut self, session: &mut Session) -> Result<(), Lost> {
+    async fn transaction(&mut self, session: &mut SoakSession) -> Result<(), Lost> {
         self.run::<u8>(session, How::EndedBefore, "START TRANSACTION").await?;
         self.ask(session, true).await?;
         self.ask(session, true).await?;
@@ -207,7 +207,7 @@ impl Client {
         Ok(())
     }
 
-    async fn write(&mut self, session: &mut Session) -> Result<(), Lost> {
+    async fn write(&mut self, session: &mut SoakSession) -> Result<(), Lost> {
         let number = self.done.written;
         self.done.written += 1;
         let row = format!(
@@ -221,7 +221,7 @@ impl Client {
         written.map(drop)
     }
 
-    async fn ask(&mut self, session: &mut Session, in_transaction: bool) -> Result<(), Lost> {
+    async fn ask(&mut self, session: &mut SoakSession, in_transaction: bool) -> Result<(), Lost> {
         self.asked = self.asked.wrapping_add(1);
         let question = self.done.kind.question(&mut self.rng, self.asked);
         let began_s = self.pool.now();
@@ -254,7 +254,7 @@ impl Client {
     }
 
     /// A statement whose answer has one value or none.
-    async fn run<T>(&mut self, session: &mut Session, ended: How, text: &str) -> Result<T, Lost>
+    async fn run<T>(&mut self, session: &mut SoakSession, ended: How, text: &str) -> Result<T, Lost>
     where
         T: mysql_async::prelude::FromValue + Default + Send + 'static,
     {
@@ -267,7 +267,7 @@ impl Client {
     /// Counts an answer, or says whose failure it is that there is none.
     fn took<T>(
         &mut self,
-        session: &mut Session,
+        session: &mut SoakSession,
         began_s: f64,
         answer: Result<Result<T, (Error, How)>, tokio::time::error::Elapsed>,
         what: &str,

@@ -40,7 +40,7 @@ struct Slot {
 }
 
 /// A session in use. Dropping it gives it back.
-pub(super) struct Session<'a> {
+pub(super) struct PooledSession<'a> {
     pool: &'a Pool,
     slot: Option<Slot>,
     conn: Option<Conn>,
@@ -77,7 +77,7 @@ impl Pool {
     }
 
     /// The next session by the pool's order, opened anew if the other side has closed it.
-    pub(super) async fn check_out(&self) -> Result<Session<'_>, Failure> {
+    pub(super) async fn check_out(&self) -> Result<PooledSession<'_>, Failure> {
         let permit = self.free.acquire().await;
         if let Ok(permit) = permit {
             permit.forget();
@@ -86,7 +86,7 @@ impl Pool {
             PoolOrder::OldestFirst => self.slots().pop_front(),
             PoolOrder::NewestFirst => self.slots().pop_back(),
         };
-        let mut session = Session { pool: self, slot, conn: None, sound: true };
+        let mut session = PooledSession { pool: self, slot, conn: None, sound: true };
         let Some(slot) = &session.slot else {
             return Err(failure(FailureKind::Connect, None, Instant::now(), "the pool is closed"));
         };
@@ -157,7 +157,7 @@ impl Slot {
     }
 }
 
-impl Session<'_> {
+impl PooledSession<'_> {
     /// `@@server_id` of the server it is on.
     pub(super) fn server(&self) -> u32 {
         self.slot.as_ref().map_or(0, |s| s.server.load(Ordering::Relaxed))
@@ -183,7 +183,7 @@ impl Session<'_> {
     }
 }
 
-impl Drop for Session<'_> {
+impl Drop for PooledSession<'_> {
     fn drop(&mut self) {
         let Some(mut slot) = self.slot.take() else { return };
         if !self.sound {

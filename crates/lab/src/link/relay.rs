@@ -5,7 +5,7 @@
 //! distances simulated here. Everything is registered once, edge-triggered; a round trip costs four wake-ups,
 //! two reads, two writes and two settings of the timer, and no allocation once the queues have grown.
 
-use super::session::{Around, Next, Session, Side};
+use super::session::{Around, LinkSession, Next, Side};
 use super::{Counters, LinkEnd, Mode, Order, OrderWithReply, source};
 use rand::SeedableRng;
 use rand::rngs::SmallRng;
@@ -63,7 +63,7 @@ struct Slot {
     /// Earliest entry in the queue of what is due, where there is one.
     due: Option<u64>,
     peer: SocketAddrV4,
-    session: Option<Session>,
+    session: Option<LinkSession>,
 }
 
 impl Relay {
@@ -170,7 +170,7 @@ impl Relay {
                 rng: &mut self.rng,
                 scratch: &mut self.scratch,
             };
-            let session = Session::new(link, client, &around);
+            let session = LinkSession::new(link, client, &around);
             if let Err(error) =
                 epoll::add(&self.epoll, session.client(), data(slot, Side::Client), SOCKET_EVENTS)
             {

@@ -16,7 +16,7 @@ use std::time::Duration;
 const HANDSHAKE_WAYS: u64 = 3;
 
 #[derive(Debug)]
-pub(super) struct Session {
+pub(super) struct LinkSession {
     pub(super) link: usize,
     client: OwnedFd,
     upstream: Upstream,
@@ -78,7 +78,7 @@ pub(super) struct Around<'a> {
     pub(super) scratch: &'a mut [u8],
 }
 
-impl Session {
+impl LinkSession {
     /// A client that was just accepted.
     pub(super) fn new(link: usize, client: OwnedFd, around: &Around<'_>) -> Self {
         let arrives = around.now + HANDSHAKE_WAYS * nanoseconds(around.pace.one_way);

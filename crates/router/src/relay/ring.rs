@@ -44,7 +44,7 @@ pub(crate) struct Driver {
     pub(crate) registry: SessionRegistry,
     pub(crate) ledger: Rc<RefCell<Ledger>>,
     recorder: Arc<Recorder>,
-    sessions: Vec<Option<Box<Session>>>,
+    sessions: Vec<Option<Box<RingSession>>>,
     free: Vec<u32>,
     count: usize,
     /// Sessions whose servers have this long to close.
@@ -55,7 +55,7 @@ pub(crate) struct Driver {
 
 /// One session.
 #[derive(Debug)]
-struct Session {
+struct RingSession {
     relay: Relay,
     client: Token,
     server: Token,
@@ -130,7 +130,7 @@ impl Driver {
         self.registry.add(handle);
         let (up, down) = (Half::default(), Half::default());
         let (client_broken, lingers) = (false, false);
-        let session = Session { relay, client, server, up, down, client_broken, lingers, admission };
+        let session = RingSession { relay, client, server, up, down, client_broken, lingers, admission };
         self.sessions[at as usize] = Some(Box::new(session));
         self.count += 1;
         self.ring.receive(client, false);
@@ -321,7 +321,7 @@ impl Driver {
     }
 }
 
-impl Session {
+impl RingSession {
     /// Passes a chunk on and asks for the next, or puts it aside while the other side is not ready for it.
     fn pass(&mut self, ring: &mut Ring, source: Side, chunk: Chunk, more: bool) {
         let (from, to) = (self.token(source), self.token(source.other()));
@@ -392,7 +392,7 @@ mod tests {
     fn an_idle_session_takes_less_than_two_kibibytes() {
         // Apart from what the tracker keeps elsewhere (the names of user and database), and two sessions in
         // the ring's table.
-        let bytes = size_of::<Session>() + size_of::<SessionHandle>();
+        let bytes = size_of::<RingSession>() + size_of::<SessionHandle>();
         assert!(bytes < 2048, "{bytes}");
     }
 }

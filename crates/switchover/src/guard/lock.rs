@@ -5,7 +5,7 @@
 //! connection from being closed; a guard that is stopped or whose host vanishes loses it after [`LEASE`].
 
 use super::decide::LockCount;
-use super::record::{self, Recorded};
+use super::record::{self, GuardRecord};
 use crate::Error;
 use crate::connection::Connection;
 use config::Credentials;
@@ -39,7 +39,7 @@ pub(super) struct Round {
     pub(super) lock: LockCount,
     /// The last error of a server on which it could not be taken.
     pub(super) trouble: Option<String>,
-    pub(super) recorded: Vec<Recorded>,
+    pub(super) recorded: Vec<GuardRecord>,
 }
 
 impl Locks {
@@ -143,7 +143,7 @@ async fn open(
 }
 
 impl LockConnection {
-    async fn look(&mut self, deadline: Duration) -> Result<Recorded, Error> {
+    async fn look(&mut self, deadline: Duration) -> Result<GuardRecord, Error> {
         let ours = format!("SELECT COALESCE(IS_USED_LOCK('{LOCK}') = CONNECTION_ID(), 0)");
         self.held = self.connection.scalar(&ours, deadline).await?.as_deref() == Some("1");
         record::read(&mut self.connection, deadline).await

@@ -53,7 +53,7 @@ pub struct FailoverRecord {
 
 /// What one server has recorded.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Recorded {
+pub struct GuardRecord {
     /// Generation of the newest row of `headroom.guard`; 0 without one.
     generation: u64,
     pause: Option<Pause>,
@@ -63,7 +63,7 @@ pub struct Recorded {
 }
 
 /// The newest of what several servers have recorded.
-pub fn newest(all: &[Recorded]) -> (Option<Pause>, Option<FailoverRecord>) {
+pub fn newest(all: &[GuardRecord]) -> (Option<Pause>, Option<FailoverRecord>) {
     let guard = all.iter().max_by_key(|one| one.generation);
     let failover = all.iter().filter_map(|one| one.failover.as_ref()).max_by_key(|one| one.0);
     let resumed_ms = guard.map_or(0, |one| one.resumed_ms);
@@ -77,7 +77,7 @@ pub fn newest(all: &[Recorded]) -> (Option<Pause>, Option<FailoverRecord>) {
 }
 
 /// Reads both tables of one server.
-pub(crate) async fn read(conn: &mut Connection, deadline: Duration) -> Result<Recorded, Error> {
+pub(crate) async fn read(conn: &mut Connection, deadline: Duration) -> Result<GuardRecord, Error> {
     let guard = format!(
         "SELECT generation, paused, until_ms, by_whom, why, {NOW_MS} AS now_ms, \
          CAST(UNIX_TIMESTAMP(changed) * 1000 AS SIGNED) AS changed_ms \
@@ -88,7 +88,7 @@ pub(crate) async fn read(conn: &mut Connection, deadline: Duration) -> Result<Re
          FROM headroom.switchover WHERE state = 'done' AND plan LIKE '%\"is\":\"failover\"%' \
          ORDER BY epoch DESC LIMIT 1"
     );
-    let mut recorded = Recorded::default();
+    let mut recorded = GuardRecord::default();
     if let Some(row) = if_there(conn.ask(&guard, deadline).await)? {
         recorded.generation = number(&row, "generation") as u64;
         let (now, until) = (number(&row, "now_ms"), number(&row, "until_ms"));
@@ -160,15 +160,19 @@ mod tests {
     fn the_newest_row_counts_whichever_server_has_it() {
         let pause = Pause { by: "x".to_owned(), why: String::new(), left: None };
         let failover = |epoch, at| Some((epoch, "g".to_owned(), at, 100_000));
-        let old =
-            Recorded { generation: 1, pause: Some(pause.clone()), failover: failover(1, 10), resumed_ms: 0 };
+        let old = GuardRecord {
+            generation: 1,
+            pause: Some(pause.clone()),
+            failover: failover(1, 10),
+            resumed_ms: 0,
+        };
         let resumed =
-            Recorded { generation: 2, pause: None, resumed_ms: 50_000, failover: failover(2, 40_000) };
+            GuardRecord { generation: 2, pause: None, resumed_ms: 50_000, failover: failover(2, 40_000) };
         let (paused, last) = newest(&[old.clone(), resumed]);
         assert_eq!(paused, None);
         let last = last.unwrap();
         assert!((last.epoch, last.age, last.looked_at) == (2, Duration::from_secs(60), true), "{last:?}");
-        assert_eq!(newest(&[Recorded::default(), old]).0, Some(pause));
+        assert_eq!(newest(&[GuardRecord::default(), old]).0, Some(pause));
         assert_eq!(newest(&[]), (None, None));
     }
 }

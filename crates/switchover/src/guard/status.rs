@@ -2,7 +2,7 @@
 
 use super::decide::{Decision, LockCount};
 use super::lock::LOCK;
-use super::record::{self, FailoverRecord, Pause, Recorded};
+use super::record::{self, FailoverRecord, GuardRecord, Pause};
 use crate::Error;
 use crate::connection::{BRIEFLY, Connection};
 use crate::facts;
@@ -183,7 +183,7 @@ async fn look(
     server: &Server,
     who: &Credentials,
     deadline: Duration,
-) -> Result<(Option<String>, Recorded), Error> {
+) -> Result<(Option<String>, GuardRecord), Error> {
     let mut conn = Connection::open(&server.name, &server.reach, who, deadline, BRIEFLY).await?;
     let holder = format!(
         "SELECT CONCAT(user, '@', host) FROM information_schema.PROCESSLIST WHERE id = IS_USED_LOCK('{LOCK}')"
