@@ -291,6 +291,12 @@ impl Limits {
 }
 
 impl Reading {
+    /// As if it had been read that much earlier.
+    #[cfg(test)]
+    pub(crate) fn earlier(self, by: std::time::Duration) -> Self {
+        Self { at: self.at.checked_sub(by).unwrap_or(self.at), ..self }
+    }
+
     /// Seconds between this and `later`.
     pub fn seconds_before(&self, later: &Self) -> f64 {
         later.at.saturating_duration_since(self.at).as_secs_f64()

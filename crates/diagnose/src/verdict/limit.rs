@@ -8,6 +8,9 @@ const QUOTA_USED: f64 = 0.85;
 const THROTTLED: f64 = 0.25;
 /// Somebody in the cgroup waits for memory, and all of it.
 const MEMORY_WAITS: (f64, f64) = (0.15, 0.02);
+/// As far as it goes while its limit is not met: whoever waits for memory of a host that is short of it waits
+/// in some cgroup, too.
+const NOT_MET: f64 = 0.9;
 /// Where the kernel tells no pressure of a cgroup (version 1): the limit is met this often a second, while
 /// pages come back from the disk.
 const LIMIT_MET: (f64, f64) = (100.0, 20.0);
@@ -47,7 +50,8 @@ pub(super) fn memory(window: &Window) -> Option<Finding> {
     let faults = window.host.as_ref().map_or(0.0, |host| host.memory.major_faults_per_s);
     let (short, waits) = match limit.pressure {
         Some(pressure) => {
-            (greatest([(pressure.some, MEMORY_WAITS.0), (pressure.full, MEMORY_WAITS.1)]), pressure.some)
+            let waits = greatest([(pressure.some, MEMORY_WAITS.0), (pressure.full, MEMORY_WAITS.1)]);
+            (if limit.met_per_s > 0.0 { waits } else { waits.min(NOT_MET) }, pressure.some)
         }
         None => {
             let met = least([(limit.met_per_s, LIMIT_MET.0), (faults, LIMIT_MET.1)]);

@@ -44,8 +44,9 @@ pub static RULES: &[Rule] = &[
     Rule {
         name: MemoryLimit,
         called: "the memory limit of its cgroup",
-        when: "in the cgroup somebody waits for memory >= 15 % of the time or everybody >= 2 % (K, I), or a process was killed; version 1: the limit is met >= 100 times a second while >= 20 pages a second come back from the disk (I)",
-        explains: &[DiskLatency, BufferPool, Cpu, CpuLimit, FlushBound],
+        when: "the limit is met, and in the cgroup somebody waits for memory >= 15 % of the time or everybody >= 2 % (K, I), or a process was killed; version 1: the limit is met >= 100 times a second while >= 20 pages a second come back from the disk (I)",
+        // The host counts what waits in it.
+        explains: &[HostMemory, DiskLatency, BufferPool, Cpu, CpuLimit, FlushBound],
         next: &[
             "raise the limit of the container or service that is named, or lower innodb_buffer_pool_size below it: the pool, 1 MB a connection and temporary tables must fit",
             "let InnoDB bypass the page cache: innodb_flush_method = O_DIRECT",

@@ -1,6 +1,7 @@
 //! Rules on made-up windows, and what holds for any window.
 
 mod cause;
+mod recorded;
 mod request;
 
 use super::*;
@@ -179,7 +180,13 @@ fn each_bottleneck_is_named_when_only_it_is_there() {
         (Name::CpuPinned, pinned(16, &[3])),
         (Name::MemoryLimit, {
             let pressure = Some(pressure::Sample { some: 0.5, full: 0.3 });
-            let memory = host::cgroup::MemoryLimit { limit: 100, used: 100, pressure, ..Default::default() };
+            let memory = host::cgroup::MemoryLimit {
+                limit: 100,
+                used: 100,
+                met_per_s: 40.0,
+                pressure,
+                ..Default::default()
+            };
             Window {
                 limits: Some(host::cgroup::Sample { memory: Some(memory), ..Default::default() }),
                 ..healthy()
