@@ -6,7 +6,7 @@ use crate::dir::{self, LabDir};
 use crate::fault::{Change, Fault, InForce};
 use crate::layout::{self, Layout};
 use crate::link::{LinkReport, Links};
-use crate::program::Program;
+use crate::program::{Flavour, Program};
 use crate::running::Running;
 use crate::server::{SOCKET_PATH_LIMIT, Server, Shared, options, write_private};
 use crate::status::Status;
@@ -151,6 +151,11 @@ impl Lab {
     /// Flavour and version of the servers: `MariaDB 10.11.19`.
     pub fn version(&self) -> String {
         self.running.program.to_string()
+    }
+
+    /// Their family.
+    pub fn flavour(&self) -> Flavour {
+        self.running.program.flavour
     }
 
     pub fn zones(&self) -> &[Zone] {

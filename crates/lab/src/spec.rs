@@ -35,6 +35,7 @@
 //! 0.7 ms between two.
 
 use crate::layout::{Layout, MAX_SERVERS, MAX_ZONES, ServerSlot};
+use crate::program::{Flavour, Program};
 use fleet::{ServerName, Zone};
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -201,6 +202,16 @@ impl Spec {
     pub fn option(mut self, name: &str, value: &str) -> Self {
         self.server.options.insert(name.to_owned(), value.to_owned());
         self
+    }
+
+    /// Family and version of the server program that its servers will run, asked of the program: the version
+    /// as [`crate::Lab::version`] has it.
+    ///
+    /// # Errors
+    /// There is no such program, or it is no database server.
+    pub fn server_program(&self) -> Result<(Flavour, String), crate::Error> {
+        let program = Program::find(self.server.program.as_deref())?;
+        Ok((program.flavour, program.to_string()))
     }
 
     /// Checks everything and says where each server stands.
