@@ -14,6 +14,7 @@ mod agent;
 mod asking;
 mod binary;
 mod bound;
+mod cgroup;
 mod client;
 mod demo;
 mod forecast;

@@ -12,9 +12,9 @@
 
 mod application;
 mod client;
+mod limit;
 mod making;
 mod packets;
-mod quota;
 mod table;
 
 use super::output::{Directory, finish, read_kept, scratch};

@@ -4,10 +4,12 @@
 //!
 //! The limit sits on the disk below the image (cgroup v1 `blkio.throttle`, v2 `io.max`), by the process that
 //! asked: a request that has to wait is under way on the loop device meanwhile, as it would be on a
-//! provisioned volume.
+//! provisioned volume. Where it is `io.max`, a server below it is one with a limit of its own, which is
+//! another bottleneck than a slow disk: [`Volume::limits_by_io_max`].
 //!
 //! [`USUAL_PER_S`] is what AWS documents as the baseline of a gp3 volume.
 
+use crate::cgroup::{self, Hierarchy};
 use anyhow::{Context, bail};
 use diagnose::host::disk;
 use diagnose::verdict::Ceilings;
@@ -41,6 +43,8 @@ pub(crate) struct Volume {
 #[derive(Clone)]
 struct Limit {
     group: PathBuf,
+    /// Whether it is `io.max` of version 2.
+    io_max: bool,
     /// File of the group -> what it says when limited, and when not.
     words: Vec<(&'static str, String, String)>,
 }
@@ -177,6 +181,11 @@ impl Volume {
         Ok(filled)
     }
 
+    /// Whether its limit is `io.max` of a cgroup, which whoever is in that group has as a limit of its own.
+    pub(crate) fn limits_by_io_max(&self) -> bool {
+        self.limit.io_max
+    }
+
     /// From now on what the process asks of it counts against the limit.
     pub(crate) fn limit(&self, pid: u32) -> anyhow::Result<()> {
         let procs = self.limit.group.join("cgroup.procs");
@@ -194,7 +203,7 @@ impl Drop for Volume {
             return;
         }
         let _ = std::fs::remove_file(&self.image);
-        let _ = std::fs::remove_dir(&self.limit.group);
+        cgroup::remove(&self.limit.group);
     }
 }
 
@@ -216,21 +225,22 @@ fn limit_of(path: &Path, per_s: u32) -> anyhow::Result<Limit> {
     let number = std::fs::read_to_string(format!("/sys/block/{disk}/dev"))
         .with_context(|| format!("reading the number of disk {disk}"))?;
     let number = number.trim();
-    let name = format!("{CGROUP}-{}", std::process::id());
-    let old = Path::new("/sys/fs/cgroup/blkio");
-    let root = Path::new("/sys/fs/cgroup");
-    let (group, words) = if old.is_dir() {
-        let words = ["blkio.throttle.read_iops_device", "blkio.throttle.write_iops_device"]
-            .map(|file| (file, format!("{number} {per_s}"), format!("{number} 0")));
-        (old.join(name), words.to_vec())
-    } else {
-        std::fs::write(root.join("cgroup.subtree_control"), "+io")
-            .context("no cgroup can limit requests: neither blkio (v1) nor io (v2) is there")?;
+    let hierarchy = Hierarchy::of("blkio")
+        .or_else(|| Hierarchy::of("io"))
+        .context("no cgroup can limit requests: neither blkio (v1) nor io (v2) is there")?;
+    let words = if hierarchy.is_version_2() {
         let limited = format!("{number} riops={per_s} wiops={per_s}");
-        (root.join(name), vec![("io.max", limited, format!("{number} riops=max wiops=max"))])
+        vec![("io.max", limited, format!("{number} riops=max wiops=max"))]
+    } else {
+        ["blkio.throttle.read_iops_device", "blkio.throttle.write_iops_device"]
+            .map(|file| (file, format!("{number} {per_s}"), format!("{number} 0")))
+            .to_vec()
     };
-    std::fs::create_dir_all(&group).with_context(|| format!("making {}", group.display()))?;
-    Ok(Limit { group, words })
+    let group = hierarchy.directory(&format!("{CGROUP}-{}", std::process::id()));
+    if !group.exists() {
+        hierarchy.make(&group)?;
+    }
+    Ok(Limit { group, io_max: hierarchy.is_version_2(), words })
 }
 
 fn is_mounted(path: &Path) -> bool {

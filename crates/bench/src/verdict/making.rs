@@ -3,8 +3,8 @@
 
 use super::application::{Application, Slow};
 use super::client::{self, Work};
+use super::limit::{CpusAllowed, FilesAllowed, Limit, Limited};
 use super::packets::Packets;
-use super::quota::{CpusAllowed, FilesAllowed, Quota, ThreadsAllowed};
 use crate::volume::{Filled, Frozen, Lifted, Volume};
 use anyhow::{Context, bail};
 use clap::ValueEnum;
@@ -242,11 +242,10 @@ pub(super) struct Made {
     packets: Option<Packets>,
     slow: Option<Slow>,
     lifted: Option<Lifted>,
-    quota: Option<Quota>,
+    limited: Option<Limited>,
     frozen: Option<Frozen>,
     filled: Option<Filled>,
     files: Option<FilesAllowed>,
-    threads_allowed: Option<ThreadsAllowed>,
     cpus: Option<CpusAllowed>,
 }
 
@@ -303,7 +302,9 @@ impl<'a> VerdictFixture<'a> {
             .run()
             .await
             .context("making the file for requests beside the server")?;
-        for server in lab.servers() {
+        // A server whose own IO is limited has another bottleneck than a slow disk.
+        let limited = if volume.limits_by_io_max() { Vec::new() } else { lab.servers() };
+        for server in limited {
             volume.limit(pid(lab, &server)?)?;
         }
         let application = Application::start(&app, window).await?;
@@ -394,7 +395,8 @@ impl<'a> VerdictFixture<'a> {
             }
             Making::CpuLimit => {
                 let pid = pid(self.lab, "a1")?;
-                made.quota = Some(Quota::of(pid, [0.5, 0.3, 0.2][strength.min(2) as usize])?);
+                let cpus = Limit::Cpus([0.5, 0.3, 0.2][strength.min(2) as usize]);
+                made.limited = Some(Limited::of(pid, &[cpus])?);
                 made.clients(self, 4, until, client::read_without_pause).await?;
             }
             Making::CpuPinned => {
@@ -472,7 +474,8 @@ impl<'a> VerdictFixture<'a> {
             Making::ThreadLimit => {
                 self.paced(&mut made, self.capacity() * 0.1, until).await?;
                 let share = [0.96, 0.98, 1.0][strength.min(2) as usize];
-                made.threads_allowed = Some(ThreadsAllowed::of(pid(self.lab, "a1")?, share)?);
+                let pid = pid(self.lab, "a1")?;
+                made.limited = Some(Limited::of(pid, &[Limited::threads(pid, share)?])?);
             }
             Making::SlowApplication => {
                 let extra = Duration::from_millis([40, 80, 160][strength.min(2) as usize]);
@@ -499,9 +502,8 @@ impl<'a> VerdictFixture<'a> {
         let most = self.capacity[work as usize];
         if what == Making::HealthyLimited {
             let pid = pid(self.lab, "a1")?;
-            made.quota = Some(Quota::of(pid, 16.0)?);
+            made.limited = Some(Limited::of(pid, &[Limit::Cpus(16.0), Limited::threads(pid, 0.2)?])?);
             made.files = Some(FilesAllowed::of(pid, 0.2)?);
-            made.threads_allowed = Some(ThreadsAllowed::of(pid, 0.2)?);
         }
         self.send(made, most * [0.3, 0.4, 0.5][strength.min(2) as usize], until, work).await
     }
@@ -596,11 +598,10 @@ impl Made {
             packets: None,
             slow: None,
             lifted: None,
-            quota: None,
+            limited: None,
             frozen: None,
             filled: None,
             files: None,
-            threads_allowed: None,
             cpus: None,
         }
     }
@@ -635,7 +636,7 @@ impl Made {
     /// Waits until all of it has ended.
     pub(super) async fn end(mut self) -> anyhow::Result<()> {
         self.stop.store(true, Ordering::Relaxed);
-        (self.packets, self.slow, self.lifted, self.quota) = (None, None, None, None);
+        (self.packets, self.slow, self.lifted, self.limited) = (None, None, None, None);
         (self.frozen, self.filled, self.cpus) = (None, None, None);
         if let Some(mut fio) = self.beside.take() {
             fio.kill().await.context("ending fio")?;
