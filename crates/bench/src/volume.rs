@@ -9,11 +9,12 @@
 //!
 //! [`USUAL_PER_S`] is what AWS documents as the baseline of a gp3 volume.
 
-use crate::cgroup::{self, Hierarchy};
+use crate::cgroup::{self, Group, Hierarchy};
 use anyhow::{Context, bail};
 use diagnose::host::disk;
 use diagnose::verdict::Ceilings;
 use probe::fio::{Job, Kind};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -30,6 +31,8 @@ const IDLE_S: u32 = 3;
 const LET_GO: Duration = Duration::from_secs(5);
 /// Of the cgroup, with the number of this process behind it.
 const CGROUP: &str = "headroom-bench-disk";
+/// Of the cgroup around a server whose own IO is limited.
+const ENCLOSED: &str = "headroom-bench-io";
 
 /// The disk; dropped, it is unmounted and removed.
 pub(crate) struct Volume {
@@ -184,6 +187,21 @@ impl Volume {
     /// Whether its limit is `io.max` of a cgroup, which whoever is in that group has as a limit of its own.
     pub(crate) fn limits_by_io_max(&self) -> bool {
         self.limit.io_max
+    }
+
+    /// Until what is returned is dropped, `io.max` of a cgroup around the process allows this many reads and
+    /// writes a second of the disk.
+    ///
+    /// # Errors
+    /// Not root, or no cgroup of version 2 has the controller.
+    pub(crate) fn enclose(&self, pid: u32, per_s: u32) -> anyhow::Result<Group> {
+        let io = Hierarchy::of("io").context("no cgroup of version 2 has the controller of disks")?;
+        let number = std::fs::metadata(&self.mount).context("looking at the bench's disk")?.dev();
+        let (major, minor) = (rustix::fs::major(number), rustix::fs::minor(number));
+        let group = io.around(pid, ENCLOSED)?;
+        group.write("io.max", &format!("{major}:{minor} riops={per_s} wiops={per_s}"))?;
+        group.enter()?;
+        Ok(group)
     }
 
     /// From now on what the process asks of it counts against the limit.

@@ -1,7 +1,8 @@
 //! What the clients of a making do, each on a connection of its own.
 
 use super::application::{Times, note};
-use super::making::BIG;
+use super::fixture::BIG;
+use super::words::Words;
 use mysql_async::prelude::Queryable;
 use mysql_async::{Conn, Opts};
 use std::sync::Arc;
@@ -181,6 +182,8 @@ pub(super) async fn pace(root: &mut Conn, seconds: f64) -> anyhow::Result<()> {
 pub(super) const SCANNED: u32 = 20_000;
 /// Tables beside the others: more than the cache of open tables holds in their making.
 pub(super) const TABLES: u32 = 300;
+/// Rows of the table that is locked as a whole.
+pub(super) const WHOLE: u32 = 100;
 
 /// Point reads without a pause, not counted.
 pub(super) async fn read_without_pause(conn: Conn, until: Instant, number: u32) -> anyhow::Result<()> {
@@ -249,6 +252,21 @@ pub(super) async fn group_by_text(mut conn: Conn, until: Instant, number: u32) -
     Ok(())
 }
 
+/// The same where a TEXT column stays in memory: three hundred rows that are too large for it.
+pub(super) async fn group_rows(mut conn: Conn, until: Instant, number: u32) -> anyhow::Result<()> {
+    let mut at = number;
+    while Instant::now() < until {
+        at = usual(at);
+        conn.query_drop(format!(
+            "SELECT CONCAT(filler, id) AS f, COUNT(*) FROM app.big WHERE id BETWEEN {at} AND {} GROUP BY f \
+             ORDER BY 2 LIMIT 1",
+            at + 300
+        ))
+        .await?;
+    }
+    Ok(())
+}
+
 pub(super) async fn connect_for_each(to: Opts, until: Instant) -> anyhow::Result<()> {
     let mut at = 0;
     while Instant::now() < until {
@@ -296,12 +314,83 @@ pub(super) async fn stop_acknowledging(
     mut primary: Conn,
     mut replica: Conn,
     until: Instant,
+    words: &'static Words,
 ) -> anyhow::Result<()> {
-    replica.query_drop("STOP SLAVE IO_THREAD").await?;
+    let (at_primary, at_replica) = words.semi_sync;
+    replica.query_drop(words.stop_receiver).await?;
     tokio::time::sleep(until.saturating_duration_since(Instant::now())).await;
-    primary.query_drop("SET GLOBAL rpl_semi_sync_master_enabled = OFF").await?;
-    replica.query_drop("SET GLOBAL rpl_semi_sync_slave_enabled = OFF").await?;
-    Ok(replica.query_drop("START SLAVE IO_THREAD").await?)
+    primary.query_drop(format!("SET GLOBAL {at_primary}_enabled = OFF")).await?;
+    replica.query_drop(format!("SET GLOBAL {at_replica}_enabled = OFF")).await?;
+    Ok(replica.query_drop(words.start_receiver).await?)
+}
+
+/// Updates one row of a table that is locked as a whole meanwhile, for 20 ms.
+pub(super) async fn hold_the_table(mut root: Conn, until: Instant, number: u32) -> anyhow::Result<()> {
+    root.query_drop("SET SESSION sql_log_bin = 0").await?;
+    while Instant::now() < until {
+        let id = number % WHOLE;
+        root.query_drop(format!("UPDATE app.whole SET n = n + 1 + SLEEP(0.02) WHERE id = {id}")).await?;
+    }
+    Ok(())
+}
+
+/// Statements that take a thread of a pool, and no CPU.
+pub(super) async fn sleep_in_the_pool(mut conn: Conn, until: Instant, _: u32) -> anyhow::Result<()> {
+    while Instant::now() < until {
+        conn.query_drop("DO SLEEP(0.01)").await?;
+    }
+    Ok(())
+}
+
+/// Statements that keep one of the engine's places for threads, and no CPU. A transaction that is open
+/// already is one that the server shows while it waits for its place.
+pub(super) async fn sleep_in_the_engine(mut conn: Conn, until: Instant, _: u32) -> anyhow::Result<()> {
+    while Instant::now() < until {
+        conn.query_drop("START TRANSACTION WITH CONSISTENT SNAPSHOT").await?;
+        conn.query_drop("SELECT SLEEP(0.01) FROM app.hot WHERE id = 1").await?;
+        conn.query_drop("COMMIT").await?;
+    }
+    Ok(())
+}
+
+/// Reads of rows anywhere in a table whose file is mapped: pages that are not in memory are major faults.
+pub(super) async fn read_mapped(mut conn: Conn, until: Instant, number: u32) -> anyhow::Result<()> {
+    let mut at = u64::from(number) + 1;
+    while Instant::now() < until {
+        at = step(at);
+        let start = (at >> 33) % u64::from(BIG);
+        let ids: Vec<String> =
+            (0..8).map(|step| ((start + step * 31_337) % u64::from(BIG)).to_string()).collect();
+        let list = ids.join(",");
+        conn.query_drop(format!("SELECT MAX(filler) FROM app.mapped WHERE id IN ({list})")).await?;
+    }
+    Ok(())
+}
+
+/// A setting that does nothing here and is read without a lock: how long a change of
+/// [`change_and_sleep`] takes on a server, in hundredths of a second.
+pub(super) const SLEEPS: &str = "max_sp_recursion_depth";
+
+/// One row after the other, in rows of its own; each change takes its time where [`SLEEPS`] says so, which is
+/// where it is applied.
+pub(super) async fn change_and_sleep(
+    mut root: Conn,
+    until: Instant,
+    number: u32,
+    every: Duration,
+) -> anyhow::Result<()> {
+    root.query_drop("SET SESSION binlog_format = 'STATEMENT'").await?;
+    let (mut at, mut tick) = (0, tokio::time::interval(every));
+    while Instant::now() < until {
+        tick.tick().await;
+        at = usual(at);
+        root.query_drop(format!(
+            "UPDATE app.scan SET n = n + 1 + SLEEP(@@GLOBAL.{SLEEPS} / 100) WHERE id = {}",
+            at + number * 1000
+        ))
+        .await?;
+    }
+    Ok(())
 }
 
 /// Rows at the end of the table, four times a second: one look through the table here, and one for each of

@@ -1,5 +1,5 @@
-//! Limits of a process, for as long as they are held: CPU time and threads by cgroups of its own, CPUs, and
-//! open files.
+//! Limits of a process, for as long as they are held: CPU time, memory and threads by cgroups of its own,
+//! CPUs, and open files.
 
 use super::super::cgroup::{Group, Hierarchy};
 use anyhow::Context;
@@ -16,6 +16,8 @@ const PERIOD_US: u32 = 100_000;
 pub(super) enum Limit {
     /// CPU seconds a second.
     Cpus(f64),
+    /// Bytes, the page cache of its files included.
+    Memory(u64),
     /// Threads of all its processes.
     Threads(u64),
 }
@@ -27,6 +29,7 @@ impl Limit {
     fn controller(self) -> &'static str {
         match self {
             Self::Cpus(_) => "cpu",
+            Self::Memory(_) => "memory",
             Self::Threads(_) => "pids",
         }
     }
@@ -39,6 +42,8 @@ impl Limit {
                 ("cpu.cfs_period_us", PERIOD_US.to_string()),
                 ("cpu.cfs_quota_us", quota_us(cpus).to_string()),
             ],
+            (Self::Memory(bytes), true) => vec![("memory.max", bytes.to_string())],
+            (Self::Memory(bytes), false) => vec![("memory.limit_in_bytes", bytes.to_string())],
             (Self::Threads(most), _) => vec![("pids.max", most.to_string())],
         }
     }

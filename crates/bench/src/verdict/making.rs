@@ -1,46 +1,17 @@
-//! How each bottleneck is made: real sessions, threads and statements, bounded in time. Dropping a making
-//! ends it.
+//! What is made: the verdict that is right, where it is looked for, and what it needs. How is `fixture.rs`.
 
-use super::application::{Application, Slow};
-use super::client::{self, Work};
-use super::limit::{CpusAllowed, FilesAllowed, Limit, Limited};
-use super::packets::Packets;
-use crate::volume::{Filled, Frozen, Lifted, Volume};
-use anyhow::{Context, bail};
+use super::client::Work;
 use clap::ValueEnum;
-use diagnose::verdict::{Name, Timing};
-use lab::{Account, Lab};
-use mysql_async::prelude::Queryable;
-use mysql_async::{Conn, Opts, OptsBuilder};
-use probe::fio::{Job, Kind};
+use diagnose::verdict::Name;
+use lab::Flavour;
 use serde::{Deserialize, Serialize};
 use std::fmt;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
-use tokio::process::Child;
-use tokio::sync::watch;
-use tokio::task::JoinSet;
+use std::time::Duration;
 
-/// Of the lab's servers: few, so that they can be used up.
-pub(super) const MAX_CONNECTIONS: u32 = 80;
-/// Rows of the table that does not fit the pool; 420 bytes each.
-pub(super) const BIG: u32 = 400_000;
-/// Of the file that is read and written beside the server.
-const BESIDE_MIB: u32 = 512;
-/// Between the zones where nothing is slow: nothing to speak of.
-pub(super) const NEAR: Duration = Duration::from_micros(50);
-/// The rows must be there by then.
-const LOADED_WITHIN: Duration = Duration::from_secs(120);
-/// What the replica has yet to apply after a making must be applied by then.
-const APPLIED_WITHIN: Duration = Duration::from_secs(120);
-/// A statement that is slow to apply takes this long, seconds.
-const SLOW_S: f64 = 0.05;
-
-/// Clients that a rate is shared out among.
-const PACED: u32 = 8;
-/// The capacity is found with this many clients in this many seconds.
-const CAPACITY: (u32, f64) = (4, 3.0);
+/// Lag grows by less than a second a second, and is named from 10 s on.
+const LAG_TAKES: Duration = Duration::from_secs(40);
+/// An interface counts once it has been there for a whole window of 10 s.
+const INTERFACE_TAKES: Duration = Duration::from_secs(20);
 
 /// What is made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, ValueEnum)]
@@ -54,12 +25,20 @@ pub(crate) enum Making {
     HealthyMixed,
     /// Sums over two hundred rows, likewise: nothing.
     HealthyReports,
-    /// Point reads likewise, under limits of CPU, threads and files far above what it needs: nothing.
+    /// Point reads likewise, under limits of CPU, memory, threads and files far above what it needs: nothing.
     HealthyLimited,
+    /// Durable changes under those limits: nothing.
+    HealthyWritesLimited,
+    /// Nine reads for each change under those limits: nothing.
+    HealthyMixedLimited,
+    /// Sums over two hundred rows under those limits: nothing.
+    HealthyReportsLimited,
     /// One row that everybody updates.
     RowLocks,
     /// DDL behind a transaction left open, readers behind the DDL.
     MetadataLocks,
+    /// A table of an engine without row locks that everybody updates.
+    TableLocks,
     /// Small durable transactions.
     FlushBound,
     /// Programs that compute beside the server.
@@ -70,10 +49,22 @@ pub(crate) enum Making {
     BufferPool,
     /// A primary that writes in parallel what its replica must apply one by one.
     SingleThreadedApply,
+    /// A primary that writes more than its replica can apply, though that applies in parallel.
+    ReplicationLag,
     /// Somebody else's requests on the server's disk, up to what it can do.
     Disk,
     /// Small packets that one CPU has to handle.
     Softirq,
+    /// Bursts of packets, longer than the backlog of a CPU.
+    PacketDrops,
+    /// Segments of the server that get lost, and have to be sent again.
+    Retransmits,
+    /// A stream of somebody else's, up to what the link carries.
+    Nic,
+    /// Entries in the table of neighbours, nearly as many as fit.
+    NeighbourTable,
+    /// Tracked connections, nearly as many as fit.
+    ConntrackTable,
     /// An application whose server is in another zone, milliseconds away.
     SlowLink,
     /// An application that takes its time between its statements.
@@ -82,16 +73,22 @@ pub(crate) enum Making {
     CpuLimit,
     /// The same at a server that may run on one CPU only.
     CpuPinned,
+    /// Reads of mapped files at a server whose cgroup allows less memory than they take.
+    MemoryLimit,
+    /// Reads that miss the pool at a server whose cgroup allows few requests a second.
+    IoLimit,
     /// A session that holds `FLUSH TABLES WITH READ LOCK`.
     GlobalLock,
-    /// Writes that a redo log of 4 MiB holds for some seconds.
+    /// Writes that a redo log of 4 MiB (MySQL: 8) holds for some seconds.
     RedoLog,
     /// A snapshot left open while rows change.
     Purge,
-    /// GROUP BY over a TEXT column.
+    /// GROUP BY over a TEXT column, or more rows than fit in memory (MySQL).
     TemporaryTables,
     /// A connection for each statement.
     NewConnections,
+    /// Many statements at a server that lets few of them work at a time, while its CPUs are idle.
+    Admission,
     /// More tables in use than the cache of open tables holds.
     TableCache,
     /// A statement without an index.
@@ -112,42 +109,25 @@ pub(crate) enum Making {
     ThreadLimit,
 }
 
+/// The lab that something is made in. Some settings hold from a server's start on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Bed {
+    Usual,
+    /// MariaDB with a small pool of threads.
+    Pooled,
+}
+
+/// A setting of a server, and its value.
+type Setting = (&'static str, &'static str);
+
+/// Commits that nobody waits for.
+const QUICK_COMMITS: [Setting; 2] = [("innodb_flush_log_at_trx_commit", "0"), ("sync_binlog", "0")];
+
 impl Making {
     /// All of them.
-    pub(super) const ALL: [Self; 32] = [
-        Self::Healthy,
-        Self::HealthyWrites,
-        Self::HealthyMixed,
-        Self::HealthyReports,
-        Self::HealthyLimited,
-        Self::RowLocks,
-        Self::MetadataLocks,
-        Self::FlushBound,
-        Self::CpuHog,
-        Self::Connections,
-        Self::BufferPool,
-        Self::SingleThreadedApply,
-        Self::Disk,
-        Self::Softirq,
-        Self::SlowLink,
-        Self::SlowApplication,
-        Self::CpuLimit,
-        Self::CpuPinned,
-        Self::GlobalLock,
-        Self::RedoLog,
-        Self::Purge,
-        Self::TemporaryTables,
-        Self::NewConnections,
-        Self::TableCache,
-        Self::OneStatement,
-        Self::OneSession,
-        Self::SemiSync,
-        Self::CommitsHang,
-        Self::DiskSpace,
-        Self::ApplyWithoutKey,
-        Self::OpenFiles,
-        Self::ThreadLimit,
-    ];
+    pub(super) fn every() -> &'static [Self] {
+        Self::value_variants()
+    }
 
     /// The verdict that is right.
     pub(super) fn expected(self) -> Option<Name> {
@@ -156,25 +136,38 @@ impl Making {
             | Self::HealthyWrites
             | Self::HealthyMixed
             | Self::HealthyReports
-            | Self::HealthyLimited => return None,
+            | Self::HealthyLimited
+            | Self::HealthyWritesLimited
+            | Self::HealthyMixedLimited
+            | Self::HealthyReportsLimited => return None,
             Self::RowLocks => Name::RowLocks,
             Self::MetadataLocks => Name::MetadataLocks,
+            Self::TableLocks => Name::TableLocks,
             Self::FlushBound => Name::FlushBound,
             Self::CpuHog => Name::Cpu,
             Self::Connections => Name::Connections,
             Self::BufferPool => Name::BufferPool,
             Self::SingleThreadedApply => Name::SingleThreadedApply,
+            Self::ReplicationLag => Name::ReplicationLag,
             Self::Disk => Name::DiskLatency,
             Self::Softirq => Name::SoftirqOnOneCpu,
+            Self::PacketDrops => Name::PacketDrops,
+            Self::Retransmits => Name::Retransmits,
+            Self::Nic => Name::Nic,
+            Self::NeighbourTable => Name::NeighbourTable,
+            Self::ConntrackTable => Name::ConntrackTable,
             Self::SlowLink => Name::CrossZone,
             Self::SlowApplication => Name::NotTheDatabase,
             Self::CpuLimit => Name::CpuLimit,
             Self::CpuPinned => Name::CpuPinned,
+            Self::MemoryLimit => Name::MemoryLimit,
+            Self::IoLimit => Name::IoLimit,
             Self::GlobalLock => Name::GlobalLock,
             Self::RedoLog => Name::RedoLog,
             Self::Purge => Name::Purge,
             Self::TemporaryTables => Name::TemporaryTables,
             Self::NewConnections => Name::NewConnections,
+            Self::Admission => Name::Admission,
             Self::TableCache => Name::TableCache,
             Self::OneStatement => Name::OneStatement,
             Self::OneSession => Name::OneSession,
@@ -187,30 +180,122 @@ impl Making {
         })
     }
 
-    /// Whether it is a load that nothing holds back.
+    /// Of a load without a bottleneck: what is sent, and whether under limits far above what it needs.
+    pub(super) fn healthy(self) -> Option<(Work, bool)> {
+        match self {
+            Self::Healthy => Some((Work::Reads, false)),
+            Self::HealthyWrites => Some((Work::Writes, false)),
+            Self::HealthyMixed => Some((Work::Mixed, false)),
+            Self::HealthyReports => Some((Work::Reports, false)),
+            Self::HealthyLimited => Some((Work::Reads, true)),
+            Self::HealthyWritesLimited => Some((Work::Writes, true)),
+            Self::HealthyMixedLimited => Some((Work::Mixed, true)),
+            Self::HealthyReportsLimited => Some((Work::Reports, true)),
+            _ => None,
+        }
+    }
+
+    /// Whether it is a load that nothing slows down.
     pub(super) fn is_healthy(self) -> bool {
-        self.expected().is_none()
+        self.healthy().is_some()
+    }
+
+    /// Whether it is made by sessions and settings of a server alone, and found by what that server tells: so
+    /// the other family of servers has to name it as well.
+    pub(super) fn is_of_the_server(self) -> bool {
+        matches!(
+            self,
+            Self::RowLocks
+                | Self::MetadataLocks
+                | Self::TableLocks
+                | Self::FlushBound
+                | Self::Connections
+                | Self::BufferPool
+                | Self::SingleThreadedApply
+                | Self::ReplicationLag
+                | Self::GlobalLock
+                | Self::RedoLog
+                | Self::Purge
+                | Self::TemporaryTables
+                | Self::NewConnections
+                | Self::Admission
+                | Self::TableCache
+                | Self::OneStatement
+                | Self::OneSession
+                | Self::SemiSync
+                | Self::CommitsHang
+                | Self::ApplyWithoutKey
+        ) || self.is_healthy()
+    }
+
+    /// How long it takes at least until it can be named.
+    pub(super) fn takes(self) -> Duration {
+        match self {
+            Self::ReplicationLag => LAG_TAKES,
+            Self::Nic => INTERFACE_TAKES,
+            _ => Duration::ZERO,
+        }
+    }
+
+    /// The lab that it is made in.
+    pub(super) fn bed(self, flavour: Flavour) -> Bed {
+        let pooled = self == Self::Admission && flavour == Flavour::MariaDb;
+        if pooled { Bed::Pooled } else { Bed::Usual }
     }
 
     /// Settings of a1 while it is made.
-    fn settings(self) -> &'static [(&'static str, &'static str)] {
-        match self {
-            // Only the log shall be short: nobody waits for a flush.
-            Self::RedoLog => &[
-                ("innodb_log_file_size", "4194304"),
-                ("innodb_flush_log_at_trx_commit", "0"),
-                ("sync_binlog", "0"),
-            ],
-            Self::Purge => &[("innodb_flush_log_at_trx_commit", "0"), ("sync_binlog", "0")],
-            Self::TableCache => &[("table_open_cache", "50")],
-            _ => &[],
+    pub(super) fn settings(self, flavour: Flavour) -> Vec<Setting> {
+        // The log alone shall be short: nobody waits for a flush.
+        let quick = |more: Setting| [vec![more], QUICK_COMMITS.to_vec()].concat();
+        match (self, flavour) {
+            (Self::RedoLog, Flavour::MariaDb) => quick(("innodb_log_file_size", "4194304")),
+            (Self::RedoLog, Flavour::MySql) => quick(("innodb_redo_log_capacity", "8388608")),
+            (Self::Purge, _) | (Self::ReplicationLag, Flavour::MariaDb) => QUICK_COMMITS.to_vec(),
+            // MySQL applies in parallel what was committed together.
+            (Self::ReplicationLag, Flavour::MySql) => quick(("binlog_group_commit_sync_delay", "20000")),
+            (Self::TableCache, _) => vec![("table_open_cache", "50")],
+            (Self::MemoryLimit, _) => vec![("myisam_use_mmap", "1")],
+            (Self::TemporaryTables, Flavour::MySql) => vec![("tmp_table_size", "1024")],
+            (Self::Admission, Flavour::MySql) => vec![("innodb_thread_concurrency", "2")],
+            _ => Vec::new(),
+        }
+    }
+
+    /// How many threads of b1 apply in parallel while it is made, where that is not as usual.
+    pub(super) fn appliers(self, flavour: Flavour) -> Option<u32> {
+        match (self, flavour) {
+            (Self::ReplicationLag, _) => Some(3),
+            (Self::SingleThreadedApply, Flavour::MySql) => Some(1),
+            _ => None,
         }
     }
 
     /// The server at which it is looked for.
     pub(super) fn server(self) -> &'static str {
-        let replica = matches!(self, Self::SingleThreadedApply | Self::SlowLink | Self::ApplyWithoutKey);
+        let replica = matches!(
+            self,
+            Self::SingleThreadedApply | Self::ReplicationLag | Self::SlowLink | Self::ApplyWithoutKey
+        );
         if replica { "b1" } else { "a1" }
+    }
+}
+
+impl Bed {
+    pub(super) const ALL: [Self; 2] = [Self::Usual, Self::Pooled];
+
+    /// Options of its servers from their start on. Of two groups of threads each always gets a listener and
+    /// one that works; few more are begun, and those end soon.
+    pub(super) fn options(self) -> &'static [Setting] {
+        match self {
+            Self::Usual => &[],
+            Self::Pooled => &[
+                ("thread_handling", "pool-of-threads"),
+                ("thread_pool_size", "2"),
+                ("thread_pool_max_threads", "4"),
+                ("thread_pool_idle_timeout", "2"),
+                ("loose_thread_pool_dedicated_listener", "ON"),
+            ],
+        }
     }
 }
 
@@ -220,476 +305,26 @@ impl fmt::Display for Making {
     }
 }
 
-/// A lab with tables to make trouble on, and an application that is always there.
-pub(super) struct VerdictFixture<'a> {
-    lab: &'a Lab,
-    /// Straight to a1: what a simulated link costs is no part of any making but one.
-    app: Opts,
-    volume: &'a Volume,
-    application: Application,
-    /// What a1 carries of each kind of load, a second.
-    capacity: [f64; 4],
-    /// Settings that some makings change, as they were.
-    usual: Vec<(&'static str, String)>,
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-/// Something that is being made.
-pub(super) struct Made {
-    clients: JoinSet<anyhow::Result<()>>,
-    stop: Arc<AtomicBool>,
-    threads: Vec<std::thread::JoinHandle<()>>,
-    beside: Option<Child>,
-    packets: Option<Packets>,
-    slow: Option<Slow>,
-    lifted: Option<Lifted>,
-    limited: Option<Limited>,
-    frozen: Option<Frozen>,
-    filled: Option<Filled>,
-    files: Option<FilesAllowed>,
-    cpus: Option<CpusAllowed>,
-}
-
-impl<'a> VerdictFixture<'a> {
-    /// Makes the tables, and waits until the replica has them.
-    pub(super) async fn set(lab: &'a Lab, volume: &'a Volume, window: Duration) -> anyhow::Result<Self> {
-        let mut root = lab.connect("a1").await?;
-        for statement in [
-            "CREATE TABLE app.hot (id INT PRIMARY KEY, n BIGINT NOT NULL)",
-            "INSERT INTO app.hot VALUES (1, 0), (2, 0)",
-            "CREATE TABLE app.shape (id INT PRIMARY KEY, n INT)",
-            "INSERT INTO app.shape VALUES (1, 1)",
-            "CREATE TABLE app.pace (s DOUBLE NOT NULL)",
-            &format!("INSERT INTO app.pace VALUES ({SLOW_S})"),
-            "CREATE TABLE app.journal (id BIGINT AUTO_INCREMENT PRIMARY KEY, n INT)",
-            "CREATE TABLE app.notes (id INT PRIMARY KEY, body TEXT NOT NULL)",
-            "CREATE TABLE app.scan (id INT PRIMARY KEY, n INT NOT NULL)",
-            "INSERT INTO app.notes VALUES (1, 'a'), (2, 'b'), (3, 'c'), (4, 'd')",
-            "CREATE TABLE app.keyless (n INT NOT NULL, filler VARCHAR(200) NOT NULL)",
-            "CREATE TABLE app.big (id INT PRIMARY KEY, filler VARCHAR(400) NOT NULL)",
-        ] {
-            root.query_drop(statement).await?;
-        }
-        for start in (0..client::SCANNED).step_by(10_000) {
-            let values: Vec<String> = (start..start + 10_000).map(|id| format!("({id},{id})")).collect();
-            root.query_drop(format!("INSERT INTO app.scan VALUES {}", values.join(","))).await?;
-        }
-        root.query_drop("INSERT INTO app.keyless SELECT id, REPEAT('k', 200) FROM app.scan ORDER BY id")
-            .await?;
-        for number in 0..client::TABLES {
-            root.query_drop(format!("CREATE TABLE app.many_{number} (id INT PRIMARY KEY)")).await?;
-        }
-        let rows = 10_000;
-        for start in (0..BIG).step_by(rows) {
-            let values: Vec<String> =
-                (start..start + rows as u32).map(|id| format!("({id},REPEAT('x',400))")).collect();
-            root.query_drop(format!("INSERT INTO app.big VALUES {}", values.join(","))).await?;
-        }
-        let deadline = Instant::now() + LOADED_WITHIN;
-        let mut replica = lab.connect("b1").await?;
-        while replica.query_first::<u32, _>("SELECT COUNT(*) FROM app.big").await.ok().flatten() != Some(BIG)
-        {
-            if Instant::now() > deadline {
-                bail!("the rows did not reach b1 within {} s", LOADED_WITHIN.as_secs());
-            }
-            tokio::time::sleep(Duration::from_millis(200)).await;
-        }
-        let app = direct(lab, "a1")?;
-        let mut capacity = [0.0; 4];
+    #[test]
+    fn there_are_four_healthy_loads_each_with_and_without_limits() {
+        let healthy: Vec<_> = Making::every().iter().filter_map(|making| making.healthy()).collect();
+        assert_eq!(healthy.len(), 8);
         for work in Work::ALL {
-            capacity[work as usize] = self::capacity(&app, work).await?;
+            assert!([false, true].iter().all(|limited| healthy.contains(&(work, *limited))), "{work:?}");
         }
-        beside(volume, Kind::Write, 8, 0)
-            .run()
-            .await
-            .context("making the file for requests beside the server")?;
-        // A server whose own IO is limited has another bottleneck than a slow disk.
-        let limited = if volume.limits_by_io_max() { Vec::new() } else { lab.servers() };
-        for server in limited {
-            volume.limit(pid(lab, &server)?)?;
-        }
-        let application = Application::start(&app, window).await?;
-        let mut usual = Vec::new();
-        for (setting, _) in Making::ALL.iter().flat_map(|making| making.settings()) {
-            // MySQL's redo log is changed by another name: its making is MariaDB's.
-            let value: Option<String> =
-                root.query_first(format!("SELECT @@GLOBAL.{setting}")).await.ok().flatten();
-            usual.extend(value.map(|value| (*setting, value)));
-        }
-        usual.dedup();
-        Ok(Self { lab, app, volume, application, capacity, usual })
+        let unnamed = Making::every().iter().filter(|making| making.expected().is_none());
+        assert!(unnamed.clone().all(|making| making.healthy().is_some()) && unnamed.count() == 8);
     }
 
-    /// How the application does.
-    pub(super) fn timings(&self) -> watch::Receiver<Option<Timing>> {
-        self.application.timings()
-    }
-
-    /// Point reads that a1 was found to carry, a second.
-    pub(super) fn capacity(&self) -> f64 {
-        self.capacity[Work::Reads as usize]
-    }
-
-    /// What a server is called by those who watch it.
-    pub(super) fn name(&self, server: &str) -> String {
-        self.lab.real(server).map_or_else(|_| server.to_owned(), |real| real.to_string())
-    }
-
-    /// Begins; it ends by itself after `time`.
-    pub(super) async fn make(&self, what: Making, strength: u32, time: Duration) -> anyhow::Result<Made> {
-        let level = 1 << strength.min(4);
-        let mut made = Made::new();
-        for (setting, value) in what.settings() {
-            self.lab.connect("a1").await?.query_drop(format!("SET GLOBAL {setting} = {value}")).await?;
-        }
-        let until = Instant::now() + time;
-        match what {
-            Making::Healthy
-            | Making::HealthyWrites
-            | Making::HealthyMixed
-            | Making::HealthyReports
-            | Making::HealthyLimited => self.healthy(&mut made, what, strength, until).await?,
-            Making::RowLocks => made.clients(self, 8 * level, until, client::update_the_hot_row).await?,
-            Making::MetadataLocks => self.lock_the_shape(&mut made, 6 * level, until).await?,
-            Making::FlushBound => {
-                // Small writes would reach the limit on requests first: only the flush shall be slow.
-                made.lifted = Some(self.volume.lifted()?);
-                made.clients(self, 4 * level, until, client::insert).await?;
-            }
-            Making::CpuHog => {
-                self.paced(&mut made, self.capacity() * 0.2, until).await?;
-                made.hogs(2 * level, until);
-            }
-            Making::Connections => {
-                let share = [0.93, 0.96, 0.98][strength.min(2) as usize];
-                let wanted = (f64::from(MAX_CONNECTIONS) * share) as u32;
-                let there = "SELECT COUNT(*) FROM information_schema.PROCESSLIST WHERE host <> ''";
-                let there: Option<u32> = self.lab.connect("a1").await?.query_first(there).await?;
-                made.clients(self, wanted.saturating_sub(there.unwrap_or(0)), until, client::idle).await?;
-            }
-            Making::BufferPool => made.clients(self, 4 * level, until, client::read_anywhere).await?,
-            Making::SingleThreadedApply => {
-                for _ in 0..4 * level {
-                    let root = self.lab.connect("a1").await?;
-                    made.clients.spawn(client::write_slowly(root, until, made.stop.clone()));
-                }
-            }
-            Making::Disk => {
-                made.clients(self, 4, until, client::read_now_and_then).await?;
-                let seconds = u32::try_from(time.as_secs()).unwrap_or(60);
-                let fio = beside(self.volume, Kind::RandomMixed, 8 * level, seconds).start()?;
-                self.volume.limit(fio.id().context("fio has ended already")?)?;
-                made.beside = Some(fio);
-            }
-            Making::Softirq => {
-                self.paced(&mut made, self.capacity() * 0.05, until).await?;
-                made.packets = Some(Packets::begin(8 * level, until)?);
-            }
-            Making::SlowLink => {
-                let far = Duration::from_millis([1, 2, 5][strength.min(2) as usize]);
-                self.lab.set_round_trip("a", "b", far).await?;
-                let b1 = self.lab.opts("a", "b1", Account::App)?;
-                for number in 0..8 {
-                    let (conn, times) = (Conn::new(b1.clone()).await?, self.application.statements());
-                    made.clients.spawn(client::read_the_usual(conn, until, number, times));
-                }
-            }
-            Making::CpuLimit => {
-                let pid = pid(self.lab, "a1")?;
-                let cpus = Limit::Cpus([0.5, 0.3, 0.2][strength.min(2) as usize]);
-                made.limited = Some(Limited::of(pid, &[cpus])?);
-                made.clients(self, 4, until, client::read_without_pause).await?;
-            }
-            Making::CpuPinned => {
-                made.cpus = Some(CpusAllowed::of(pid(self.lab, "a1")?, 0)?);
-                made.clients(self, 4 * level, until, client::read_without_pause).await?;
-            }
-            Making::GlobalLock => {
-                let root = self.lab.connect("a1").await?;
-                made.clients.spawn(client::lock_everything(root, until));
-                made.clients(self, 4 * level, until, client::insert_behind_the_lock).await?;
-            }
-            Making::RedoLog => {
-                made.lifted = Some(self.volume.lifted()?);
-                for number in 0..4 * level {
-                    let root = self.unlogged().await?;
-                    made.clients.spawn(client::rewrite(root, until, number));
-                }
-            }
-            Making::Purge => {
-                made.lifted = Some(self.volume.lifted()?);
-                made.clients(self, 1, until, client::hold_a_snapshot).await?;
-                let every =
-                    Duration::from_secs_f64(f64::from(PACED) / (2000.0 + 500.0 * f64::from(strength)));
-                for number in 0..PACED {
-                    let root = self.unlogged().await?;
-                    made.clients.spawn(client::change_at_a_rate(root, until, number, every));
-                }
-            }
-            Making::TemporaryTables => {
-                made.clients(self, 2 * level, until, client::group_by_text).await?;
-            }
-            Making::NewConnections => {
-                for _ in 0..2 * level {
-                    made.clients.spawn(client::connect_for_each(self.app.clone(), until));
-                }
-            }
-            Making::TableCache => made.clients(self, 2 * level, until, client::read_many_tables).await?,
-            Making::OneStatement => {
-                self.paced(&mut made, self.capacity() * 0.1, until).await?;
-                made.clients(self, 2 * level, until, client::scan).await?;
-            }
-            Making::OneSession => {
-                self.paced(&mut made, self.capacity() * [0.0, 0.01, 0.02][strength.min(2) as usize], until)
-                    .await?;
-                let (conn, killer) = (self.connect().await?, self.lab.connect("a1").await?);
-                made.clients.spawn(client::compute(conn, killer, until));
-            }
-            Making::SemiSync => {
-                self.acknowledged().await?;
-                let (primary, replica) = (self.lab.connect("a1").await?, self.lab.connect("b1").await?);
-                made.clients(self, 4 * level, until, client::insert).await?;
-                made.clients.spawn(client::stop_acknowledging(primary, replica, until));
-            }
-            Making::CommitsHang => {
-                self.paced(&mut made, self.capacity() * 0.02, until).await?;
-                made.clients(self, 2 * level, until, client::insert).await?;
-                made.frozen = Some(self.volume.freeze(time)?);
-            }
-            Making::DiskSpace => {
-                self.paced(&mut made, self.capacity() * 0.1, until).await?;
-                let full = [0.96, 0.97, 0.98][strength.min(2) as usize];
-                made.filled = Some(self.volume.fill(full)?);
-            }
-            Making::ApplyWithoutKey => {
-                made.lifted = Some(self.volume.lifted()?);
-                let rows = [150, 200, 250][strength.min(2) as usize];
-                let root = self.lab.connect("a1").await?;
-                made.clients.spawn(client::change_without_a_key(root, until, rows));
-            }
-            Making::OpenFiles => {
-                self.paced(&mut made, self.capacity() * 0.1, until).await?;
-                let share = [0.93, 0.96, 0.98][strength.min(2) as usize];
-                made.files = Some(FilesAllowed::of(pid(self.lab, "a1")?, share)?);
-            }
-            Making::ThreadLimit => {
-                self.paced(&mut made, self.capacity() * 0.1, until).await?;
-                let share = [0.96, 0.98, 1.0][strength.min(2) as usize];
-                let pid = pid(self.lab, "a1")?;
-                made.limited = Some(Limited::of(pid, &[Limited::threads(pid, share)?])?);
-            }
-            Making::SlowApplication => {
-                let extra = Duration::from_millis([40, 80, 160][strength.min(2) as usize]);
-                made.slow = Some(self.application.slow(extra));
-            }
-        }
-        Ok(made)
-    }
-
-    /// A load at a share of what the server carries of it.
-    async fn healthy(
-        &self,
-        made: &mut Made,
-        what: Making,
-        strength: u32,
-        until: Instant,
-    ) -> anyhow::Result<()> {
-        let work = match what {
-            Making::HealthyWrites => Work::Writes,
-            Making::HealthyMixed => Work::Mixed,
-            Making::HealthyReports => Work::Reports,
-            _ => Work::Reads,
-        };
-        let most = self.capacity[work as usize];
-        if what == Making::HealthyLimited {
-            let pid = pid(self.lab, "a1")?;
-            made.limited = Some(Limited::of(pid, &[Limit::Cpus(16.0), Limited::threads(pid, 0.2)?])?);
-            made.files = Some(FilesAllowed::of(pid, 0.2)?);
-        }
-        self.send(made, most * [0.3, 0.4, 0.5][strength.min(2) as usize], until, work).await
-    }
-
-    /// Point reads at a rate.
-    async fn paced(&self, made: &mut Made, per_s: f64, until: Instant) -> anyhow::Result<()> {
-        self.send(made, per_s, until, Work::Reads).await
-    }
-
-    async fn send(&self, made: &mut Made, per_s: f64, until: Instant, work: Work) -> anyhow::Result<()> {
-        let every = Duration::from_secs_f64(f64::from(PACED) / per_s.max(1.0));
-        let send = |conn: Conn, until: Instant, number: u32| client::paced(conn, until, number, every, work);
-        made.clients(self, PACED, until, send).await
-    }
-
-    /// A transaction that has read the table, then DDL, then readers: in this order.
-    async fn lock_the_shape(&self, made: &mut Made, readers: u32, until: Instant) -> anyhow::Result<()> {
-        let mut holder = self.connect().await?;
-        holder.query_drop("BEGIN").await?;
-        holder.query_drop("SELECT * FROM app.shape").await?;
-        let wait = until.saturating_duration_since(Instant::now());
-        made.clients.spawn(async move {
-            tokio::time::sleep(wait).await;
-            holder.query_drop("COMMIT").await.context("ending the open transaction")
-        });
-        made.clients(self, 1, until, client::alter).await?;
-        made.clients(self, readers, until, client::read_the_shape).await
-    }
-
-    /// Undoes what does not end with its making: the distance, and what the replica has yet to apply. That
-    /// may be minutes of slow statements, which would be named in whatever is made next.
-    pub(super) async fn tidy(&self) -> anyhow::Result<()> {
-        let mut primary = self.lab.connect("a1").await?;
-        for (setting, value) in &self.usual {
-            primary.query_drop(format!("SET GLOBAL {setting} = {value}")).await?;
-        }
-        primary.disconnect().await?;
-        self.lab.set_round_trip("a", "b", NEAR).await?;
-        let mut replica = self.lab.connect("b1").await?;
-        client::pace(&mut replica, 0.0).await?;
-        let lifted = self.volume.lifted()?;
-        self.lab.wait_applied("b1", "a1", APPLIED_WITHIN).await?;
-        drop(lifted);
-        client::pace(&mut replica, SLOW_S).await?;
-        Ok(replica.disconnect().await?)
-    }
-
-    /// Commits wait for b1's acknowledgement from now on, however long that takes.
-    async fn acknowledged(&self) -> anyhow::Result<()> {
-        let mut replica = self.lab.connect("b1").await?;
-        for statement in
-            ["SET GLOBAL rpl_semi_sync_slave_enabled = ON", "STOP SLAVE IO_THREAD", "START SLAVE IO_THREAD"]
-        {
-            replica.query_drop(statement).await?;
-        }
-        let mut primary = self.lab.connect("a1").await?;
-        primary.query_drop("SET GLOBAL rpl_semi_sync_master_timeout = 3600000").await?;
-        primary.query_drop("SET GLOBAL rpl_semi_sync_master_enabled = ON").await?;
-        let deadline = Instant::now() + LOADED_WITHIN;
-        loop {
-            let clients = "SHOW GLOBAL STATUS LIKE 'Rpl_semi_sync_master_clients'";
-            let clients: Option<(String, String)> = primary.query_first(clients).await?;
-            if clients.is_some_and(|(_, clients)| clients == "1") {
-                return Ok(());
-            }
-            if Instant::now() > deadline {
-                bail!("b1 does not acknowledge commits within {} s", LOADED_WITHIN.as_secs());
-            }
-            tokio::time::sleep(Duration::from_millis(50)).await;
+    #[test]
+    fn every_name_that_runs_were_kept_with_is_still_known() {
+        for name in ["healthy", "cpu-hog", "single-threaded-apply", "slow-application", "thread-limit"] {
+            let making: Making = serde_json::from_str(&format!("\"{name}\"")).unwrap();
+            assert_eq!(making.to_string(), name);
         }
     }
-
-    /// A session whose writes no replica has to apply.
-    async fn unlogged(&self) -> anyhow::Result<Conn> {
-        let mut root = self.lab.connect("a1").await?;
-        root.query_drop("SET SESSION sql_log_bin = 0").await?;
-        Ok(root)
-    }
-
-    async fn connect(&self) -> anyhow::Result<Conn> {
-        Ok(Conn::new(self.app.clone()).await?)
-    }
-}
-
-impl Made {
-    fn new() -> Self {
-        Self {
-            clients: JoinSet::new(),
-            stop: Arc::default(),
-            threads: Vec::new(),
-            beside: None,
-            packets: None,
-            slow: None,
-            lifted: None,
-            limited: None,
-            frozen: None,
-            filled: None,
-            files: None,
-            cpus: None,
-        }
-    }
-
-    async fn clients<F>(
-        &mut self,
-        fixture: &VerdictFixture<'_>,
-        count: u32,
-        until: Instant,
-        work: impl Fn(Conn, Instant, u32) -> F,
-    ) -> anyhow::Result<()>
-    where
-        F: Future<Output = anyhow::Result<()>> + Send + 'static,
-    {
-        for number in 0..count {
-            self.clients.spawn(work(fixture.connect().await?, until, number));
-        }
-        Ok(())
-    }
-
-    fn hogs(&mut self, count: u32, until: Instant) {
-        for _ in 0..count {
-            let stop = self.stop.clone();
-            self.threads.push(std::thread::spawn(move || {
-                while Instant::now() < until && !stop.load(Ordering::Relaxed) {
-                    std::hint::black_box((0..50_000u64).fold(0, u64::wrapping_add));
-                }
-            }));
-        }
-    }
-
-    /// Waits until all of it has ended.
-    pub(super) async fn end(mut self) -> anyhow::Result<()> {
-        self.stop.store(true, Ordering::Relaxed);
-        (self.packets, self.slow, self.lifted, self.limited) = (None, None, None, None);
-        (self.frozen, self.filled, self.cpus) = (None, None, None);
-        if let Some(mut fio) = self.beside.take() {
-            fio.kill().await.context("ending fio")?;
-        }
-        let ended = tokio::time::timeout(Duration::from_secs(30), async {
-            while let Some(client) = self.clients.join_next().await {
-                client??;
-            }
-            anyhow::Ok(())
-        });
-        ended.await.context("clients did not end within 30 s")?
-    }
-}
-
-impl Drop for Made {
-    fn drop(&mut self) {
-        self.stop.store(true, Ordering::Relaxed);
-        for thread in self.threads.drain(..) {
-            let _ = thread.join();
-        }
-    }
-}
-
-/// Requests on the server's disk that are not the server's.
-fn beside(volume: &Volume, kind: Kind, depth: u32, seconds: u32) -> Job {
-    let block = if kind == Kind::Write { 1 << 20 } else { 16 << 10 };
-    Job { file: volume.path().join("beside"), mib: BESIDE_MIB, kind, block, depth, rate: None, seconds }
-}
-
-/// The process of a server.
-fn pid(lab: &Lab, server: &str) -> anyhow::Result<u32> {
-    let file = lab.dir().join(server).join("pid");
-    let pid = std::fs::read_to_string(&file).with_context(|| format!("reading {}", file.display()))?;
-    pid.trim().parse().context("a process id")
-}
-
-/// The application's account at a server's own address.
-fn direct(lab: &Lab, server: &str) -> anyhow::Result<Opts> {
-    let (real, opts) = (lab.real(server)?, lab.opts("a", server, Account::App)?);
-    let opts = OptsBuilder::from_opts(opts).ip_or_hostname(real.ip().to_string()).tcp_port(real.port());
-    Ok(opts.into())
-}
-
-/// Statements a second with a few clients that do not wait.
-async fn capacity(app: &Opts, work: Work) -> anyhow::Result<f64> {
-    let until = Instant::now() + Duration::from_secs_f64(CAPACITY.1);
-    let mut clients = JoinSet::new();
-    for number in 0..CAPACITY.0 {
-        clients.spawn(client::send_on(Conn::new(app.clone()).await?, until, number, work));
-    }
-    let mut reads = 0;
-    while let Some(client) = clients.join_next().await {
-        reads += client??;
-    }
-    Ok(reads as f64 / CAPACITY.1)
 }

@@ -1,6 +1,6 @@
 //! The confusion table: what was made down, what was named across.
 
-use super::{Making, Outcome, Run};
+use super::{Making, NotMade, Outcome, Run};
 use diagnose::verdict::Name;
 use plan::quantile::median;
 use std::collections::BTreeMap;
@@ -57,6 +57,19 @@ fn healthy(outcomes: &[Outcome]) -> String {
     format!("\nHealthy for {minutes:.1} min in all: nothing was named at {quiet} of {all} looks, {words}.\n")
 }
 
+/// Rules that nothing was made for.
+fn not_made(all: &[NotMade]) -> String {
+    if all.is_empty() {
+        return String::new();
+    }
+    let row = |one: &NotMade| format!("| {} | {} |\n", one.rule.rule().called, one.why);
+    let rows: String = all.iter().map(row).collect();
+    format!(
+        "\nNot made here; these rules are tested on readings in the kernel's and the servers' own words \
+         (`cargo test -p diagnose verdict`).\n\n| rule | why |\n|---|---|\n{rows}"
+    )
+}
+
 /// The report.
 pub(super) fn markdown(run: &Run, date: &str) -> String {
     let busy: Vec<f64> = run.outcomes.iter().map(|outcome| outcome.busy_before).collect();
@@ -80,10 +93,14 @@ pub(super) fn markdown(run: &Run, date: &str) -> String {
     );
     run.machines.iter().for_each(|machine| text.push_str(&format!("{machine}\n\n")));
     let ms = |ms: Option<f64>| ms.map_or("?".to_owned(), |ms| format!("{ms:.2} ms"));
+    if run.capacity > 0.0 {
+        text.push_str(&format!(
+            "The primary carries {:.0} point reads a second from clients on this machine; healthy is 30, 40 and 50 % of that. ",
+            run.capacity
+        ));
+    }
     text.push_str(&format!(
-        "The primary carries {:.0} point reads a second from clients on this machine; healthy is 30, 40 and 50 % of that. The \
-         disk takes {} for a read and {} for a write when idle, and is limited to {} of each a second (not for flushes).\n\n",
-        run.capacity,
+        "The disk takes {} for a read and {} for a write when idle, and is limited to {} of each a second (not for flushes).\n\n",
         ms(run.ceilings.idle_read_ms),
         ms(run.ceilings.idle_write_ms),
         crate::volume::USUAL_PER_S,
@@ -123,6 +140,7 @@ pub(super) fn markdown(run: &Run, date: &str) -> String {
         text.push_str(&format!("| {made} | {} | {after} |\n", cells.join(" | ")));
     }
     text.push_str(&healthy(&run.outcomes));
+    text.push_str(&not_made(&run.not_made));
     let stayed = run.outcomes.iter().filter(|outcome| !outcome.gone).count();
     if stayed > 0 {
         text.push_str(&format!("\n{stayed} verdicts were still in force 20 s after their cause had gone.\n"));
@@ -166,10 +184,12 @@ mod tests {
             ceilings: diagnose::verdict::Ceilings::default(),
             watching_cpu_share: 0.01,
             watching_resident_bytes: 20 << 20,
+            not_made: vec![NotMade { rule: Name::Steal, why: "nobody can".to_owned() }],
         };
         let text = markdown(&run, "2026-11-20");
         assert!(text.contains("| row-locks |  | 1 | **1** | 5 s | 5 s |"), "{text}");
         assert!(text.contains("| healthy | **1** |"), "{text}");
+        assert!(text.contains("| a noisy neighbour | nobody can |"), "{text}");
         assert!(text.contains("Right in 67 % of 3 makings: 2 of 3 at strength 1."), "{text}");
         assert!(
             text.contains("Healthy for 5.0 min in all: nothing was named at 298 of 300 looks, the CPU at 2."),
