@@ -1,10 +1,11 @@
-//! The table of tracked connections, nearly full: entries written over netlink (`ctnetlink`), as `conntrack -I`
-//! does, from the block of addresses for benchmarks (RFC 2544). Nobody is refused one: the table is filled to
-//! less than its limit. They are deleted one by one at the end, so that no other entry is touched, and expire
-//! by themselves should this process have died.
+//! The table of tracked connections, nearly full: entries written over netlink (`ctnetlink`), as `conntrack
+//! -I` does, from the block of addresses for benchmarks (RFC 2544). Nobody is refused one: the table is
+//! filled to less than its limit. They are deleted one by one at the end, so that no other entry is touched,
+//! and expire by themselves should this process have died.
 //!
-//! Messages are those of `nfnetlink_conntrack.h`: a header, four bytes (family, version, resource), attributes;
-//! lengths and types in the machine's order of bytes, addresses, ports and times in the network's.
+//! Messages are those of `nfnetlink_conntrack.h`: a header, four bytes (family, version, resource),
+//! attributes; lengths and types in the machine's order of bytes, addresses, ports and times in the
+//! network's.
 
 use anyhow::{Context, bail};
 use rustix::net::netlink::NETFILTER;

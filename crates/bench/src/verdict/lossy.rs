@@ -1,9 +1,9 @@
-//! A way to a server on which segments are lost: a relay behind a unix socket, whose connections to the server
-//! throw away a share of the segments that come to them, at random, before TCP has seen them. So the server has
-//! to send them again.
+//! A way to a server on which segments are lost: a relay behind a unix socket, whose connections to the
+//! server throw away a share of the segments that come to them, at random, before TCP has seen them. So the
+//! server has to send them again.
 //!
-//! It is done by a filter on the relay's own sockets (`SO_ATTACH_FILTER`, classic BPF): no rule of a firewall,
-//! no queue of an interface and nobody else's connection has a part in it.
+//! It is done by a filter on the relay's own sockets (`SO_ATTACH_FILTER`, classic BPF): no rule of a
+//! firewall, no queue of an interface and nobody else's connection has a part in it.
 
 use anyhow::Context;
 use socket2::{SockFilter, SockRef};
@@ -63,8 +63,8 @@ async fn relay(mut near: UnixStream, server: SocketAddrV4, share: f64) -> std::i
     Ok(())
 }
 
-/// Reads a random number of 32 bits; below the share's part of all of them the segment is dropped, else all of
-/// it is kept.
+/// Reads a random number of 32 bits; below the share's part of all of them the segment is dropped, else all
+/// of it is kept.
 fn filter(share: f64) -> [SockFilter; 4] {
     /// `BPF_LD | BPF_W | BPF_ABS`, at an offset where the kernel has a random number (`SKF_AD_RANDOM`).
     const LOAD: u16 = 0x20;

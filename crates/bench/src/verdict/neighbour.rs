@@ -1,6 +1,6 @@
 //! The table of neighbours, nearly full: reachable entries on the far end of a pair of interfaces. All
-//! namespaces of a host share one table and its limit (`gc_thresh3`), so that the entries count here, too, and
-//! go with the pair. Nobody is refused one: the table is filled to less than its limit.
+//! namespaces of a host share one table and its limit (`gc_thresh3`), so that the entries count here, too,
+//! and go with the pair. Nobody is refused one: the table is filled to less than its limit.
 
 use super::veth::{FAR_NAME, Pair, batch};
 use anyhow::{Context, bail};

@@ -1,6 +1,6 @@
-//! A stream of bytes over a pair of interfaces, at a share of what the driver says that such a link carries (10
-//! Gbit/s). Segments are as large as the kernel makes them, and what arrives is thrown away unread, so that it
-//! costs a part of one CPU.
+//! A stream of bytes over a pair of interfaces, at a share of what the driver says that such a link carries
+//! (10 Gbit/s). Segments are as large as the kernel makes them, and what arrives is thrown away unread, so
+//! that it costs a part of one CPU.
 
 use super::veth::{FAR, NEAR, Pair};
 use anyhow::Context;
