@@ -18,6 +18,9 @@ use std::time::{Duration, Instant};
 
 const GROUP: Ipv4Addr = Ipv4Addr::new(239, 255, 77, 1);
 const PORT: u16 = 9;
+/// Sockets that send in turn. Packets count against the buffer of the one that sent them until they have
+/// arrived, some 270 in all: one socket alone would wait before a backlog is full.
+const SENDING: usize = 16;
 /// Packets between two looks at the clock.
 const LOOK: u32 = 256;
 /// Of a burst, as a multiple of what a backlog holds: some are handled meanwhile, and as many as the backlog
@@ -51,10 +54,9 @@ impl Packets {
         pair.hand_to_one_cpu()?;
         let sockets = pair.far(move || (0..sockets).map(|_| listener()).collect())?;
         let mut packets = Self { stop: Arc::default(), sender: None, sockets, _pair: pair };
-        let socket = UdpSocket::bind((NEAR, 0)).context("binding to the pair")?;
-        rustix::net::sockopt::set_ip_multicast_if(socket.as_fd(), &NEAR)?;
+        let sending = (0..SENDING).map(|_| sender()).collect::<anyhow::Result<Vec<_>>>()?;
         let stop = packets.stop.clone();
-        packets.sender = Some(std::thread::spawn(move || send(&socket, pace, until, &stop)));
+        packets.sender = Some(std::thread::spawn(move || send(&sending, pace, until, &stop)));
         Ok(packets)
     }
 }
@@ -69,7 +71,7 @@ impl Drop for Packets {
     }
 }
 
-fn send(socket: &UdpSocket, pace: Pace, until: Instant, stop: &AtomicBool) {
+fn send(sockets: &[UdpSocket], pace: Pace, until: Instant, stop: &AtomicBool) {
     let last = std::thread::available_parallelism().map_or(0, |cpus| cpus.get() - 1);
     let _ = run_here_on(last);
     let (packets, every) = match pace {
@@ -78,7 +80,7 @@ fn send(socket: &UdpSocket, pace: Pace, until: Instant, stop: &AtomicBool) {
     };
     while Instant::now() < until && !stop.load(Ordering::Relaxed) {
         let began = Instant::now();
-        for _ in 0..packets {
+        for socket in sockets.iter().cycle().take(packets as usize) {
             // A full queue is the point of it.
             let _ = socket.send_to(&[0; 16], (GROUP, PORT));
         }
@@ -90,6 +92,12 @@ fn send(socket: &UdpSocket, pace: Pace, until: Instant, stop: &AtomicBool) {
 pub(super) fn backlog() -> u32 {
     let read = std::fs::read_to_string("/proc/sys/net/core/netdev_max_backlog");
     read.ok().and_then(|text| text.trim().parse().ok()).unwrap_or(USUAL_BACKLOG)
+}
+
+fn sender() -> anyhow::Result<UdpSocket> {
+    let socket = UdpSocket::bind((NEAR, 0)).context("binding to the pair")?;
+    rustix::net::sockopt::set_ip_multicast_if(socket.as_fd(), &NEAR)?;
+    Ok(socket)
 }
 
 fn listener() -> anyhow::Result<UdpSocket> {
