@@ -1,4 +1,5 @@
-//! What tracking costs: `cargo run --release -p wire --example speed`. Prints nanoseconds per round trip.
+//! What tracking costs: `cargo run --release -p wire --example tracker_speed`. Prints nanoseconds per
+//! round trip.
 //!
 //! Not a test: a figure of this machine, at this moment. The best of many short runs, so that other work on
 //! the machine hardly shows. The aim is at most 200 ns for a point select.
