@@ -8,6 +8,7 @@ use super::{LABEL, LONG_LIMIT};
 use crate::error::Refusal;
 use crate::host::Host;
 use crate::managed::Managed;
+use crate::value;
 
 pub(super) const KIND: &str = "zfs";
 pub(super) const PROGRAMS: [&str; 2] = ["zpool", "zfs"];
@@ -75,15 +76,7 @@ pub(super) fn in_force(managed: &Managed, host: &Host, options: &str) -> Result<
 
 /// `16k` is `16384`.
 fn same(asked: &str, exact: &str) -> bool {
-    let lower = asked.to_ascii_lowercase();
-    let number = |text: &str, shift: u32| text.parse::<u64>().ok().and_then(|n| n.checked_shl(shift));
-    let bytes = match lower.as_bytes().last() {
-        Some(b'k') => number(&lower[..lower.len() - 1], 10),
-        Some(b'm') => number(&lower[..lower.len() - 1], 20),
-        Some(b'g') => number(&lower[..lower.len() - 1], 30),
-        _ => number(&lower, 0),
-    };
-    lower == exact.to_ascii_lowercase() || bytes.is_some_and(|bytes| exact.parse() == Ok(bytes))
+    asked.eq_ignore_ascii_case(exact) || value::size(asked).is_some_and(|bytes| exact.parse() == Ok(bytes))
 }
 
 #[cfg(test)]
