@@ -23,6 +23,7 @@ mod packets;
 mod place;
 mod stream;
 mod table;
+mod tables;
 mod veth;
 mod words;
 

@@ -1,0 +1,128 @@
+//! Where the groups of a process are, and what their files say, one level at a time and all levels up to the
+//! mount.
+
+use super::super::cpu;
+use super::super::text::{decimal, lines, words};
+use super::{Ceiling, IO, NO_LIMIT, ThreadCeiling, Throttle, Version};
+use std::path::{Path, PathBuf};
+
+/// The online CPUs that the process in this directory may run on; `None` where that is all of them, or is
+/// not known.
+pub(super) fn pinned_to(process: &Path, proc: &Path) -> Option<Vec<u32>> {
+    let status = std::fs::read_to_string(process.join("status")).ok()?;
+    let allowed = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"))?;
+    let online = cpu::parse(&std::fs::read(proc.join("stat")).ok()?).each;
+    let left: Vec<u32> =
+        online.iter().map(|(number, _)| *number).filter(|number| lists(allowed, *number)).collect();
+    (!left.is_empty() && left.len() < online.len()).then_some(left)
+}
+
+/// Whether a list of the kernel's (`0-3,8`) has a number.
+fn lists(list: &str, number: u32) -> bool {
+    list.trim().split(',').any(|range| {
+        let (first, last) = range.split_once('-').unwrap_or((range, range));
+        let bounds = first.parse::<u32>().ok().zip(last.parse().ok());
+        bounds.is_some_and(|(first, last)| (first..=last).contains(&number))
+    })
+}
+
+/// The lines of every `io.max` from `dir` up to the mount: each level limits what is below it together.
+pub(super) fn throttles(dir: &Path, mount: &Path) -> Vec<Throttle> {
+    let of = |dir: &Path| {
+        let text = bytes(dir, "io.max");
+        let throttle = |line: &[u8]| {
+            let device = String::from_utf8_lossy(words(line).next()?).into_owned();
+            let most = IO.map(|(limited, _, _)| {
+                words(line).find_map(|word| decimal(word.strip_prefix(limited.as_bytes())?))
+            });
+            most.iter().any(Option::is_some).then(|| Throttle { dir: dir.to_owned(), device, most })
+        };
+        lines(&text).filter_map(throttle).collect::<Vec<_>>()
+    };
+    upwards(dir, mount).flat_map(of).collect()
+}
+
+/// The directory of a process for a controller, and the mount above it: of version 1 where the controller is
+/// mounted by itself, else of version 2.
+pub(super) fn directory(groups: &str, mounts: &str, controller: &str) -> Option<(PathBuf, PathBuf, Version)> {
+    let mount = |wanted: &dyn Fn(&str, &str) -> bool| {
+        mounts.lines().find_map(|line| {
+            let mut words = line.split(' ').skip(1);
+            let (path, kind, options) = (words.next()?, words.next()?, words.next()?);
+            wanted(kind, options).then(|| PathBuf::from(path))
+        })
+    };
+    let below = |mount: PathBuf, path: &str, version| {
+        Some((mount.join(path.trim_start_matches('/')), mount, version))
+    };
+    let mut lines = groups.lines().filter_map(|line| {
+        let (_, rest) = line.split_once(':')?;
+        rest.split_once(':')
+    });
+    if let Some((_, path)) = lines.clone().find(|(names, _)| names.split(',').any(|name| name == controller))
+    {
+        let of_it = |kind: &str, options: &str| {
+            kind == "cgroup" && options.split(',').any(|option| option == controller)
+        };
+        return below(mount(&of_it)?, path, Version::One);
+    }
+    let (_, path) = lines.find(|(names, _)| names.is_empty())?;
+    below(mount(&|kind, _| kind == "cgroup2")?, path, Version::Two)
+}
+
+/// `dir` and all above it, up to the mount.
+fn upwards<'a>(dir: &'a Path, mount: &'a Path) -> impl Iterator<Item = &'a Path> {
+    dir.ancestors().take_while(move |dir| dir.starts_with(mount))
+}
+
+pub(super) fn tightest_quota(dir: &Path, mount: &Path, version: Version) -> Option<(PathBuf, f64)> {
+    upwards(dir, mount)
+        .filter_map(|dir| Some((dir.to_owned(), quota(dir, version)?)))
+        .min_by(|a, b| a.1.total_cmp(&b.1))
+}
+
+/// CPU seconds a second that `dir` allows.
+fn quota(dir: &Path, version: Version) -> Option<f64> {
+    let (quota, period) = match version {
+        Version::Two => {
+            let max = bytes(dir, "cpu.max");
+            let mut words = words(&max);
+            (words.next().and_then(decimal)?, words.next().and_then(decimal)?)
+        }
+        Version::One => (first(&bytes(dir, "cpu.cfs_quota_us"))?, first(&bytes(dir, "cpu.cfs_period_us"))?),
+    };
+    (period > 0).then(|| quota as f64 / period as f64)
+}
+
+pub(super) fn tightest_memory(dir: &Path, mount: &Path, version: Version) -> Option<Ceiling> {
+    upwards(dir, mount)
+        .filter_map(|dir| {
+            let limit = |file| first(&bytes(dir, file)).filter(|bytes| *bytes < NO_LIMIT);
+            let bytes = match version {
+                Version::Two => limit("memory.max").into_iter().chain(limit("memory.high")).min(),
+                Version::One => limit("memory.limit_in_bytes"),
+            }?;
+            Some(Ceiling { dir: dir.to_owned(), bytes, version })
+        })
+        .min_by_key(|ceiling| ceiling.bytes)
+}
+
+pub(super) fn tightest_threads(dir: &Path, mount: &Path) -> Option<ThreadCeiling> {
+    let of = |dir: &Path| Some(ThreadCeiling { dir: dir.to_owned(), most: first(&bytes(dir, "pids.max"))? });
+    upwards(dir, mount).filter_map(of).min_by_key(|ceiling| ceiling.most)
+}
+
+pub(super) fn bytes(dir: &Path, file: &str) -> Vec<u8> {
+    std::fs::read(dir.join(file)).unwrap_or_default()
+}
+
+pub(super) fn first(bytes: &[u8]) -> Option<u64> {
+    words(bytes).next().and_then(decimal)
+}
+
+pub(super) fn named(bytes: &[u8], wanted: &[u8]) -> Option<u64> {
+    lines(bytes).find_map(|line| {
+        let mut words = words(line);
+        (words.next() == Some(wanted)).then(|| words.next().and_then(decimal)).flatten()
+    })
+}
