@@ -3,6 +3,7 @@
 
 use rustix::fs::{MemfdFlags, SealFlags};
 use std::fs::File;
+use std::io;
 use std::os::unix::fs::FileExt;
 
 /// Bytes of it that are kept; a program that says more is ended by whoever looks.
@@ -15,19 +16,18 @@ impl CommandOutput {
     /// An empty one.
     ///
     /// # Errors
-    /// The system's words, when it has no memory or no descriptor left.
-    pub fn new() -> Result<Self, String> {
+    /// The system has no memory or no descriptor left.
+    pub fn new() -> io::Result<Self> {
         let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
-        let file = rustix::fs::memfd_create("output", flags).map_err(|error| error.to_string())?;
-        Ok(Self(File::from(file)))
+        Ok(Self(File::from(rustix::fs::memfd_create("output", flags)?)))
     }
 
     /// What the program gets as its standard output or error.
     ///
     /// # Errors
-    /// The system's words, when it has no descriptor left.
-    pub fn writer(&self) -> Result<File, String> {
-        self.0.try_clone().map_err(|error| error.to_string())
+    /// The system has no descriptor left.
+    pub fn writer(&self) -> io::Result<File> {
+        self.0.try_clone()
     }
 
     pub(crate) fn length(&self) -> u64 {

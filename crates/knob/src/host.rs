@@ -206,10 +206,11 @@ impl Host {
             .env("PATH", "/usr/local/sbin:/usr/sbin:/sbin:/usr/bin:/bin");
         let line = format!("{name} {}", args.join(" "));
         let failed = |why: String| Refusal::Denied { why: format!("{line}: {why}") };
+        let unheard = |error: io::Error| failed(error.to_string());
         let (stdout, stderr) =
-            (CommandOutput::new().map_err(&failed)?, CommandOutput::new().map_err(&failed)?);
+            (CommandOutput::new().map_err(unheard)?, CommandOutput::new().map_err(unheard)?);
         command.stdin(Stdio::null());
-        command.stdout(stdout.writer().map_err(&failed)?).stderr(stderr.writer().map_err(&failed)?);
+        command.stdout(stdout.writer().map_err(unheard)?).stderr(stderr.writer().map_err(unheard)?);
         // A Ctrl-C on the terminal is for us: a file system is not left half made.
         command.process_group(0);
         let mut child = command.spawn().map_err(|error| failed(error.to_string()))?;

@@ -479,9 +479,10 @@ impl Rig for HostRig {
 
 /// Runs a program; its last words where it fails. What it leaves running is not waited for.
 fn run_to_end(command: &mut Command) -> Result<(), String> {
-    let words = CommandOutput::new()?;
-    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(words.writer()?);
-    let status = command.status().map_err(|error| error.to_string())?;
+    let system = |error: std::io::Error| error.to_string();
+    let words = CommandOutput::new().map_err(system)?;
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(words.writer().map_err(system)?);
+    let status = command.status().map_err(system)?;
     if status.success() { Ok(()) } else { Err(format!("{status}: {}", words.text().trim())) }
 }
 
