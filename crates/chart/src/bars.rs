@@ -5,11 +5,11 @@ use crate::canvas::{Anchor, Canvas};
 use crate::figure::{WIDTH, caption, figure, shortened};
 
 const LEFT: f64 = 240.0;
-const RIGHT: f64 = 120.0;
+const RIGHT: f64 = 150.0;
 const ROW: f64 = 26.0;
 const BOTTOM: f64 = 22.0;
 /// Characters of a name that find room at the left.
-const NAME: usize = 38;
+const NAME: usize = 33;
 
 #[derive(Clone, Debug, PartialEq)]
 struct Bar {

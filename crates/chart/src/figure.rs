@@ -17,7 +17,7 @@ pub(crate) fn figure(
     rows: &[Vec<String>],
 ) -> String {
     format!(
-        "<figure class=\"chart\"><figcaption>{}</figcaption>{svg}{legend}{}</figure>\n",
+        "<figure class=\"chart\"><figcaption>{}</figcaption><div class=\"drawing\">{svg}</div>{legend}{}</figure>\n",
         escape(caption),
         table(headings, rows)
     )

@@ -138,22 +138,23 @@ impl Report {
         page.push_str("<h2>What a purchase would buy</h2>\n");
         for rows in self.by_unit() {
             let unit = rows[0].unit.as_deref();
+            let headroom =
+                escape(&unit.map_or_else(|| "headroom".to_owned(), |unit| format!("headroom, {unit}")));
             let _ = write!(
                 page,
-                "<div class=\"scroll\"><table><tr><th>purchase</th><th>for</th><th class=\"n\">{}</th><th>what it buys</th><th class=\"n\">{month} a month</th><th class=\"n\">headroom for 100</th></tr>",
-                escape(&unit.map_or_else(|| "headroom".to_owned(), |unit| format!("headroom, {unit}")))
+                "<div class=\"scroll\"><table class=\"stack\"><tr><th>purchase</th><th class=\"n\">{headroom}</th><th class=\"n\">{month} a month</th><th class=\"n\">headroom for 100</th><th>for</th><th>what it buys</th></tr>"
             );
             for one in rows {
                 let gain = one.headroom.as_ref().map_or_else(|| "in other units".to_owned(), added);
                 let _ = write!(
                     page,
-                    "<tr><td>{}</td><td>{}</td><td class=\"n\">{}</td><td>{}</td><td class=\"n\">{}</td><td class=\"n\">{}</td></tr>",
+                    "<tr><td>{}</td><td class=\"n\" data-is=\"{headroom}\">{}</td><td class=\"n\" data-is=\"{month} a month\">{}</td><td class=\"n\" data-is=\"headroom for 100\">{}</td><td data-is=\"for\">{}</td><td data-is=\"what it buys\">{}</td></tr>",
                     escape(&one.what),
-                    escape(&one.subject),
                     escape(&gain),
-                    escape(&one.buys),
                     one.price.map_or_else(|| "no price".to_owned(), figure),
-                    one.per_price.map_or_else(|| "-".to_owned(), |per| figure(per * 100.0))
+                    one.per_price.map_or_else(|| "-".to_owned(), |per| figure(per * 100.0)),
+                    escape(&one.subject),
+                    escape(&one.buys)
                 );
             }
             page.push_str("</table></div>\n");
