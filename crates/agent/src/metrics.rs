@@ -111,6 +111,7 @@ fn servers(view: &WatchView, sheet: &mut Sheet) {
                 ("row-lock", Some(s.in_row_lock)),
                 ("metadata-lock", s.in_metadata_lock),
                 ("table-lock", s.in_table_lock),
+                ("auto-increment", s.in_auto_increment),
                 ("commit", s.in_commit),
             ];
             let labels = move |what: &str| vec![("server", name.clone()), ("for", what.to_owned())];

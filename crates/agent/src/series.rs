@@ -135,7 +135,14 @@ pub(crate) const SERVER: &[Series<ServerNow>] = &[
         name: "in_locks",
         label: "in locks",
         unit: Unit::Count,
-        of: |s| Some(s.sample.in_row_lock + s.sample.in_metadata_lock? + s.sample.in_table_lock?),
+        of: |s| {
+            Some(
+                s.sample.in_row_lock
+                    + s.sample.in_metadata_lock?
+                    + s.sample.in_table_lock?
+                    + s.sample.in_auto_increment?,
+            )
+        },
     },
     Series { name: "in_commit", label: "in commit", unit: Unit::Count, of: |s| s.sample.in_commit },
     Series {

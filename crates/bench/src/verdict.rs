@@ -356,7 +356,8 @@ async fn on(
     volume: &Volume,
     run: &mut Run,
 ) -> anyhow::Result<()> {
-    let mut spec = bed.options().iter().fold(args.spec(), |spec, (name, value)| spec.option(name, value));
+    let options = bed.options(place.flavour).iter();
+    let mut spec = options.fold(args.spec(), |spec, (name, value)| spec.option(name, value));
     match place.flavour {
         // It tells who holds a lock on everything with this plugin only.
         Flavour::MariaDb if args.program.is_none() => {

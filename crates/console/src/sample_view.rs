@@ -330,6 +330,9 @@ shows! {
         /// Of engines without row locks.
         #[serde(default)]
         in_table_lock: Option<f64>,
+        /// Inserts that wait until another statement has its auto-increment values.
+        #[serde(default)]
+        in_auto_increment: Option<f64>,
         in_commit: Option<f64>,
         in_semi_sync: Option<f64>,
         /// Seconds, commits that wait for a replica left out.
@@ -487,6 +490,7 @@ impl ServerSampleView {
             in_metadata_lock: None,
             in_global_lock: None,
             in_table_lock: None,
+            in_auto_increment: None,
             in_commit: None,
             in_semi_sync: None,
             longest_commit_s: None,

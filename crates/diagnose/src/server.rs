@@ -48,7 +48,7 @@ pub struct Reading {
     /// Whether the sessions of others could be seen. Otherwise `sessions` has only how many are at work, by
     /// the server's own count.
     pub sessions_seen: bool,
-    /// Whom row locks wait for, when any do.
+    /// Whom row locks and inserts wait for, when any do.
     pub row_blocker: Option<Blocker>,
     /// Whom metadata locks wait for, when any do.
     pub metadata_blocker: Option<Blocker>,
@@ -56,6 +56,8 @@ pub struct Reading {
     pub oldest_transaction: Option<Blocker>,
     /// Statements that wait until fewer are at work, where there is such a limit.
     pub in_admission: u64,
+    /// Inserts that wait until another statement has its auto-increment values.
+    pub in_auto_increment: u64,
     /// Undo logs that purge has not removed, as last asked.
     pub history: Option<u64>,
     /// What it replicates, if it is a replica.
@@ -117,6 +119,9 @@ pub struct Sample {
     /// Of those, waiting for a table of an engine without row locks.
     #[serde(default)]
     pub in_table_lock: f64,
+    /// Of those, waiting until another statement has its auto-increment values.
+    #[serde(default)]
+    pub in_auto_increment: f64,
     /// Of those, waiting for their commit to be on disk (or acknowledged by a replica).
     pub in_commit: f64,
     /// Of those in their commit, waiting for a replica's acknowledgement.
@@ -133,7 +138,7 @@ pub struct Sample {
     pub longest_s: f64,
     /// Row-lock waits that began, a second.
     pub row_waits_per_s: f64,
-    /// Whom row locks wait for.
+    /// Whom row locks and inserts wait for.
     pub row_blocker: Option<Blocker>,
     /// Whom metadata and global locks wait for.
     pub metadata_blocker: Option<Blocker>,
@@ -271,6 +276,10 @@ impl Sample {
             in_metadata_lock: mean(|r| r.sessions.metadata_lock as f64),
             in_global_lock: mean(|r| r.sessions.global_lock as f64),
             in_table_lock: mean(|r| r.sessions.table_lock as f64),
+            in_auto_increment: mean(|r| {
+                let most = if r.sessions_seen { r.sessions.insert } else { 0 };
+                r.in_auto_increment.min(most) as f64
+            }),
             in_commit: mean(|r| r.sessions.commit as f64),
             in_semi_sync: mean(|r| r.sessions.semi_sync as f64),
             longest_commit_s: readings

@@ -176,6 +176,8 @@ pub enum Name {
     MetadataLocks,
     /// Sessions wait for a whole table.
     TableLocks,
+    /// Inserts wait for a table's auto-increment values.
+    AutoIncrement,
     /// No more connections fit.
     Connections,
     /// A replica falls behind.
@@ -366,8 +368,11 @@ impl Window {
     /// server.
     pub(crate) fn rest(&self) -> f64 {
         let Some(server) = self.server.as_ref().filter(|server| server.active > 0.0) else { return 1.0 };
-        let locks =
-            server.in_row_lock + server.in_metadata_lock + server.in_global_lock + server.in_table_lock;
+        let locks = server.in_row_lock
+            + server.in_metadata_lock
+            + server.in_global_lock
+            + server.in_table_lock
+            + server.in_auto_increment;
         let seen = locks + server.in_commit;
         (1.0 - seen / server.active).clamp(0.0, 1.0)
     }

@@ -112,8 +112,8 @@ impl Report {
         self.cells.iter().filter(move |cell| cell.part == part && cell.way == way)
     }
 
-    /// Each p99 of a way over that of hand-set weights in the same round, where those kept up: with weights that
-    /// say the truth it was more than the readers carry, and nothing is learnt of the others.
+    /// Each p99 of a way over that of hand-set weights in the same round, where those kept up: else it was
+    /// more than the readers carry, and nothing is learnt of the other ways.
     fn ratios(&self, part: &str, way: &str, speed: f64) -> Vec<f64> {
         let by_hand = |cell: &Cell| {
             let mut same = self.of(part, "by hand").filter(|b| b.round == cell.round && b.speed == speed);

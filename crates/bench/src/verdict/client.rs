@@ -334,6 +334,15 @@ pub(super) async fn hold_the_table(mut root: Conn, until: Instant, number: u32) 
     Ok(())
 }
 
+/// Inserts some rows with one statement, 20 ms each, and anew: others get no auto-increment value meanwhile.
+pub(super) async fn insert_many_slowly(mut root: Conn, until: Instant) -> anyhow::Result<()> {
+    root.query_drop("SET SESSION sql_log_bin = 0").await?;
+    while Instant::now() < until {
+        root.query_drop("INSERT INTO app.journal (n) SELECT SLEEP(0.02) FROM app.scan WHERE id < 25").await?;
+    }
+    Ok(())
+}
+
 /// Statements that take a thread of a pool, and no CPU.
 pub(super) async fn sleep_in_the_pool(mut conn: Conn, until: Instant, _: u32) -> anyhow::Result<()> {
     while Instant::now() < until {

@@ -181,6 +181,11 @@ impl<'a> VerdictFixture<'a> {
                     made.clients.spawn(client::hold_the_table(root, until, number));
                 }
             }
+            Making::AutoIncrement => {
+                let root = self.lab.connect("a1").await?;
+                made.clients.spawn(client::insert_many_slowly(root, until));
+                made.clients(self, 4 * level, until, client::insert_behind_the_lock).await?;
+            }
             Making::FlushBound => {
                 // Small writes would reach the limit on requests first: only the flush shall be slow.
                 made.hold(self.volume.lifted()?);

@@ -39,6 +39,8 @@ pub(crate) enum Making {
     MetadataLocks,
     /// A table of an engine without row locks that everybody updates.
     TableLocks,
+    /// Statements that insert many rows slowly, and others behind their auto-increment values.
+    AutoIncrement,
     /// Small durable transactions.
     FlushBound,
     /// Programs that compute beside the server.
@@ -143,6 +145,7 @@ impl Making {
             Self::RowLocks => Name::RowLocks,
             Self::MetadataLocks => Name::MetadataLocks,
             Self::TableLocks => Name::TableLocks,
+            Self::AutoIncrement => Name::AutoIncrement,
             Self::FlushBound => Name::FlushBound,
             Self::CpuHog => Name::Cpu,
             Self::Connections => Name::Connections,
@@ -208,6 +211,7 @@ impl Making {
             Self::RowLocks
                 | Self::MetadataLocks
                 | Self::TableLocks
+                | Self::AutoIncrement
                 | Self::FlushBound
                 | Self::Connections
                 | Self::BufferPool
@@ -285,10 +289,12 @@ impl Bed {
 
     /// Options of its servers from their start on. Of two groups of threads each always gets a listener and
     /// one that works; few more are begun, and those end soon.
-    pub(super) fn options(self) -> &'static [Setting] {
-        match self {
-            Self::Usual => &[],
-            Self::Pooled => &[
+    pub(super) fn options(self, flavour: Flavour) -> &'static [Setting] {
+        match (self, flavour) {
+            (Self::Usual, Flavour::MariaDb) => &[],
+            // MariaDB's default: a statement holds auto-increment values to its end.
+            (Self::Usual, Flavour::MySql) => &[("innodb_autoinc_lock_mode", "1")],
+            (Self::Pooled, _) => &[
                 ("thread_handling", "pool-of-threads"),
                 ("thread_pool_size", "2"),
                 ("thread_pool_max_threads", "4"),

@@ -8,6 +8,7 @@
 //! | who holds a row lock | at most every 3 s, only while somebody waits | looks at the lock system |
 //! | who holds a metadata or global lock | likewise | |
 //! | who waits to be let in | each reading, only where a limit is set | the groups of the thread pool (MariaDB), or one walk over the transactions (MySQL) |
+//! | who waits for auto-increment values | each reading, only where a statement may hold that lock to its end and sessions insert | one walk over the transactions |
 //! | the oldest transaction | at most every 3 s, only while purge is far behind | one walk over the transactions |
 //! | how far purge is behind (MySQL) | every 10 s | one counter of `innodb_metrics` |
 //! | durations | every 5 s, where counted | some hundred rows |
@@ -39,7 +40,7 @@ pub(super) const SETTINGS: &str = "SHOW GLOBAL VARIABLES WHERE Variable_name IN 
     'slave_parallel_threads', 'slave_parallel_workers', 'replica_parallel_workers', 'performance_schema', \
     'datadir', 'pid_file', 'innodb_lru_scan_depth', 'innodb_buffer_pool_instances', \
     'hostname', 'port', 'server_id', 'table_open_cache', 'thread_handling', 'thread_pool_size', \
-    'innodb_thread_concurrency')";
+    'innodb_thread_concurrency', 'innodb_autoinc_lock_mode')";
 
 /// Aurora's own word on itself: CPU and lag.
 pub(super) const AURORA_SELF: &str = "SELECT CPU AS cpu, REPLICA_LAG_IN_MILLISECONDS AS lag_ms, \
@@ -75,7 +76,8 @@ pub(super) fn sessions(dialect: Dialect) -> &'static str {
     }
 }
 
-/// Who holds the row lock that most wait for and waits for none itself.
+/// Who holds the row lock, or the lock of a table's auto-increment values, that most wait for and waits for
+/// none itself.
 pub(super) fn row_blocker(dialect: Dialect) -> &'static str {
     if dialect.is_mariadb() {
         "SELECT b.trx_mysql_thread_id AS id, p.user AS user, p.host AS host, p.command AS command, \
@@ -166,6 +168,11 @@ pub(super) fn admission(dialect: Dialect) -> &'static str {
          WHERE trx_operation_state = 'sleeping before entering InnoDB'"
     }
 }
+
+/// Inserts that wait until another statement has all of its auto-increment values. The engine does not count
+/// them among the waits for rows.
+pub(super) const AUTO_INCREMENT: &str = "SELECT COUNT(*) AS waiting FROM information_schema.INNODB_TRX \
+    WHERE trx_operation_state = 'setting auto-inc lock'";
 
 /// The oldest open transaction: purge keeps all that it may still read.
 pub(super) fn oldest_transaction(dialect: Dialect) -> &'static str {

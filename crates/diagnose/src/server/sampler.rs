@@ -200,8 +200,14 @@ impl Open {
             );
         }
         self.needs_table = self.dialect.is_mariadb();
+        let mut in_auto_increment = 0;
+        if self.seen.settings.holds_auto_increment && sessions.insert > 0 {
+            let what = "who waits for auto-increment values";
+            let rows = asking.may(question::AUTO_INCREMENT, what, &mut missing).await?;
+            in_auto_increment = rows.as_ref().and_then(|rows| rows.first()?.parse(&["waiting"])).unwrap_or(0);
+        }
         let mut row_blocker = None;
-        if tables && status.row_waits_now > 0 && self.row_blocker.now() {
+        if tables && status.row_waits_now + in_auto_increment > 0 && self.row_blocker.now() {
             self.row_blocker.after(BLOCKERS_EVERY);
             let what = "who holds row locks";
             let rows = asking.may(question::row_blocker(self.dialect), what, &mut missing).await?;
@@ -250,6 +256,7 @@ impl Open {
             metadata_blocker,
             oldest_transaction,
             in_admission,
+            in_auto_increment,
             history,
             replica,
             histogram: self.seen.histogram.clone(),

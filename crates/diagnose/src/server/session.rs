@@ -19,6 +19,8 @@ pub struct Sessions {
     pub global_lock: u64,
     /// Of those, waiting for the lock that an engine without row locks has on a whole table.
     pub table_lock: u64,
+    /// Of those, inserting rows.
+    pub insert: u64,
     /// Of those, waiting for their commit to be durable or acknowledged.
     pub commit: u64,
     /// Of those, waiting for a replica's acknowledgement.
@@ -51,6 +53,9 @@ const GLOBAL: [&str; 3] =
 
 /// States of a client that waits for a table of an engine that locks whole tables (MyISAM, Aria, MEMORY).
 const TABLE: [&str; 1] = ["Waiting for table level lock"];
+
+/// The state of a client whose INSERT is at its rows: of MariaDB and of MySQL.
+const INSERT: [&str; 2] = ["Update", "update"];
 
 /// States of a client that waits for a replica.
 const SEMI_SYNC: [&str; 1] = ["Waiting for semi-sync"];
@@ -146,6 +151,8 @@ impl Sessions {
                     self.global_lock += count;
                 } else if is_one_of(state, &TABLE) {
                     self.table_lock += count;
+                } else if INSERT.contains(&state) {
+                    self.insert += count;
                 } else if is_one_of(state, &COMMIT) {
                     self.commit += count;
                     if is_one_of(state, &SEMI_SYNC) {
@@ -185,12 +192,14 @@ mod tests {
             ("Query", "Waiting for table metadata lock", 7),
             ("Query", "Commit", 3),
             ("Query", "Updating", 2),
+            ("Query", "Update", 4),
             ("Slave_SQL", "Slave has read all relay log; waiting for more updates", 1),
             ("Slave_worker", "Write_rows_log_event::write_row(-1)", 1),
             ("Slave_worker", "Update_rows_log_event::find_row()", 2),
             ("Slave_IO", "Waiting for master to send event", 1),
         ]));
-        assert_eq!((sessions.active, sessions.metadata_lock, sessions.commit), (12, 7, 3));
+        assert_eq!((sessions.active, sessions.metadata_lock, sessions.commit), (16, 7, 3));
+        assert_eq!(sessions.insert, 4, "those that update are others");
         assert_eq!((sessions.appliers, sessions.appliers_busy, sessions.longest_ms), (4, 3, 2.5));
         assert_eq!(sessions.appliers_searching, 2);
     }

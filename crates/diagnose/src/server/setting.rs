@@ -26,6 +26,9 @@ pub struct Settings {
     /// Threads that may be at work at a time: `thread_pool_size` with a pool of threads (MariaDB),
     /// `innodb_thread_concurrency` (MySQL); 0 without such a limit.
     pub at_work: u64,
+    /// Whether a statement may hold a table's auto-increment lock to its end (`innodb_autoinc_lock_mode` 0 or
+    /// 1).
+    pub holds_auto_increment: bool,
     /// Whether `performance_schema` is on.
     pub performance_schema: bool,
     /// `datadir`
@@ -65,6 +68,7 @@ impl Settings {
                 "thread_handling" => pooled = value.eq_ignore_ascii_case("pool-of-threads"),
                 "thread_pool_size" => pool = number,
                 "innodb_thread_concurrency" => settings.at_work = number,
+                "innodb_autoinc_lock_mode" => settings.holds_auto_increment = matches!(value, "0" | "1"),
                 "performance_schema" => settings.performance_schema = on,
                 "datadir" => value.clone_into(&mut settings.datadir),
                 "pid_file" => value.clone_into(&mut settings.pid_file),

@@ -49,6 +49,22 @@ pub(super) fn table_locks(window: &Window) -> Option<Finding> {
     )
 }
 
+/// Where rows are waited for as well, who is named may be whom most wait for there.
+pub(super) fn auto_increment(window: &Window) -> Option<Finding> {
+    let server = window.server.as_ref()?.with_sessions()?;
+    let waiting = server.in_auto_increment;
+    let share = share(waiting, server.active);
+    let load = least([(share, WAITING), (waiting, SESSIONS)]);
+    let blocker = server.row_blocker.as_ref().filter(|_| waiting >= server.in_row_lock);
+    Some(
+        Finding::new(Name::AutoIncrement, load, share)
+            .figure("sessions at work that wait for auto-increment values", share, Unit::Share, Some(WAITING))
+            .figure("sessions that wait", waiting, Unit::Count, Some(SESSIONS))
+            .figure("the longest at it", server.longest_s, Unit::Seconds, None)
+            .who(blocker.map(Blocker::to_string)),
+    )
+}
+
 pub(super) fn connections(window: &Window) -> Option<Finding> {
     let server = window.server.as_ref().filter(|server| server.max_connections > 0)?;
     let used = server.connected / server.max_connections as f64;

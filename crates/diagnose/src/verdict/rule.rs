@@ -6,11 +6,11 @@
 
 use super::{Finding, Name, Window, compute, elsewhere, engine, limit, lock, network, replication, storage};
 use Name::{
-    Admission, ApplyWithoutKey, BufferPool, CommitsHang, Connections, ConntrackTable, Cpu, CpuLimit,
-    CpuPinned, CrossZone, DiskLatency, DiskSpace, FlushBound, GlobalLock, HostMemory, IoLimit, MemoryLimit,
-    MetadataLocks, NeighbourTable, NewConnections, Nic, NotTheDatabase, OneSession, OneStatement, OpenFiles,
-    PacketDrops, Purge, RedoLog, ReplicationLag, Retransmits, RowLocks, SemiSync, SingleThreadedApply,
-    SoftirqOnOneCpu, Steal, TableCache, TableLocks, TemporaryTables, ThreadLimit,
+    Admission, ApplyWithoutKey, AutoIncrement, BufferPool, CommitsHang, Connections, ConntrackTable, Cpu,
+    CpuLimit, CpuPinned, CrossZone, DiskLatency, DiskSpace, FlushBound, GlobalLock, HostMemory, IoLimit,
+    MemoryLimit, MetadataLocks, NeighbourTable, NewConnections, Nic, NotTheDatabase, OneSession,
+    OneStatement, OpenFiles, PacketDrops, Purge, RedoLog, ReplicationLag, Retransmits, RowLocks, SemiSync,
+    SingleThreadedApply, SoftirqOnOneCpu, Steal, TableCache, TableLocks, TemporaryTables, ThreadLimit,
 };
 
 #[derive(Debug)]
@@ -183,6 +183,17 @@ pub static RULES: &[Rule] = &[
             "ALTER TABLE ... ENGINE = InnoDB, which locks rows: SELECT table_schema, table_name, engine FROM information_schema.tables WHERE engine IN ('MyISAM', 'Aria', 'MEMORY')",
         ],
         judge: lock::table_locks,
+    },
+    Rule {
+        name: AutoIncrement,
+        called: "auto-increment values",
+        when: ">= 20 % of the sessions at work, and at least one, wait until a statement that inserts many rows has all of its auto-increment values (I)",
+        explains: &[Connections],
+        next: &[
+            "insert fewer rows at a time with the statement that is named (INSERT ... SELECT, LOAD DATA): until it ends nobody else gets a value",
+            "innodb_autoinc_lock_mode = 2 and a restart, if binlog_format is ROW: values of one statement then have gaps",
+        ],
+        judge: lock::auto_increment,
     },
     Rule {
         name: RowLocks,

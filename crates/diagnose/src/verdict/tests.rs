@@ -152,6 +152,7 @@ fn each_bottleneck_is_named_when_only_it_is_there() {
         ),
         (Name::RowLocks, with(|_, server| (server.active, server.in_row_lock) = (20.0, 18.0))),
         (Name::TableLocks, with(|_, server| (server.active, server.in_table_lock) = (20.0, 18.0))),
+        (Name::AutoIncrement, with(|_, server| (server.active, server.in_auto_increment) = (20.0, 18.0))),
         (Name::MetadataLocks, with(|_, server| (server.active, server.in_metadata_lock) = (20.0, 18.0))),
         (Name::Connections, with(|_, server| server.connected = 499.0)),
         (
@@ -520,6 +521,7 @@ fn a_disk_is_named_by_what_it_does_and_not_by_the_pressure_of_an_idle_server() {
 
 #[test]
 fn a_few_short_waits_for_a_table_are_no_bottleneck() {
+    assert_eq!(named(&with(|_, server| (server.active, server.in_auto_increment) = (20.0, 2.0))), None);
     assert_eq!(named(&with(|_, server| (server.active, server.in_table_lock) = (20.0, 2.0))), None);
     assert_eq!(named(&with(|_, server| (server.active, server.in_table_lock) = (1.5, 0.6))), None);
 }

@@ -2,15 +2,18 @@
 
 use crate::server::scene::Scene;
 use crate::server::waits::{
-    sessions_that_are_hidden_are_said_to_be, until, waits_are_seen_and_their_blocker_is_named,
+    inserts_behind_another_statements_values_are_seen, sessions_that_are_hidden_are_said_to_be, until,
+    waits_are_seen_and_their_blocker_is_named,
 };
 use lab::Spec;
 use std::time::Duration;
 
 #[tokio::test]
 async fn mysql_tells_what_its_sessions_wait_for_with_quantiles() {
-    let scene = Scene::up(&Spec::new(&[("a", 1), ("b", 1)]).program(testkit::mysqld())).await;
+    let spec = Spec::new(&[("a", 1), ("b", 1)]).program(testkit::mysqld());
+    let scene = Scene::up(&spec.option("innodb_autoinc_lock_mode", "1")).await;
     waits_are_seen_and_their_blocker_is_named(&scene, true).await;
+    inserts_behind_another_statements_values_are_seen(&scene).await;
     sessions_that_are_hidden_are_said_to_be(&scene).await;
     let mut replica = scene.sampler("b1", Duration::from_secs(5));
     let reading = until(&mut replica, "a replica that applies", |r| r.sessions.appliers > 0).await;

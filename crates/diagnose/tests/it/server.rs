@@ -8,14 +8,16 @@ use lab::Spec;
 use scene::Scene;
 use std::time::Duration;
 use waits::{
-    sessions_that_are_hidden_are_said_to_be, the_lock_plugin_names_who_holds_the_table_that_is_waited_for,
-    until, waits_are_seen_and_their_blocker_is_named,
+    inserts_behind_another_statements_values_are_seen, sessions_that_are_hidden_are_said_to_be,
+    the_lock_plugin_names_who_holds_the_table_that_is_waited_for, until,
+    waits_are_seen_and_their_blocker_is_named,
 };
 
 #[tokio::test]
 async fn mariadb_tells_what_its_sessions_wait_for_and_how_its_replica_does() {
     let scene = Scene::up(&Spec::new(&[("a", 1), ("b", 1)])).await;
     waits_are_seen_and_their_blocker_is_named(&scene, false).await;
+    inserts_behind_another_statements_values_are_seen(&scene).await;
     sessions_that_are_hidden_are_said_to_be(&scene).await;
     the_lock_plugin_names_who_holds_the_table_that_is_waited_for(&scene).await;
     let mut replica = scene.sampler("b1", Duration::from_secs(5));

@@ -141,6 +141,7 @@ fn sessions_that_cannot_be_seen_are_not_taken_for_sessions_that_wait_for_nothing
         Name::MetadataLocks,
         Name::GlobalLock,
         Name::TableLocks,
+        Name::AutoIncrement,
         Name::FlushBound,
         Name::CommitsHang,
         Name::SemiSync,

@@ -66,6 +66,44 @@ pub(crate) async fn waits_are_seen_and_their_blocker_is_named(scene: &Scene, cer
         .await;
 }
 
+/// Inserts wait for the statement that takes auto-increment values until it ends. The engine does not count
+/// them among the waits for rows.
+pub(crate) async fn inserts_behind_another_statements_values_are_seen(scene: &Scene) {
+    scene.run("a1", "CREATE TABLE app.journal (id BIGINT AUTO_INCREMENT PRIMARY KEY, n DOUBLE)").await;
+    scene.run("a1", "CREATE TABLE app.pace (s DOUBLE)").await;
+    // The first row takes the lock; what is slow comes behind it.
+    scene.run("a1", "INSERT INTO app.pace VALUES (0), (1), (1), (1), (1)").await;
+    let mut watching = scene.sampler("a1", Duration::from_secs(5));
+    let quiet = watching.read().await.unwrap();
+    assert!(quiet.settings.holds_auto_increment && quiet.in_auto_increment == 0);
+    let mut holder = app(scene).await;
+    let id = holder.id();
+    let holds = tokio::spawn(async move {
+        holder.query_drop("INSERT INTO app.journal (n) SELECT SLEEP(s) FROM app.pace").await
+    });
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    let mut waiters = Vec::new();
+    for _ in 0..2 {
+        let mut waiter = app(scene).await;
+        waiters.push(tokio::spawn(async move {
+            waiter.query_drop("INSERT INTO app.journal (n) VALUES (1)").await
+        }));
+    }
+    let seen = |r: &Reading| r.in_auto_increment == 2 && r.row_blocker.is_some();
+    let locked = until(&mut watching, "two that wait for values, and for whom", seen).await;
+    let blocker = locked.row_blocker.clone().unwrap();
+    assert_eq!((blocker.id, blocker.held), (u64::from(id), HeldBy::ByAStatement), "{blocker}");
+    assert_eq!(blocker.table.as_deref(), Some("app.journal"), "{blocker}");
+    assert_eq!((locked.status.row_waits_now, locked.sessions.insert), (0, 2), "{locked:#?}");
+    let sample = Sample::over(&[Arc::new(quiet), Arc::new(locked)]).unwrap();
+    assert!(sample.in_auto_increment > 0.0 && sample.in_row_lock == 0.0, "{sample:#?}");
+    holds.await.unwrap().unwrap();
+    for waiter in waiters {
+        waiter.await.unwrap().unwrap();
+    }
+    until(&mut watching, "nobody waits for values", |r| r.in_auto_increment == 0).await;
+}
+
 /// An account that sees no session but its own does not take the others for nobody.
 pub(crate) async fn sessions_that_are_hidden_are_said_to_be(scene: &Scene) {
     scene.run("a1", "CREATE USER small@'%' IDENTIFIED BY 'Sm4ll-pass'").await;
