@@ -5,6 +5,7 @@
 //! forbids here is not held against it.
 
 use crate::connection::{BRIEFLY, Connection};
+use crate::dialect::Dialect;
 use crate::facts::Facts;
 use crate::{Error, survey};
 use config::Credentials;
@@ -34,6 +35,12 @@ pub enum LedTo {
     Refused { code: u16, why: String },
     /// No server.
     Nowhere { why: String },
+    /// Not tried: the former primary cannot be told a password of this length.
+    TooLong {
+        bytes: usize,
+        /// Bytes that it takes.
+        limit: usize,
+    },
 }
 
 /// Logs in to the candidate as the former primary will, with the TLS settings of `admin`.
@@ -45,6 +52,10 @@ pub(crate) async fn attempt(
 ) -> LoginAttempt {
     let member = survey::member(candidate);
     let (user, password) = replication.clone();
+    if let Some((bytes, limit)) = too_long(candidate.dialect(), &password) {
+        let led_to = LedTo::TooLong { bytes, limit };
+        return LoginAttempt { user, host: member.host, port: member.port, led_to };
+    }
     let who = Credentials { user: Some(user.clone()), password: Some(password), ..admin.clone() };
     let address = Address::tcp(member.host.clone(), member.port);
     let led_to = match look(candidate, &address, &who, deadline).await {
@@ -70,6 +81,27 @@ async fn look(
     conn.close().await;
     let may_replicate = grants.iter().flat_map(|row| row.values()).any(|grant| lets_replicate(grant));
     Ok(LedTo::Server { server_id: server_id.and_then(|id| id.parse().ok()).unwrap_or(0), may_replicate })
+}
+
+/// Bytes of a password that a server cannot be told when it shall follow another one, and how many it takes.
+pub(crate) fn too_long(dialect: Dialect, password: &str) -> Option<(usize, usize)> {
+    let limit = dialect.longest_replication_password();
+    (password.len() > limit).then_some((password.len(), limit))
+}
+
+/// The same in words, and what to do. `server` is who would have to follow.
+pub(crate) fn too_long_words(
+    server: &str,
+    user: &str,
+    (bytes, limit): (usize, usize),
+) -> (String, &'static str) {
+    (
+        format!(
+            "the password of {user} has {bytes} bytes; {server} takes one of at most {limit} to \
+             follow with"
+        ),
+        "ALTER USER ... IDENTIFIED BY a shorter one, and write that into the file of --replication-option-file",
+    )
 }
 
 /// Whether a line of SHOW GRANTS lets an account replicate.

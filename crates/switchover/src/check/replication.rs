@@ -194,6 +194,10 @@ pub(super) fn replication_login(s: &Situation<'_>) -> Outcome {
                 login.host, login.port, login.user
             ),
         ),
+        LedTo::TooLong { bytes, limit } => {
+            let (facts, mend) = login::too_long_words(primary.as_str(), &login.user, (*bytes, *limit));
+            stop(facts, mend)
+        }
         LedTo::Refused { code, why } => stop(
             format!("{at} is refused: error {code}: {why}"),
             "correct user and password in the file of --replication-option-file, or the account there",

@@ -101,6 +101,29 @@ fn the_account_of_replication_is_tried_and_what_only_this_host_cannot_know_is_a_
     assert_eq!(level(&candidate, "a2.servers", nowhere()), Level::Warn, "a network of servers");
 }
 
+#[tokio::test]
+async fn a_password_that_the_former_primary_cannot_be_told_stops_the_move() {
+    let tried = async |version: &str, bytes: usize| {
+        let (primary, mut candidate) = pair(version);
+        // Nobody listens there.
+        candidate.reach = fleet::Address::tcp("127.0.0.1".to_owned(), 1);
+        let replication = ("repl".to_owned(), "x".repeat(bytes));
+        let admin = config::Credentials::default();
+        let login = crate::login::attempt(&candidate, &replication, &admin, Duration::from_secs(1)).await;
+        (found_with("replication account", &primary, &candidate, &[], Some(&login)), login.led_to)
+    };
+    for (version, limit) in [("8.4.2", 32), ("10.11.6-MariaDB", 96)] {
+        let bytes = limit + 1;
+        let (found, led_to) = tried(version, bytes).await;
+        assert_eq!(led_to, LedTo::TooLong { bytes, limit });
+        let words = format!("has {bytes} bytes");
+        assert!(found.level == Level::Stop && found.facts.contains(&words), "{found:?}");
+        assert!(found.mend.unwrap().contains("ALTER USER"));
+        let (_, led_to) = tried(version, limit).await;
+        assert!(matches!(led_to, LedTo::Nowhere { .. }), "{version}: it was tried: {led_to:?}");
+    }
+}
+
 #[test]
 fn what_a_replica_wrote_itself_is_seen_behind_what_it_replicated_later() {
     let (mut primary, mut candidate) = pair("10.11.6-MariaDB");

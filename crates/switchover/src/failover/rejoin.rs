@@ -11,6 +11,7 @@ use crate::Error;
 use crate::connection::{BRIEFLY, Connection};
 use crate::dialect::{Dialect, Source};
 use crate::facts::{self, Facts};
+use crate::login;
 use crate::perform::{Logins, Member};
 use crate::semi_sync::Switches;
 use crate::survey;
@@ -188,6 +189,12 @@ pub async fn rejoin(
         return Err(refused(new, "refuses writes: it is not the primary".to_owned()));
     }
     let dialect = old.dialect();
+    let (user, password) = &logins.replication;
+    // Before it is closed to writes for nothing.
+    if let Some(length) = login::too_long(dialect, password) {
+        let (facts, mend) = login::too_long_words(old.server.as_str(), user, length);
+        return Err(refused(old, format!("{facts}. {mend}")));
+    }
     let mut returned = Connection::open(&old.server, &old.reach, &logins.admin, deadline, BRIEFLY).await?;
     // First of all: from here on it writes nothing of its own.
     returned.run(dialect.refuse_as_replica(), deadline).await?;
@@ -215,7 +222,6 @@ pub async fn rejoin(
     if !old.channels.is_empty() {
         returned.run(dialect.stop_replication(), deadline).await?;
     }
-    let (user, password) = &logins.replication;
     let login = Some((user.as_str(), password.as_str()));
     let source = Source { host: &target.host, port: target.port, login, protection };
     returned.follow(dialect, &source, deadline).await?;
@@ -317,6 +323,17 @@ mod tests {
         assert!(own("0-3-301,0-2-300", rebuilt, true).is_some(), "written after all that the new one has");
         assert!(own("1-3-50,0-2-300", rebuilt, true).is_some(), "another domain");
         assert!(own("0-3-50,0-2-301", rebuilt, true).is_some(), "the higher one is its own too");
+    }
+
+    #[tokio::test]
+    async fn a_password_that_the_old_primary_cannot_be_told_closes_nothing() {
+        // Nobody listens there: a server that was asked anything would be an error of another kind.
+        let (old, new) = (facts::tests::facts("a1", "8.4.2"), facts::tests::facts("a2", "8.4.2"));
+        let logins =
+            Logins { admin: Credentials::default(), replication: ("repl".to_owned(), "x".repeat(33)) };
+        let rejoined = rejoin(&old, &new, &[], &logins, Duration::from_secs(1)).await;
+        let Err(Error::Refused { why, .. }) = rejoined else { panic!("{rejoined:?}") };
+        assert!(why.contains("has 33 bytes") && why.contains("ALTER USER"), "{why}");
     }
 
     proptest! {
