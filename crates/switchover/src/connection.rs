@@ -1,4 +1,9 @@
 //! A connection that may write: each statement with a deadline, answers read by column name.
+//!
+//! **A connection whose last answer was not read is of no more use**: the next statement would read that
+//! answer for its own. So from the sending of a statement until its answer is there the connection counts as
+//! late; a deadline that passes, or a caller that stops waiting, leaves it so, and nothing more is said over
+//! it.
 
 use crate::Error;
 use crate::dialect::{Dialect, Source};
@@ -14,6 +19,8 @@ use std::time::Duration;
 pub(crate) struct Connection {
     pub(crate) server: ServerName,
     conn: Conn,
+    /// A statement was sent whose answer nobody has read.
+    late: bool,
 }
 
 /// Long enough for a connection that is used at once.
@@ -34,7 +41,7 @@ impl Connection {
     ) -> Result<Self, Error> {
         let failed = |source| Error::Server { server: server.clone(), what: "connecting".to_owned(), source };
         let conn = observe::connect(to, who, deadline).await.map_err(failed)?;
-        let mut connection = Self { server: server.clone(), conn };
+        let mut connection = Self { server: server.clone(), conn, late: false };
         let seconds = idle.as_secs().max(1);
         connection.run(&session(seconds), deadline).await?;
         Ok(connection)
@@ -45,14 +52,21 @@ impl Connection {
         self.conn.id()
     }
 
+    /// Whether the answer to an earlier statement is still due: then another connection has to be opened.
+    pub(crate) fn is_late(&self) -> bool {
+        self.late
+    }
+
     /// Runs a statement that returns nothing of interest.
     pub(crate) async fn run(&mut self, statement: &str, deadline: Duration) -> Result<(), Error> {
+        self.begin(statement)?;
         let ran = tokio::time::timeout(deadline, self.conn.query_drop(statement)).await;
         self.outcome(statement, deadline, ran)
     }
 
     /// Runs a statement and returns its rows.
     pub(crate) async fn ask(&mut self, statement: &str, deadline: Duration) -> Result<Vec<Named>, Error> {
+        self.begin(statement)?;
         let asked = tokio::time::timeout(deadline, self.conn.query::<Row, _>(statement)).await;
         Ok(self.outcome(statement, deadline, asked)?.into_iter().map(named).collect())
     }
@@ -63,12 +77,12 @@ impl Connection {
         statement: &str,
         deadline: Duration,
     ) -> Result<Option<String>, Error> {
+        self.begin(statement)?;
         let asked = tokio::time::timeout(deadline, self.conn.query_first::<Row, _>(statement)).await;
         let row = self.outcome(statement, deadline, asked)?;
         Ok(row.and_then(|row| row.as_ref(0).and_then(text)))
     }
 
-    /// Says goodbye.
     /// A former primary follows `source` from now on.
     pub(crate) async fn follow(
         &mut self,
@@ -89,16 +103,32 @@ impl Connection {
         self.run(dialect.start_replication(), deadline).await
     }
 
+    /// Says goodbye, where the server listens.
     pub(crate) async fn close(self) {
+        if self.late {
+            return;
+        }
         let _ = tokio::time::timeout(Duration::from_secs(1), self.conn.disconnect()).await;
     }
 
+    /// From here on the connection is late, until [`Self::outcome`] sees the answer.
+    fn begin(&mut self, statement: &str) -> Result<(), Error> {
+        if self.late {
+            let why = "an earlier statement of this connection was not answered in time".to_owned();
+            let (server, what) = (self.server.clone(), without_secrets(statement));
+            return Err(Error::Server { server, what, source: AskError::Broken { why } });
+        }
+        self.late = true;
+        Ok(())
+    }
+
     fn outcome<T>(
-        &self,
+        &mut self,
         statement: &str,
         deadline: Duration,
         outcome: Result<Result<T, mysql_async::Error>, tokio::time::error::Elapsed>,
     ) -> Result<T, Error> {
+        self.late = outcome.is_err();
         let what = without_secrets(statement);
         let source = match outcome {
             Ok(Ok(value)) => return Ok(value),
@@ -164,6 +194,34 @@ fn text(value: &Value) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use lab::scripted::{Reply, Script, ScriptedServer};
+
+    #[tokio::test]
+    async fn an_answer_that_comes_too_late_is_not_read_as_that_of_the_next_statement() {
+        let script = Script::new("10.11.6-MariaDB", |statement, _| match statement {
+            "SELECT GET_LOCK('l', 0)" => Reply::value("l", "1").after(Duration::from_millis(200)),
+            "SELECT 2" => Reply::value("2", "2"),
+            _ => Reply::Usual,
+        });
+        let server = ScriptedServer::start(script).await.unwrap();
+        let address = Address::tcp("127.0.0.1".to_owned(), server.address().port());
+        let (name, who) = (ServerName::new("a1"), Credentials::default());
+        let (long, brief) = (Duration::from_secs(5), Duration::from_millis(50));
+        let open = async || Connection::open(&name, &address, &who, long, BRIEFLY).await.unwrap();
+        let mut connection = open().await;
+        assert_eq!(connection.scalar("SELECT 2", long).await.unwrap().as_deref(), Some("2"));
+        assert!(connection.scalar("SELECT GET_LOCK('l', 0)", brief).await.is_err() && connection.is_late());
+        tokio::time::sleep(Duration::from_millis(300)).await;
+        let next = connection.scalar("SELECT 2", long).await;
+        assert!(next.as_ref().is_err_and(|error| error.to_string().contains("not answered")), "{next:?}");
+        // One that a caller stopped waiting for counts the same.
+        let mut connection = open().await;
+        let waiting = connection.scalar("SELECT GET_LOCK('l', 0)", long);
+        assert!(tokio::time::timeout(brief, waiting).await.is_err() && connection.is_late());
+        // A refusal is an answer.
+        let mut connection = open().await;
+        assert!(connection.run("NONSENSE", long).await.is_err() && !connection.is_late());
+    }
 
     #[test]
     fn what_stands_in_quotes_shows_nowhere() {

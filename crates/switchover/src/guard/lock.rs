@@ -124,6 +124,8 @@ impl Locks {
                 line.held = false;
             }
         }
+        // It may have the lock all the same, and gives it back by being closed.
+        self.open.retain(|_, line| !line.connection.is_late());
     }
 
     pub(super) async fn close(self) {
@@ -151,5 +153,33 @@ impl LockConnection {
 
     async fn scalar(&mut self, statement: &str, deadline: Duration) -> bool {
         matches!(self.connection.scalar(statement, deadline).await, Ok(Some(value)) if value == "1")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use lab::scripted::{Reply, Script, ScriptedServer};
+
+    #[tokio::test]
+    async fn a_lock_that_was_given_too_late_is_taken_anew_over_another_connection() {
+        let script = Script::new("10.11.6-MariaDB", |statement, session| match statement {
+            statement if statement.starts_with("SELECT GET_LOCK") => match session.connection_id {
+                1 => Reply::value("l", "1").after(Duration::from_millis(1_000)),
+                _ => Reply::value("l", "1"),
+            },
+            statement if statement.contains("IS_USED_LOCK") => Reply::value("l", "0"),
+            statement if statement.contains("FROM headroom.") => Reply::error(1146, "no table"),
+            _ => Reply::Usual,
+        });
+        let server = ScriptedServer::start(script).await.unwrap();
+        let address = Address::tcp("127.0.0.1".to_owned(), server.address().port());
+        let servers = [(ServerName::new("a2"), address, true)];
+        let mut locks = Locks::new(Credentials::default(), Duration::from_millis(500));
+        assert_eq!(locks.round(&servers, None).await.lock.held, 0);
+        tokio::time::sleep(Duration::from_millis(1_200)).await;
+        assert_eq!(locks.round(&servers, None).await.lock.held, 1);
+        assert_eq!(server.connections(), 2);
+        locks.close().await;
     }
 }

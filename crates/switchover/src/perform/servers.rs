@@ -126,8 +126,11 @@ impl<'a> Servers<'a> {
         Duration::from_millis(self.plan.deadlines.statement_ms)
     }
 
-    /// The connection to a member, opened when it is not there.
+    /// The connection to a member, opened when it is not there or still owes an answer.
     pub(super) async fn of(&mut self, member: &Member) -> Result<&mut Connection, Error> {
+        if self.open.get(&member.name).is_some_and(Connection::is_late) {
+            self.forget(member);
+        }
         if !self.open.contains_key(&member.name) {
             let mut connection = self.another(member).await?;
             if self.begun {

@@ -120,14 +120,9 @@ async fn is_still_the_primary(plan: &Plan, servers: &mut Servers<'_>) -> Result<
         return Err(Error::Refused { server: plan.primary.server(), why });
     }
     for member in &plan.others {
-        match tokio::time::timeout(LOOK, servers.says_it_takes_writes(member)).await {
-            Ok(Ok(true)) => {
-                let why = format!("takes writes, so {} stays read-only", plan.primary.name);
-                return Err(Error::Refused { server: member.server(), why });
-            }
-            // The next statement is not to read this one's answer.
-            Err(_) => servers.forget(member),
-            Ok(_) => {}
+        if let Ok(Ok(true)) = tokio::time::timeout(LOOK, servers.says_it_takes_writes(member)).await {
+            let why = format!("takes writes, so {} stays read-only", plan.primary.name);
+            return Err(Error::Refused { server: member.server(), why });
         }
     }
     Ok(())
@@ -145,6 +140,8 @@ async fn beyond(plan: &Plan, servers: &mut Servers<'_>) -> Result<Option<String>
 async fn withdraw_hold(servers: &mut Servers<'_>) -> Result<(), Error> {
     let deadline = servers.deadline();
     match &mut servers.announcer {
+        // Its locks end with it.
+        Some(announcer) if announcer.is_late() => withdraw(servers).await,
         Some(announcer) => announcer.run(&release_lock(HOLD), deadline).await,
         None => Ok(()),
     }
