@@ -94,7 +94,7 @@ impl Dialect {
 
     /// Receive again.
     pub(crate) fn start_receiving(self) -> &'static str {
-        if self.is_mariadb() { "START SLAVE IO_THREAD" } else { "START REPLICA IO_THREAD" }
+        if self.says_replica() { "START REPLICA IO_THREAD" } else { "START SLAVE IO_THREAD" }
     }
 
     /// Forget whom it followed.
@@ -239,9 +239,11 @@ mod tests {
             assert_eq!(dialect(older).stop_replication(), "STOP SLAVE", "{older}");
             assert_eq!(dialect(older).start_replication(), "START SLAVE", "{older}");
             assert_eq!(dialect(older).stop_receiving(), "STOP SLAVE IO_THREAD", "{older}");
+            assert_eq!(dialect(older).start_receiving(), "START SLAVE IO_THREAD", "{older}");
             assert_eq!(dialect(older).forget_source(), "RESET SLAVE ALL", "{older}");
         }
         assert_eq!(dialect("8.0.22").stop_replication(), "STOP REPLICA");
+        assert_eq!(dialect("8.0.22").start_receiving(), "START REPLICA IO_THREAD");
         assert_eq!(dialect("12.1.2-MariaDB").freeze(), "SET GLOBAL read_only = 'NO_LOCK_NO_ADMIN'");
         assert!(!dialect("11.8.2-MariaDB").read_only_binds_administrators());
         let protected = Source { protection: &protection, ..source.clone() };
