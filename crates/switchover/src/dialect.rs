@@ -53,6 +53,22 @@ impl Dialect {
         }
     }
 
+    /// The switch that [`Self::freeze`] sets.
+    pub(crate) fn freeze_switch(self) -> &'static str {
+        if self.is_mariadb() { "@@GLOBAL.read_only" } else { "@@GLOBAL.super_read_only" }
+    }
+
+    /// Whether the freeze holds, by the value of that switch, and by whether its session is there: on servers
+    /// where the switch alone does not bind administrators it has the read lock.
+    pub(crate) fn is_frozen(self, switch: &str, locked: bool) -> bool {
+        let on = ["1", "ON"].iter().any(|on| switch.eq_ignore_ascii_case(on));
+        if self.0.mariadb_from((12, 0, 0)) {
+            switch.eq_ignore_ascii_case("NO_LOCK_NO_ADMIN")
+        } else {
+            on && (locked || self.read_only_binds_administrators())
+        }
+    }
+
     /// Take writes. On MySQL this takes `super_read_only` off too.
     pub(crate) fn thaw(self) -> &'static str {
         "SET GLOBAL read_only = OFF"

@@ -3,6 +3,7 @@
 //!
 //! What a step means on the servers stands in `perform/`: [`forward`] and [`undo`], one function a step.
 
+mod closed;
 mod forward;
 mod servers;
 mod takeover;
@@ -314,7 +315,8 @@ pub async fn run(
             outcome.writes_held_ms = Some(since.elapsed().as_secs_f64() * 1e3);
         }
         if let Event::Failed { why } | Event::Unknown { why } = &event
-            && (undo || !step.is_before_the_point_of_no_return())
+            // Why a step up to the promotion failed stands in the state.
+            && (undo || step > Step::Promote)
         {
             let doing = if undo { "undoing " } else { "" };
             outcome.remarks.push(format!("{doing}{}: {why}", plan.kind.name(step)));

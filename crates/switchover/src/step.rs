@@ -179,8 +179,9 @@ impl State {
     }
 
     /// Where to go on after whoever did this was killed: `begun` is the last step that the journal says was
-    /// begun, and `ended` how it ended, if the journal says so. `Promote` without an end must be found out
-    /// first: `promoted` is the candidate's own answer, `None` when it gives none.
+    /// begun, and `ended` how it ended, if the journal says so. Before the promotion everything is undone,
+    /// whether that step ended or not: nobody has kept the primary closed since. `Promote` without an end
+    /// must be found out first: `promoted` is the candidate's own answer, `None` when it gives none.
     pub fn resume(begun: Step, ended: Option<Event>, promoted: Option<bool>) -> Self {
         let why = || "whoever did this was stopped".to_owned();
         match (begun, ended) {
@@ -190,8 +191,10 @@ impl State {
                 Some(false) => undo_before(Step::Promote, why()),
                 None => Self::Undecided { why: "the candidate does not answer".to_owned() },
             },
+            (step, None | Some(Event::Done)) if step.is_before_the_point_of_no_return() => {
+                Self::Undoing { step, why: why() }
+            }
             (step, Some(event)) => Self::Forward { step }.next(event),
-            (step, None) if step.is_before_the_point_of_no_return() => Self::Undoing { step, why: why() },
             (step, None) => Self::Forward { step },
         }
     }
@@ -389,6 +392,30 @@ mod tests {
         // Restarted read-only since: it is still the primary.
         let resumed = State::resume(Step::Promote, Some(Event::Done), Some(false));
         assert_eq!(resumed, State::Forward { step: Step::Mark });
+    }
+
+    #[test]
+    fn whoever_goes_on_before_the_promotion_undoes_whatever_has_ended() {
+        for about in STEPS {
+            for promoted in [None, Some(false)] {
+                let state = State::resume(about.step, Some(Event::Done), promoted);
+                match about.step {
+                    step if step < Step::Promote => {
+                        assert!(
+                            matches!(&state, State::Undoing { step: from, .. } if *from == step),
+                            "{state:?}"
+                        );
+                    }
+                    step => assert_eq!(state, forward(step), "{}", about.name),
+                }
+            }
+        }
+        let late = State::resume(Step::Await, Some(failed()), None);
+        assert_eq!(
+            late,
+            State::Undoing { step: Step::Await, why: "made".to_owned() },
+            "the first reason stays"
+        );
     }
 
     proptest! {

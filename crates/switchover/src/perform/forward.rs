@@ -1,7 +1,7 @@
 //! What each step does on the servers.
 
 use super::servers::{Servers, going_on};
-use super::{Kind, Member, Outcome, Plan, takeover};
+use super::{Kind, Member, Outcome, Plan, closed, takeover};
 use crate::Error;
 use crate::announce::COUNT_ROUTERS;
 use crate::connection::{Connection, quoted};
@@ -191,7 +191,7 @@ async fn catch_up(plan: &Plan, servers: &mut Servers<'_>) -> Result<(), Error> {
     })
 }
 
-async fn position_of(member: &Member, servers: &mut Servers<'_>) -> Result<String, Error> {
+pub(super) async fn position_of(member: &Member, servers: &mut Servers<'_>) -> Result<String, Error> {
     let position = servers.scalar(member, member.dialect().position()).await?;
     Ok(position.unwrap_or_default().replace(['\n', ' '], ""))
 }
@@ -292,6 +292,7 @@ async fn await_candidate(plan: &Plan, servers: &mut Servers<'_>) -> Result<(), E
         position = again;
     }
     if wait_for(&plan.candidate, &position, seconds, servers).await? {
+        servers.awaited = Some(position);
         return Ok(());
     }
     Err(Error::TooLate {
@@ -319,7 +320,8 @@ async fn stop_replication(plan: &Plan, servers: &mut Servers<'_>) -> Result<(), 
     }
 }
 
-/// The one statement after which there is no way back. When its answer is lost its session is ended, so that
+/// The one statement after which there is no way back. A primary that was opened since keeps it from being
+/// said. When its answer is lost its session is ended, so that
 /// it cannot arrive later, and the candidate is asked.
 async fn promote(plan: &Plan, servers: &mut Servers<'_>) -> Event {
     let candidate = &plan.candidate;
@@ -331,6 +333,12 @@ async fn promote(plan: &Plan, servers: &mut Servers<'_>) -> Event {
         Ok(session) => session,
         Err(error) => return Event::Failed { why: error.to_string() },
     };
+    // The one of a failover is dead or fenced.
+    if plan.kind == Kind::Switchover
+        && let Err(error) = closed::is_still_closed(plan, servers).await
+    {
+        return Event::Failed { why: error.to_string() };
+    }
     let Err(error) = servers.run(candidate, candidate.dialect().thaw()).await else { return Event::Done };
     let answer = match end_session(candidate, session, servers).await {
         Ok(()) => servers.candidate_takes_writes().await,

@@ -31,6 +31,8 @@ pub(super) struct Servers<'a> {
     pub(super) announcer: Option<Connection>,
     /// Holds the global read lock on the primary, where the switch alone does not bind administrators.
     pub(super) freezer: Option<Connection>,
+    /// What the frozen primary had written when the candidate was found to have it.
+    pub(super) awaited: Option<String>,
     /// Those that are told to follow the candidate already.
     pub(super) followers: Option<Followers>,
     /// The operation has begun: connections take its lock.
@@ -49,6 +51,7 @@ impl<'a> Servers<'a> {
             open: BTreeMap::new(),
             announcer: None,
             freezer: None,
+            awaited: None,
             followers: None,
             begun: false,
             ours: BTreeMap::new(),

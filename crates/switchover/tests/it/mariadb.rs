@@ -255,3 +255,10 @@ async fn replicas_that_do_not_answer_are_waited_for_once_and_not_one_after_the_o
 async fn servers_with_other_defaults_are_moved_all_the_same() {
     moving::with_other_defaults(Fleet::up(three()).await, "max_statement_time = 1").await;
 }
+
+#[tokio::test]
+async fn a_primary_that_was_opened_before_the_promotion_stays_the_primary() {
+    // Without the read lock root may write; a restart ends it too.
+    let unlock = "EXECUTE IMMEDIATE CONCAT('KILL ', IS_USED_LOCK('headroom.switchover.freeze'))";
+    moving::opened_before_the_promotion(Fleet::up(three()).await, &[unlock]).await;
+}

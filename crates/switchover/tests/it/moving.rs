@@ -253,6 +253,41 @@ pub(crate) async fn with_other_defaults(fleet: Fleet, statement_time: &str) {
     fleet.lab.down().await.unwrap();
 }
 
+/// The primary takes a write, by these statements of root, after the candidate was waited for: it is not
+/// promoted, and nothing is lost.
+pub(crate) async fn opened_before_the_promotion(fleet: Fleet, opens: &[&str]) {
+    let plan = fleet.survey("a2").await.plan(quick(), "test");
+    let mut journal = Journal::create(fleet.journals.path(), &plan).unwrap();
+    let mut progress = |progress: Progress<'_>| {
+        if matches!(progress, Progress::Begins { step: Step::Promote, undo: false }) {
+            // The step waits until it has happened; a runtime of its own, because this one is busy here.
+            let write = async {
+                let mut root = fleet.lab.connect("a1").await.unwrap();
+                for statement in opens.iter().chain(&["INSERT INTO app.writes VALUES (1)"]) {
+                    root.query_drop(*statement).await.unwrap();
+                }
+                root.disconnect().await.unwrap();
+            };
+            let runtime = || tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+            std::thread::scope(|scope| scope.spawn(|| runtime().block_on(write)).join().unwrap());
+        }
+    };
+    let logins = fleet.logins();
+    let outcome =
+        perform::run(&plan, &logins, &mut journal, State::START, &|| false, &mut progress).await.unwrap();
+    let State::Undone { why } = &outcome.state else { panic!("{outcome:#?}") };
+    assert!(why.contains("a1: is not closed to writes any more"), "{why}");
+    assert_eq!(outcome.remarks, Vec::<String>::new());
+    assert!(!fleet.read_only("a1").await && fleet.read_only("a2").await);
+    for server in ["a2", "b1"] {
+        fleet.lab.wait_applied(server, "a1", DEADLINE).await.unwrap();
+        let mut conn = fleet.lab.connect(server).await.unwrap();
+        let there: Option<i64> = conn.query_first("SELECT COUNT(*) FROM app.writes").await.unwrap();
+        assert_eq!(there, Some(1), "{server}");
+    }
+    fleet.lab.down().await.unwrap();
+}
+
 /// No time for routers that are not there.
 pub(crate) fn quick() -> Deadlines {
     Deadlines { prepare_ms: 100, ..Deadlines::default() }

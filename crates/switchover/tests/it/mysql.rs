@@ -100,3 +100,9 @@ async fn servers_with_other_defaults_are_moved_all_the_same_on_mysql() {
     let fleet = Fleet::up(Spec::new(&[("a", 2), ("b", 1)]).program(mysqld())).await;
     moving::with_other_defaults(fleet, "max_execution_time = 1000").await;
 }
+
+#[tokio::test]
+async fn a_primary_that_was_opened_before_the_promotion_stays_the_primary_on_mysql() {
+    let fleet = Fleet::up(Spec::new(&[("a", 2), ("b", 1)]).program(mysqld())).await;
+    moving::opened_before_the_promotion(fleet, &["SET GLOBAL super_read_only = OFF"]).await;
+}

@@ -1,0 +1,125 @@
+//! Whether the old primary is still closed, just before the candidate takes writes.
+//!
+//! Between the freeze and the promotion it may have been restarted by whoever supervises it, writable, or
+//! opened by hand. What it takes then is on no other server, and a promotion would lose it beside a second
+//! writer. So it is asked once more: one that answers must refuse writes as the freeze left it, and have
+//! nothing beyond what the candidate was waited for. One that gives no answer may be dead, and keeps nobody
+//! waiting.
+
+use super::Plan;
+use super::forward::position_of;
+use super::servers::Servers;
+use crate::Error;
+use crate::dialect::Dialect;
+use crate::facts;
+use fleet::announcement::FREEZE;
+use observe::AskError;
+use std::time::Duration;
+
+/// One that does not answer by then is silent: clients wait meanwhile.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// What it says of itself.
+#[derive(Clone, Debug, PartialEq)]
+struct Look {
+    /// Its switch, in its own words.
+    switch: String,
+    /// The session that holds [`FREEZE`] is ours, and with it the read lock, where there is one.
+    locked: bool,
+    position: String,
+}
+
+/// Passes where the old primary is as *await* left it, or does not answer.
+///
+/// # Errors
+/// It may take writes, or took some since; or nobody waited for its last writes.
+pub(super) async fn is_still_closed(plan: &Plan, servers: &mut Servers<'_>) -> Result<(), Error> {
+    let primary = &plan.primary;
+    let Some(awaited) = servers.awaited.clone() else {
+        let why = "was not waited for until it had the last writes: begin again".to_owned();
+        return Err(Error::Refused { server: plan.candidate.server(), why });
+    };
+    let mut seen = look(plan, servers).await;
+    // A connection that ended says nothing of the server: it may have been restarted.
+    if let Some(Err(Error::Server { source, .. })) = &seen
+        && source.is_fatal()
+    {
+        servers.forget(primary);
+        seen = look(plan, servers).await;
+    }
+    let opened = match seen {
+        Some(Ok(seen)) => opened(primary.dialect(), &seen, &awaited),
+        Some(Err(error)) if answered(&error) => return Err(error),
+        None | Some(Err(_)) => None,
+    };
+    opened.map_or(Ok(()), |why| Err(Error::Refused { server: primary.server(), why }))
+}
+
+/// `None` when it is silent for too long.
+async fn look(plan: &Plan, servers: &mut Servers<'_>) -> Option<Result<Look, Error>> {
+    let (primary, deadline) = (&plan.primary, servers.deadline());
+    let freezer = servers.freezer.as_ref().map(|freezer| freezer.id().to_string());
+    let switch = primary.dialect().freeze_switch();
+    let looked = async {
+        let ask = format!("SELECT {switch} AS switch, IS_USED_LOCK('{FREEZE}') AS holder");
+        let mut rows = servers.of(primary).await?.ask(&ask, deadline).await?;
+        let mut row = rows.pop().unwrap_or_default();
+        let (switch, holder) = (row.remove("switch").unwrap_or_default(), row.remove("holder"));
+        // Read last: once it is closed nothing is added.
+        let position = position_of(primary, servers).await?;
+        Ok(Look { switch, locked: holder.is_some() && holder == freezer, position })
+    };
+    tokio::time::timeout(LOOK, looked).await.ok()
+}
+
+/// Whether the server said something, and be it no.
+fn answered(error: &Error) -> bool {
+    !matches!(error, Error::Server { source, .. } if !matches!(source, AskError::Answered { .. }))
+}
+
+/// Why the candidate must not take writes beside a primary that says this; `None` where it may. Pure.
+fn opened(dialect: Dialect, seen: &Look, awaited: &str) -> Option<String> {
+    if !dialect.is_frozen(&seen.switch, seen.locked) {
+        return Some(
+            "is not closed to writes any more: it was restarted, or opened by somebody; nothing was promoted"
+                .to_owned(),
+        );
+    }
+    let more = facts::beyond(dialect.0.flavour, &seen.position, awaited)?;
+    Some(format!("has {more}, written after the candidate was waited for; nothing was promoted"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_primary_that_is_open_or_has_more_keeps_the_candidate_from_being_promoted() {
+        let dialect = |version: &str| Dialect(version.parse().unwrap());
+        let seen = |switch: &str, locked, position: &str| Look {
+            switch: switch.to_owned(),
+            locked,
+            position: position.to_owned(),
+        };
+        let why = |version: &str, seen: Look, awaited: &str| opened(dialect(version), &seen, awaited);
+        let (older, newer, mysql) = ("10.11.6-MariaDB", "12.1.2-MariaDB", "8.4.2");
+        let uuid = "3e11fa47-71ca-11e1-9e33-c80aa9429562";
+        let (to_5, to_6) = (format!("{uuid}:1-5"), format!("{uuid}:1-6"));
+        assert_eq!(why(older, seen("1", true, "0-1-5"), "0-1-5"), None);
+        assert_eq!(why(newer, seen("NO_LOCK_NO_ADMIN", true, "0-1-5"), "0-1-5"), None);
+        assert_eq!(why(mysql, seen("1", true, &to_5), &to_5), None);
+        // It lost what the candidate has: its disk did not keep it over a crash.
+        assert_eq!(why(mysql, seen("1", false, &to_5), &to_6), None);
+        for open in [
+            why(older, seen("0", true, "0-1-5"), "0-1-5"),
+            why(older, seen("1", false, "0-1-5"), "0-1-5"),
+            why(newer, seen("ON", true, "0-1-5"), "0-1-5"),
+            why(mysql, seen("0", true, &to_5), &to_5),
+            why(mysql, seen("", true, &to_5), &to_5),
+        ] {
+            assert!(open.as_ref().is_some_and(|why| why.contains("not closed")), "{open:?}");
+        }
+        assert!(why(older, seen("1", true, "0-1-6"), "0-1-5").unwrap().starts_with("has 0-1-6"));
+        assert!(why(mysql, seen("1", true, &to_6), &to_5).unwrap().contains(":6"));
+    }
+}
