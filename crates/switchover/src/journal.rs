@@ -1,8 +1,8 @@
 //! What was begun and how it ended, a JSON line each, on disk before the step is done.
 //!
 //! The file is created with its first line (the plan), flushed with its directory, and only ever appended to.
-//! A last line that is torn (power loss) is left out: the step it announced was not begun, because it is
-//! begun only after the line is on disk.
+//! A last line that is torn (power loss, a full disk) is left out: the step it announced was not begun,
+//! because it is begun only after the line is on disk. It is cut off before the next line is written.
 
 use crate::Error;
 use crate::error::JournalError;
@@ -51,6 +51,8 @@ pub enum JournalRecord {
 pub struct Journal {
     file: File,
     path: PathBuf,
+    /// The last line may not have been written to its end.
+    torn: bool,
 }
 
 impl Journal {
@@ -64,7 +66,7 @@ impl Journal {
         let wrong = |error: std::io::Error| Error::Journal { path: path.clone(), source: error.into() };
         std::fs::create_dir_all(directory).map_err(wrong)?;
         let options = OpenOptions::new().append(true).create_new(true).mode(0o600).open(&path);
-        let mut journal = Self { file: options.map_err(wrong)?, path: path.clone() };
+        let mut journal = Self { file: options.map_err(wrong)?, path: path.clone(), torn: false };
         journal.append(&JournalRecord::Plan { at_ms, plan: Box::new(plan.clone()) })?;
         File::open(directory).and_then(|folder| folder.sync_all()).map_err(wrong)?;
         Ok(journal)
@@ -78,10 +80,7 @@ impl Journal {
         let lines = read(path)?;
         let wrong = |error: std::io::Error| Error::Journal { path: path.to_owned(), source: error.into() };
         let file = OpenOptions::new().append(true).open(path).map_err(wrong)?;
-        let mut journal = Self { file, path: path.to_owned() };
-        // Ends a torn line, so that the next one stands alone.
-        journal.write(b"\n")?;
-        Ok((journal, lines))
+        Ok((Self { file, path: path.to_owned(), torn: true }, lines))
     }
 
     pub fn path(&self) -> &Path {
@@ -99,8 +98,17 @@ impl Journal {
         self.write(text.as_bytes())
     }
 
+    /// Only what follows the end of the last whole line: somebody else may have gone on with this journal.
+    fn cut_torn_line(&self) -> std::io::Result<()> {
+        let bytes = std::fs::read(&self.path)?;
+        let whole = bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |last| last + 1);
+        if whole == bytes.len() { Ok(()) } else { self.file.set_len(whole as u64) }
+    }
+
     fn write(&mut self, bytes: &[u8]) -> Result<(), Error> {
-        let written = self.file.write_all(bytes).and_then(|()| self.file.sync_data());
+        let whole = if self.torn { self.cut_torn_line() } else { Ok(()) };
+        let written = whole.and_then(|()| self.file.write_all(bytes)).and_then(|()| self.file.sync_data());
+        self.torn = written.is_err();
         written.map_err(|error| Error::Journal { path: self.path.clone(), source: error.into() })
     }
 }
@@ -175,4 +183,34 @@ pub fn go_on(lines: &[JournalRecord], promoted: Option<bool>) -> State {
 /// Milliseconds since 1970.
 pub(crate) fn now_ms() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_torn_line_is_cut_off_before_the_next_one() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("switchover-1.jsonl");
+        let begun = |step| JournalRecord::Begun { at_ms: 1, step, undo: false };
+        let whole = format!("{}\n", serde_json::to_string(&begun(Step::Lock)).unwrap());
+        // Reopened twice: the torn line is not the last one then.
+        std::fs::write(&path, format!("{whole}{{\"line\":\"beg")).unwrap();
+        for step in [Step::Record, Step::Prepare] {
+            let (mut journal, _) = Journal::reopen(&path).unwrap();
+            journal.append(&begun(step)).unwrap();
+        }
+        assert_eq!(read(&path).unwrap(), [Step::Lock, Step::Record, Step::Prepare].map(begun));
+        // A write that failed by half, after which there is room again.
+        let (mut journal, _) = Journal::reopen(&path).unwrap();
+        let file =
+            std::mem::replace(&mut journal.file, File::options().write(true).open("/dev/full").unwrap());
+        assert!(matches!(journal.append(&begun(Step::CatchUp)), Err(Error::Journal { .. })));
+        journal.file = file;
+        journal.file.write_all(b"{\"line").unwrap();
+        journal.append(&begun(Step::Hold)).unwrap();
+        assert_eq!(read(&path).unwrap().last(), Some(&begun(Step::Hold)));
+        assert_eq!(last(&read(&path).unwrap()), Some((Step::Hold, false, None)));
+    }
 }

@@ -253,11 +253,10 @@ pub struct StepTime {
 }
 
 /// Does or undoes everything from `state` on. `interrupted` is looked at between steps, and ends only what
-/// can be undone.
+/// can be undone. A journal that cannot be written does the same: it never leaves the primary frozen.
 ///
 /// # Errors
-/// When the journal cannot be written, or somebody else is at work on what is to be resumed; what servers do
-/// is in the outcome.
+/// Somebody else is at work on what is to be resumed: nothing was touched. All else is in the outcome.
 pub async fn run(
     plan: &Plan,
     logins: &Logins,
@@ -288,13 +287,20 @@ pub async fn run(
             state = state.next(Event::Done);
             continue;
         }
-        journal.append(&JournalRecord::Begun { at_ms: journal::now_ms(), step, undo })?;
+        if let Err(error) = journal.append(&JournalRecord::Begun { at_ms: journal::now_ms(), step, undo }) {
+            let next = state.clone().unwritten(error.to_string());
+            if next != state {
+                state = next;
+                continue;
+            }
+            outcome.unwritten(&error);
+        }
         progress(Progress::Begins { step, undo });
         let begun = Instant::now();
         if step == Step::Hold && !undo {
             held_since = Some(begun);
         }
-        let event = if undo {
+        let mut event = if undo {
             undo::undo(step, plan, &mut servers).await
         } else if step.is_before_the_point_of_no_return() && interrupted() {
             Event::Failed { why: "interrupted".to_owned() }
@@ -302,12 +308,11 @@ pub async fn run(
             forward::forward(step, plan, &mut servers, &mut outcome).await
         };
         let took = begun.elapsed();
-        journal.append(&JournalRecord::Ended {
-            at_ms: journal::now_ms(),
-            step,
-            undo,
-            event: event.clone(),
-        })?;
+        let ended = JournalRecord::Ended { at_ms: journal::now_ms(), step, undo, event: event.clone() };
+        if let Err(error) = journal.append(&ended) {
+            event = event.unwritten(step, undo, error.to_string());
+            outcome.unwritten(&error);
+        }
         progress(Progress::Ended { step, undo, event: &event, took });
         outcome.steps.push(StepTime { step, undo, ms: took.as_secs_f64() * 1e3 });
         let releases = matches!((step, undo), (Step::Release, false) | (Step::Hold, true));
@@ -324,9 +329,23 @@ pub async fn run(
         state = state.next(event);
     }
     servers.close().await;
-    journal.append(&JournalRecord::Over { at_ms: journal::now_ms(), state: state.clone() })?;
+    if let Err(error) =
+        journal.append(&JournalRecord::Over { at_ms: journal::now_ms(), state: state.clone() })
+    {
+        outcome.unwritten(&error);
+    }
     outcome.state = state;
     Ok(outcome)
+}
+
+impl Outcome {
+    /// The journal lacks what was done: one remark, however many lines.
+    fn unwritten(&mut self, error: &Error) {
+        let remark = format!("{error}; it does not tell all that was done");
+        if !self.remarks.contains(&remark) {
+            self.remarks.push(remark);
+        }
+    }
 }
 
 /// Whether the candidate takes writes, by its own answer; `None` when it gives none. Needed to resume.

@@ -10,6 +10,9 @@
 //! interrupt undoes what was done, newest first, the failed step included because it may have happened by
 //! half. After it, a failure never goes back: the step is reported and the next one is done.
 //!
+//! What cannot be written into the journal fails like a step: before *promote* nothing more is begun and what
+//! was done is undone; after it, and while undoing, the steps go on all the same.
+//!
 //! Two things end in doubt, and then nothing moves until a person decides: the answer to *promote* itself
 //! (the connection broke, and the candidate cannot be asked), because whoever guesses may make two writers;
 //! and a freeze that could not be undone, because then nobody takes writes.
@@ -178,6 +181,15 @@ impl State {
         }
     }
 
+    /// Where to go on when it cannot be written down that this state's step begins, because of `why`.
+    #[must_use]
+    pub fn unwritten(self, why: String) -> Self {
+        match self {
+            Self::Forward { step } if step <= Step::Promote => undo_before(step, why),
+            state => state,
+        }
+    }
+
     /// Where to go on after whoever did this was killed: `begun` is the last step that the journal says was
     /// begun, and `ended` how it ended, if the journal says so. Before the promotion everything is undone,
     /// whether that step ended or not: nobody has kept the primary closed since. `Promote` without an end
@@ -231,6 +243,16 @@ fn undo_before(step: Step, why: String) -> State {
     match step.previous() {
         Some(step) => State::Undoing { step, why },
         None => State::Undone { why },
+    }
+}
+
+impl Event {
+    /// The same end of a step when it cannot be written down, because of `why`: what nobody could undo later
+    /// is undone at once. A promotion has happened all the same.
+    #[must_use]
+    pub fn unwritten(self, step: Step, undo: bool, why: String) -> Self {
+        let is_undone = !undo && step.is_before_the_point_of_no_return() && self == Self::Done;
+        if is_undone { Self::Failed { why } } else { self }
     }
 }
 
@@ -392,6 +414,27 @@ mod tests {
         // Restarted read-only since: it is still the primary.
         let resumed = State::resume(Step::Promote, Some(Event::Done), Some(false));
         assert_eq!(resumed, State::Forward { step: Step::Mark });
+    }
+
+    #[test]
+    fn what_cannot_be_written_down_is_not_begun_before_the_promotion_and_goes_on_after_it() {
+        let why = || "the disk is full".to_owned();
+        assert_eq!(State::START.unwritten(why()), State::Undone { why: why() });
+        for about in STEPS {
+            let (step, forward) = (about.step, State::Forward { step: about.step });
+            let undoing = State::Undoing { step, why: "made".to_owned() };
+            assert_eq!(undoing.clone().unwritten(why()), undoing, "undoing goes on");
+            assert_eq!(Event::Done.unwritten(step, true, why()), Event::Done);
+            assert_eq!(failed().unwritten(step, false, why()), failed(), "the first reason stays");
+            let (begun, ended) =
+                (forward.clone().unwritten(why()), Event::Done.unwritten(step, false, why()));
+            if step > Step::Promote {
+                assert_eq!((begun, ended), (forward, Event::Done), "{}", about.name);
+            } else {
+                assert_eq!(begun, undo_before(step, why()), "{}", about.name);
+                assert_eq!(ended == Event::Done, step == Step::Promote, "{}", about.name);
+            }
+        }
     }
 
     #[test]

@@ -5,7 +5,7 @@ use crate::moving::{self, DEADLINE, Fleet, quick};
 use lab::Spec;
 use mysql_async::prelude::Queryable;
 use std::time::Duration;
-use switchover::journal::{self, Journal};
+use switchover::journal::{self, Journal, JournalRecord};
 use switchover::perform::{self, Deadlines};
 use switchover::semi_sync::{Name, Switch};
 use switchover::step::{State, Step};
@@ -261,4 +261,59 @@ async fn a_primary_that_was_opened_before_the_promotion_stays_the_primary() {
     // Without the read lock root may write; a restart ends it too.
     let unlock = "EXECUTE IMMEDIATE CONCAT('KILL ', IS_USED_LOCK('headroom.switchover.freeze'))";
     moving::opened_before_the_promotion(Fleet::up(three()).await, &[unlock]).await;
+}
+
+/// A journal that takes no more lines once this file is closed to them: as on a full disk.
+fn journal_in_memory(plan: &perform::Plan) -> (std::os::fd::OwnedFd, Journal) {
+    let file = rustix::fs::memfd_create("journal", rustix::fs::MemfdFlags::ALLOW_SEALING).unwrap();
+    let line = JournalRecord::Plan { at_ms: 1, plan: Box::new(plan.clone()) };
+    let line = format!("{}\n", serde_json::to_string(&line).unwrap());
+    rustix::io::write(&file, line.as_bytes()).unwrap();
+    let path = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&file));
+    let (journal, _) = Journal::reopen(path.as_ref()).unwrap();
+    (file, journal)
+}
+
+#[tokio::test]
+async fn a_journal_that_cannot_be_written_leaves_no_primary_frozen() {
+    let fleet = Fleet::up(three()).await;
+    let logins = fleet.logins();
+    // Whether the disk is full once the step has begun, or before it can begin.
+    let moved = async |at: Step, begun: bool| {
+        let plan = fleet.survey("a2").await.plan(quick(), "test");
+        let (file, mut journal) = journal_in_memory(&plan);
+        let mut progress = |progress: perform::Progress<'_>| {
+            let is_full = match progress {
+                perform::Progress::Begins { step, undo } => begun && step == at && !undo,
+                perform::Progress::Ended { step, undo, .. } => !begun && step == Step::Await && !undo,
+            };
+            if is_full {
+                rustix::fs::fcntl_add_seals(&file, rustix::fs::SealFlags::GROW).unwrap();
+            }
+        };
+        perform::run(&plan, &logins, &mut journal, State::START, &|| false, &mut progress).await.unwrap()
+    };
+    for begun in [true, false] {
+        let at = if begun { Step::Freeze } else { Step::StopReplication };
+        let outcome = moved(at, begun).await;
+        let State::Undone { why } = &outcome.state else { panic!("{outcome:#?}") };
+        assert!(why.starts_with("the journal /proc/"), "{why}");
+        // That the undoing could not be written either.
+        let [remark] = outcome.remarks.as_slice() else { panic!("{outcome:#?}") };
+        assert!(remark.contains("does not tell all"), "{remark}");
+        assert_eq!(outcome.steps.iter().any(|done| done.step == at && !done.undo), begun, "{outcome:#?}");
+        assert!(!fleet.read_only("a1").await && fleet.read_only("a2").await);
+        let mut a1 = fleet.lab.connect("a1").await.unwrap();
+        a1.query_drop(format!("INSERT INTO app.writes VALUES ({})", u8::from(begun))).await.unwrap();
+        fleet.lab.wait_applied("a2", "a1", DEADLINE).await.unwrap();
+    }
+    let outcome = moved(Step::Promote, true).await;
+    assert_eq!(outcome.state, State::Done, "{outcome:#?}");
+    let [remark] = outcome.remarks.as_slice() else { panic!("{outcome:#?}") };
+    assert!(remark.contains("does not tell all"), "{remark}");
+    assert!(fleet.read_only("a1").await && !fleet.read_only("a2").await);
+    for server in ["a1", "b1"] {
+        fleet.lab.wait_applied(server, "a2", DEADLINE).await.unwrap();
+    }
+    fleet.lab.down().await.unwrap();
 }
