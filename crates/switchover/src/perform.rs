@@ -232,6 +232,8 @@ pub struct Outcome {
     pub routers: Routers,
     /// What did not go as it should after the point of no return, or could not be undone: each needs a look.
     pub remarks: Vec<String>,
+    /// What somebody may want to know, and nobody has to mend.
+    pub notes: Vec<String>,
 }
 
 /// Routers that took part.
@@ -275,6 +277,7 @@ pub async fn run(
         writes_held_ms: None,
         routers: Routers::default(),
         remarks: Vec::new(),
+        notes: Vec::new(),
     };
     let mut held_since: Option<Instant> = None;
     while !state.is_over() {

@@ -111,6 +111,9 @@ pub fn outcome(plan: &Plan, outcome: &Outcome, journal: &Path, paint: Paint) -> 
     for remark in &outcome.remarks {
         text.push_str(&format!("{} {remark}\n", paint.yellow("look at:")));
     }
+    for note in &outcome.notes {
+        text.push_str(&format!("{} {note}\n", paint.dim("note:")));
+    }
     if is_failover && matches!(outcome.state, State::Done) {
         let old = &plan.primary.name;
         text.push_str(&format!("when {old} is back: headroom failover --rejoin {old}\n"));

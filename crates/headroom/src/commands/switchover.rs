@@ -423,10 +423,33 @@ impl OperatorArgs {
     }
 }
 
+/// Notes need no look, and so count for nothing here.
 fn code(outcome: &Outcome) -> ExitCode {
     match outcome.state {
         State::Done if outcome.remarks.is_empty() => exit::DONE,
         State::Undone { .. } if outcome.remarks.is_empty() => exit::no(),
         _ => exit::error(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_move_that_is_complete_is_done_whatever_was_noted_on_the_way() {
+        let outcome = |state: State, remarks: &[&str], notes: &[&str]| Outcome {
+            state,
+            steps: Vec::new(),
+            writes_held_ms: None,
+            routers: perform::Routers::default(),
+            remarks: remarks.iter().map(ToString::to_string).collect(),
+            notes: notes.iter().map(ToString::to_string).collect(),
+        };
+        let undone = || State::Undone { why: "w".to_owned() };
+        assert_eq!(code(&outcome(State::Done, &[], &["b1 is late on purpose"])), exit::DONE);
+        assert_eq!(code(&outcome(undone(), &[], &["a router did not confirm"])), exit::no());
+        assert_eq!(code(&outcome(State::Done, &["b1 does not follow"], &[])), exit::error());
+        assert_eq!(code(&outcome(undone(), &["undoing record: no answer"], &[])), exit::error());
     }
 }

@@ -61,6 +61,12 @@ impl Channel {
         let late = || format!("it applies everything {} s late on purpose", self.delay_s);
         self.leaves_out().or_else(|| (self.delay_s > LONG_DELAY_S).then(late))
     }
+
+    /// The seconds by which it applies later than it could, where it runs and waits on purpose.
+    pub(crate) fn is_late_on_purpose(&self) -> Option<u64> {
+        let runs = self.receiver_runs && self.applier_runs && self.last_error.is_empty();
+        (runs && self.delay_s > 0).then_some(self.delay_s)
+    }
 }
 
 pub(crate) async fn channels(
@@ -176,6 +182,9 @@ mod tests {
         assert!(filtered.withholds().unwrap().contains("replicate_wild_ignore_table = app.log%"));
         let late = row(&[("sql_delay", "3600")]);
         assert_eq!(late.withholds().unwrap(), "it applies everything 3600 s late on purpose");
+        assert_eq!(late.is_late_on_purpose(), None, "its threads stand");
+        let runs = [("sql_delay", "3600"), ("slave_io_running", "Yes"), ("slave_sql_running", "Yes")];
+        assert_eq!(row(&runs).is_late_on_purpose(), Some(3600));
         assert_eq!((late.leaves_out(), row(&[("sql_delay", "60")]).withholds()), (None, None));
     }
 }

@@ -6,7 +6,7 @@ use crate::Error;
 use crate::announce::COUNT_ROUTERS;
 use crate::connection::{Connection, quoted};
 use crate::dialect::Source;
-use crate::facts;
+use crate::facts::{self, Channel};
 use crate::step::{Event, Step};
 use crate::survey;
 use fleet::announcement::{FREEZE, HOLD, OPERATION, PREPARE};
@@ -49,7 +49,7 @@ pub(super) async fn forward(
         Step::Mark => mark(plan, servers).await,
         Step::Release => release(plan, servers).await,
         Step::Repoint => repoint(plan, servers).await,
-        Step::Verify => verify(plan, servers).await,
+        Step::Verify => verify(plan, servers, outcome).await,
     };
     match done {
         Ok(()) => Event::Done,
@@ -209,8 +209,11 @@ async fn hold(plan: &Plan, servers: &mut Servers<'_>, outcome: &mut Outcome) -> 
         tokio::time::sleep(POLL).await;
     }
     if outcome.routers.holding < outcome.routers.ready {
-        let missing = outcome.routers.ready - outcome.routers.holding;
-        outcome.remarks.push(format!("{missing} routers did not confirm that they hold writes"));
+        let (ready, holding) = (outcome.routers.ready, outcome.routers.holding);
+        let missing = ready - holding;
+        outcome.notes.push(format!(
+            "{missing} of {ready} routers did not confirm that they hold writes: the freeze refused those of their sessions"
+        ));
     }
     Ok(())
 }
@@ -597,6 +600,12 @@ async fn demote(plan: &Plan, servers: &mut Servers<'_>) -> Result<(), Error> {
         }
     }
     let (deadline, logins) = (servers.deadline(), servers.logins);
+    // Whoever resumes tells it a second time: while its threads run it refuses that (errors 1198, 3021).
+    let channels = facts::channels(servers.of(primary).await?, dialect, deadline).await?;
+    if !channels.is_empty() {
+        let limit = deadline.max(takeover::RECEIVER_STOPS);
+        servers.run_within(primary, dialect.stop_replication(), limit).await?;
+    }
     let (user, password) = &logins.replication;
     let login = Some((user.as_str(), password.as_str()));
     let protection = &plan.protection;
@@ -608,7 +617,7 @@ async fn demote(plan: &Plan, servers: &mut Servers<'_>) -> Result<(), Error> {
     followed
 }
 
-async fn verify(plan: &Plan, servers: &mut Servers<'_>) -> Result<(), Error> {
+async fn verify(plan: &Plan, servers: &mut Servers<'_>, outcome: &mut Outcome) -> Result<(), Error> {
     let until = Instant::now() + Duration::from_millis(plan.deadlines.verify_ms);
     let position = position_of(&plan.candidate, servers).await?;
     let primary = (plan.kind == Kind::Switchover).then_some(&plan.primary);
@@ -620,8 +629,20 @@ async fn verify(plan: &Plan, servers: &mut Servers<'_>) -> Result<(), Error> {
         match wait_for(member, &position, left, servers).await {
             Ok(true) => {}
             Ok(false) => {
-                let error = last_error(member, servers).await;
-                wrong.push(format!("{} does not follow {} yet{error}", member.name, plan.candidate.name));
+                let channels = channels(member, servers).await;
+                match channels.first().and_then(Channel::is_late_on_purpose) {
+                    Some(seconds) => outcome.notes.push(format!(
+                        "{} receives from {}, and applies everything {seconds} s late on purpose",
+                        member.name, plan.candidate.name
+                    )),
+                    None => {
+                        let error = last_error(&channels);
+                        wrong.push(format!(
+                            "{} does not follow {} yet{error}",
+                            member.name, plan.candidate.name
+                        ));
+                    }
+                }
             }
             Err(error) => wrong.push(error.to_string()),
         }
@@ -632,12 +653,16 @@ async fn verify(plan: &Plan, servers: &mut Servers<'_>) -> Result<(), Error> {
     Err(Error::Refused { server: plan.candidate.server(), why: wrong.join("; ") })
 }
 
-/// What its replication complains of, to be appended; empty when it does not.
-async fn last_error(member: &Member, servers: &mut Servers<'_>) -> String {
+/// Empty where it does not say.
+async fn channels(member: &Member, servers: &mut Servers<'_>) -> Vec<Channel> {
     let (deadline, dialect) = (servers.deadline(), member.dialect());
-    let Ok(connection) = servers.of(member).await else { return String::new() };
-    let channels = facts::channels(connection, dialect, deadline).await.unwrap_or_default();
-    let error = channels.into_iter().map(|channel| channel.last_error).find(|error| !error.is_empty());
+    let Ok(connection) = servers.of(member).await else { return Vec::new() };
+    facts::channels(connection, dialect, deadline).await.unwrap_or_default()
+}
+
+/// What replication complains of, to be appended; empty when it does not.
+fn last_error(channels: &[Channel]) -> String {
+    let error = channels.iter().map(|channel| &channel.last_error).find(|error| !error.is_empty());
     error.map_or_else(String::new, |error| format!(": {error}"))
 }
 

@@ -317,3 +317,23 @@ async fn a_journal_that_cannot_be_written_leaves_no_primary_frozen() {
     }
     fleet.lab.down().await.unwrap();
 }
+
+#[tokio::test]
+async fn a_move_that_is_resumed_at_its_end_tells_servers_that_follow_already() {
+    moving::resumed_at_the_end(Fleet::up(three()).await).await;
+}
+
+#[tokio::test]
+async fn a_router_that_does_not_confirm_and_a_replica_that_is_late_on_purpose_are_noted() {
+    let fleet = Fleet::up(three()).await;
+    fleet.lab.fault("b1", lab::Fault::Lag { seconds: 600 }).await.unwrap();
+    // A router that saw the announcement, and stands still.
+    let mut router = fleet.lab.connect("a1").await.unwrap();
+    router.query_drop("DO GET_LOCK(CONCAT('headroom.ready.', CONNECTION_ID()), 0)").await.unwrap();
+    let outcome = fleet.switch("a2", Deadlines { verify_ms: 2_000, hold_ms: 200, ..quick() }).await;
+    assert_eq!((&outcome.state, outcome.remarks.len()), (&State::Done, 0), "{outcome:#?}");
+    let [of_router, of_replica] = outcome.notes.as_slice() else { panic!("{outcome:#?}") };
+    assert!(of_router.starts_with("1 of 1 routers did not confirm"), "{of_router}");
+    assert!(of_replica.starts_with("b1 receives from a2") && of_replica.contains("600 s"), "{of_replica}");
+    fleet.lab.down().await.unwrap();
+}

@@ -253,6 +253,26 @@ pub(crate) async fn with_other_defaults(fleet: Fleet, statement_time: &str) {
     fleet.lab.down().await.unwrap();
 }
 
+/// Whoever resumes may tell the servers a second time what they do already.
+pub(crate) async fn resumed_at_the_end(fleet: Fleet) {
+    let plan = fleet.survey("a2").await.plan(quick(), "test");
+    let (logins, mut state) = (fleet.logins(), State::START);
+    let mut journal = Journal::create(fleet.journals.path(), &plan).unwrap();
+    for _ in 0..2 {
+        let outcome =
+            perform::run(&plan, &logins, &mut journal, state, &|| false, &mut |_| ()).await.unwrap();
+        assert_eq!(outcome.state, State::Done, "{outcome:#?}");
+        assert_eq!(outcome.remarks, Vec::<String>::new());
+        state = State::Forward { step: Step::Repoint };
+    }
+    let mut a2 = fleet.lab.connect("a2").await.unwrap();
+    a2.query_drop("INSERT INTO app.writes VALUES (1)").await.unwrap();
+    for server in ["a1", "b1"] {
+        fleet.lab.wait_applied(server, "a2", DEADLINE).await.unwrap();
+    }
+    fleet.lab.down().await.unwrap();
+}
+
 /// The primary takes a write, by these statements of root, after the candidate was waited for: it is not
 /// promoted, and nothing is lost.
 pub(crate) async fn opened_before_the_promotion(fleet: Fleet, opens: &[&str]) {

@@ -106,3 +106,9 @@ async fn a_primary_that_was_opened_before_the_promotion_stays_the_primary_on_mys
     let fleet = Fleet::up(Spec::new(&[("a", 2), ("b", 1)]).program(mysqld())).await;
     moving::opened_before_the_promotion(fleet, &["SET GLOBAL super_read_only = OFF"]).await;
 }
+
+#[tokio::test]
+async fn a_move_that_is_resumed_at_its_end_tells_servers_that_follow_already_on_mysql() {
+    let fleet = Fleet::up(Spec::new(&[("a", 2), ("b", 1)]).program(mysqld())).await;
+    moving::resumed_at_the_end(fleet).await;
+}
