@@ -37,10 +37,10 @@ pub struct Facts {
     pub lock_holders: Option<Vec<Blocker>>,
     /// Prepared XA transactions; `None` where they cannot be read.
     pub prepared: Option<Vec<String>>,
-    /// Enabled events that it runs itself; `None` where they cannot be read.
+    /// Enabled events that it runs itself; `None` where the account may not see them all.
     pub events: Option<Vec<ScheduledEvent>>,
-    /// Events that it does not run because it is a replica. A replica calls them so whether their source runs
-    /// them or has them disabled.
+    /// Events that it does not run because it is a replica; `None` as above. A replica calls them so whether
+    /// their source runs them or has them disabled.
     pub replica_side_events: Option<Vec<ScheduledEvent>>,
     /// Our own account there (`user@host`), and whether it may name another one as the definer of an event;
     /// `None` where the server does not say.
@@ -210,6 +210,11 @@ async fn read_basics(conn: &mut Connection, reach: &Address, deadline: Duration)
     let variables = pairs(conn.ask("SHOW GLOBAL VARIABLES", deadline).await?);
     let status = pairs(conn.ask("SHOW GLOBAL STATUS", deadline).await?);
     let channels = channels(conn, dialect, deadline).await?;
+    let (mut enabled, mut replica_side) = (None, None);
+    if may_see_all_events(conn, deadline).await {
+        enabled = events(conn, "STATUS = 'ENABLED'", deadline).await;
+        replica_side = events(conn, "STATUS LIKE '%SIDE_DISABLED'", deadline).await;
+    }
     let before = now_ms();
     let theirs = conn.scalar("SELECT CAST(UNIX_TIMESTAMP(NOW(6)) * 1000 AS SIGNED)", deadline).await?;
     let ours = before.midpoint(now_ms());
@@ -221,8 +226,8 @@ async fn read_basics(conn: &mut Connection, reach: &Address, deadline: Duration)
         blockers: None,
         lock_holders: None,
         prepared: None,
-        events: events(conn, "STATUS = 'ENABLED'", deadline).await,
-        replica_side_events: events(conn, "STATUS LIKE '%SIDE_DISABLED'", deadline).await,
+        events: enabled,
+        replica_side_events: replica_side,
         may_set_definer: None,
         accounts: None,
         disks: None,
@@ -308,6 +313,29 @@ pub(crate) async fn queued_writes(conn: &mut Connection, deadline: Duration) -> 
 async fn prepared(conn: &mut Connection, deadline: Duration) -> Option<Vec<String>> {
     let rows = conn.ask("XA RECOVER", deadline).await.ok()?;
     Some(rows.into_iter().map(|mut row| row.remove("data").unwrap_or_default()).collect())
+}
+
+/// Of databases in which the account lacks EVENT the server shows none, without a word.
+async fn may_see_all_events(conn: &mut Connection, deadline: Duration) -> bool {
+    let rows = conn.ask("SHOW GRANTS", deadline).await.unwrap_or_default();
+    let grants: Vec<&str> = rows.iter().flat_map(Named::values).map(String::as_str).collect();
+    let said: Vec<bool> = grants.into_iter().filter_map(event_privilege).collect();
+    !said.is_empty() && !said.contains(&false)
+}
+
+/// What a line of SHOW GRANTS says of EVENT: given for every database, or taken back for one (partial revokes
+/// of MySQL); `None` where it says neither.
+fn event_privilege(grant: &str) -> Option<bool> {
+    let names = |privileges: &str| {
+        privileges.split(',').any(|name| ["EVENT", "ALL PRIVILEGES"].contains(&name.trim()))
+    };
+    if let Some((privileges, _)) =
+        grant.strip_prefix("GRANT ").and_then(|rest| rest.split_once(" ON *.* TO "))
+    {
+        return names(privileges).then_some(true);
+    }
+    let (privileges, _) = grant.strip_prefix("REVOKE ")?.split_once(" ON ")?;
+    names(privileges).then_some(false)
 }
 
 async fn events(conn: &mut Connection, condition: &str, deadline: Duration) -> Option<Vec<ScheduledEvent>> {
@@ -462,7 +490,8 @@ async fn purged(conn: &mut Connection, dialect: Dialect, deadline: Duration) -> 
 }
 
 /// Sessions that hold a lock for which the freeze would wait, whatever they do now. Without
-/// `performance_schema` (MySQL) or `metadata_lock_info` (MariaDB) nobody can say.
+/// `performance_schema` (MySQL, where it may be off, or its instrument) or `metadata_lock_info` (MariaDB)
+/// nobody can say.
 async fn lock_holders(conn: &mut Connection, dialect: Dialect, deadline: Duration) -> Option<Vec<Blocker>> {
     const MYSQL: &str = "SELECT t.PROCESSLIST_ID AS id, CONCAT(t.PROCESSLIST_USER, '@', t.PROCESSLIST_HOST) AS who, \
         m.OBJECT_TYPE AS kind, t.PROCESSLIST_TIME AS seconds FROM performance_schema.metadata_locks m \
@@ -474,6 +503,13 @@ async fn lock_holders(conn: &mut Connection, dialect: Dialect, deadline: Duratio
         JOIN information_schema.PROCESSLIST p ON p.ID = l.THREAD_ID WHERE p.ID <> CONNECTION_ID() \
         AND (l.LOCK_MODE LIKE 'MDL_BACKUP_FTWRL%' OR l.LOCK_MODE LIKE 'MDL_BACKUP_WAIT%' \
         OR l.LOCK_MODE = 'MDL_BACKUP_START' OR l.LOCK_MODE = 'MDL_SHARED_NO_READ_WRITE')";
+    // Where this is off the list of locks is empty.
+    const LISTED: &str = "SELECT COUNT(*) FROM performance_schema.setup_instruments i \
+        JOIN performance_schema.setup_consumers c ON c.NAME = 'global_instrumentation' AND c.ENABLED = 'YES' \
+        WHERE i.NAME = 'wait/lock/metadata/sql/mdl' AND i.ENABLED = 'YES'";
+    if !dialect.is_mariadb() && conn.scalar(LISTED, deadline).await.ok()?.as_deref() != Some("1") {
+        return None;
+    }
     let ask = if dialect.is_mariadb() { MARIADB } else { MYSQL };
     let rows = conn.ask(ask, deadline).await.ok()?;
     let holder = |row: &Named| {
@@ -564,6 +600,20 @@ pub(crate) mod tests {
         assert!(may("11.4.2-MariaDB", "GRANT ALL PRIVILEGES ON *.* TO `root`@`localhost` WITH GRANT OPTION"));
         assert!(!may("8.4.2", "GRANT ALL PRIVILEGES ON `headroom`.* TO `admin`@`%`"));
         assert!(!may("10.11.6-MariaDB", "GRANT RELOAD, EVENT ON *.* TO `SET USER`@`%`"));
+    }
+
+    #[test]
+    fn whether_an_account_sees_the_events_of_every_database_is_read_from_its_grants() {
+        let given = |grant: &str| event_privilege(grant);
+        assert_eq!(
+            given("GRANT PROCESS, EVENT ON *.* TO `admin`@`%` IDENTIFIED BY PASSWORD '*'"),
+            Some(true)
+        );
+        assert_eq!(given("GRANT ALL PRIVILEGES ON *.* TO `root`@`localhost` WITH GRANT OPTION"), Some(true));
+        assert_eq!(given("GRANT PROCESS, SELECT ON *.* TO `EVENT`@`%`"), None);
+        assert_eq!(given("GRANT EVENT ON `app`.* TO `admin`@`%`"), None, "those of app only");
+        assert_eq!(given("REVOKE EVENT ON `app`.* FROM `admin`@`%`"), Some(false));
+        assert_eq!(given("REVOKE SELECT ON `app`.* FROM `admin`@`%`"), None);
     }
 
     #[test]

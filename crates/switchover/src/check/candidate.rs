@@ -40,7 +40,10 @@ pub(super) fn formats(s: &Situation<'_>) -> Outcome {
 pub(super) fn events(s: &Situation<'_>) -> Outcome {
     let Some(events) = &s.primary.events else {
         return warn(
-            format!("events of {} cannot be read, and would not be moved", s.primary.server),
+            format!(
+                "whether {} has events is not known: the account may not see them all. None would be moved",
+                s.primary.server
+            ),
             "GRANT EVENT ON *.* to the account",
         );
     };

@@ -53,6 +53,24 @@ fn events_of_others_need_the_privilege_to_keep_their_definers() {
 }
 
 #[test]
+fn events_and_locks_that_cannot_be_seen_are_not_known_and_no_pass() {
+    let (mut primary, candidate) = pair("8.4.2");
+    let events = found("events", &primary, &candidate, &[]);
+    assert!(events.level == Level::Warn && events.mend.unwrap().contains("GRANT EVENT"));
+    let mends = |primary: &Facts| {
+        let locks = found("locks", primary, &candidate, &[]);
+        (locks.level == Level::Warn).then_some(locks.mend).flatten().unwrap()
+    };
+    assert!(mends(&primary).contains("wait/lock/metadata/sql/mdl"));
+    set(&mut primary, &[("performance_schema", "OFF")]);
+    assert!(mends(&primary).contains("performance_schema = ON"));
+    (primary.events, primary.lock_holders) = (Some(Vec::new()), Some(Vec::new()));
+    for check in ["events", "locks"] {
+        assert_eq!(found(check, &primary, &candidate, &[]).level, Level::Pass, "{check}");
+    }
+}
+
+#[test]
 fn a_channel_with_a_name_or_a_second_one_is_not_moved() {
     let (mut primary, mut candidate) = pair("10.11.6-MariaDB");
     let mut other = facts("b1", "10.11.6-MariaDB");

@@ -182,7 +182,12 @@ pub(super) fn locks(s: &Situation<'_>) -> Outcome {
             ),
             match s.primary.dialect().is_mariadb() {
                 true => format!("on {}: INSTALL SONAME 'metadata_lock_info'", s.primary.server),
-                false => "GRANT SELECT ON performance_schema.* to the account".to_owned(),
+                false if s.primary.is_on(&["performance_schema"]) == Some(false) => {
+                    format!("start {} with performance_schema = ON", s.primary.server)
+                }
+                false => "GRANT SELECT ON performance_schema.* to the account; with that, UPDATE \
+                          performance_schema.setup_instruments SET ENABLED = 'YES' WHERE NAME = 'wait/lock/metadata/sql/mdl'"
+                    .to_owned(),
             },
         ),
         None => pass("nobody holds or waits for a global or metadata lock"),

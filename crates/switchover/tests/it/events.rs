@@ -23,6 +23,14 @@ pub(crate) async fn events_move(fleet: Fleet, privilege: &str) {
     ] {
         a1.query_drop(statement).await.unwrap();
     }
+    // An account that may see those of another database only: the server shows it none.
+    for statement in ["REVOKE EVENT ON *.* FROM admin", "GRANT EVENT ON headroom.* TO admin"] {
+        a1.query_drop(statement).await.unwrap();
+    }
+    let survey = fleet.survey("a2").await;
+    let events = survey.checks(Limits::default(), true).into_iter().find(|f| f.check == "events").unwrap();
+    assert!(events.level == Level::Warn && events.facts.contains("not known"), "{events:?}");
+    a1.query_drop("GRANT EVENT ON *.* TO admin").await.unwrap();
     fleet.lab.wait_applied("a2", "a1", DEADLINE).await.unwrap();
     let findings = fleet.survey("a2").await.checks(Limits::default(), true);
     let events = findings.iter().find(|finding| finding.check == "events").unwrap();
