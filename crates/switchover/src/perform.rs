@@ -223,6 +223,9 @@ pub enum Progress<'a> {
 #[derive(Clone, Debug, Serialize)]
 pub struct Outcome {
     pub state: State,
+    /// What the primary said in the end of a switchover that was undone; `None` where it said nothing, and of
+    /// whatever else was done.
+    pub primary_takes_writes: Option<bool>,
     /// Milliseconds of each step, in order; undone ones are marked.
     pub steps: Vec<StepTime>,
     /// From the hold to the release, milliseconds: the longest a client's write had to wait for us. `None`
@@ -273,6 +276,7 @@ pub async fn run(
     }
     let mut outcome = Outcome {
         state: state.clone(),
+        primary_takes_writes: None,
         steps: Vec::new(),
         writes_held_ms: None,
         routers: Routers::default(),
@@ -331,6 +335,9 @@ pub async fn run(
         }
         state = state.next(event);
     }
+    if plan.kind == Kind::Switchover && matches!(state, State::Undone { .. }) {
+        outcome.primary_takes_writes = servers.primary_takes_writes().await;
+    }
     servers.close().await;
     if let Err(error) =
         journal.append(&JournalRecord::Over { at_ms: journal::now_ms(), state: state.clone() })
@@ -342,6 +349,12 @@ pub async fn run(
 }
 
 impl Outcome {
+    /// Whether nothing is left of a move that did not happen, as far as servers say.
+    pub fn is_as_before(&self, kind: &Kind) -> bool {
+        let primary = *kind != Kind::Switchover || self.primary_takes_writes == Some(true);
+        matches!(self.state, State::Undone { .. }) && self.remarks.is_empty() && primary
+    }
+
     /// The journal lacks what was done: one remark, however many lines.
     fn unwritten(&mut self, error: &Error) {
         let remark = format!("{error}; it does not tell all that was done");

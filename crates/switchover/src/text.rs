@@ -99,11 +99,8 @@ pub fn outcome(plan: &Plan, outcome: &Outcome, journal: &Path, paint: Paint) -> 
             routers.ready
         ),
         State::Undone { why } => {
-            format!(
-                "{} {} still takes writes, everything is as before{held}\nbecause {why}\n",
-                paint.yellow("not moved:"),
-                plan.primary.name
-            )
+            let known = primary_in_words(plan, outcome);
+            format!("{} {known}{held}\nbecause {why}\n", paint.yellow("not moved:"))
         }
         State::Undecided { why } => format!("{} {why}\n", paint.red("a person has to decide:")),
         State::Forward { .. } | State::Undoing { .. } => String::new(),
@@ -129,4 +126,66 @@ pub fn outcome(plan: &Plan, outcome: &Outcome, journal: &Path, paint: Paint) -> 
     }
     text.push_str(&format!("journal: {}\n", journal.display()));
     text
+}
+
+/// What is known of the primary once a switchover was undone: it may have died on the way.
+fn primary_in_words(plan: &Plan, outcome: &Outcome) -> String {
+    let primary = &plan.primary.name;
+    match outcome.primary_takes_writes {
+        Some(true) if outcome.is_as_before(&plan.kind) => {
+            format!("{primary} still takes writes, everything is as before")
+        }
+        Some(true) => format!("{primary} still takes writes; what may not be as before is named below"),
+        Some(false) => format!("{primary} refuses writes"),
+        None => format!(
+            "whether {primary} takes writes is not known, because it does not say; if it is dead: headroom failover"
+        ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::facts::tests::facts;
+    use crate::perform::{Deadlines, Routers};
+    use crate::survey::Survey;
+
+    #[test]
+    fn an_undone_move_says_of_the_primary_what_is_known() {
+        let version = "10.11.6-MariaDB";
+        let plan = Survey {
+            primary: facts("db1", version),
+            candidate: facts("db2", version),
+            others: Vec::new(),
+            silent: Vec::new(),
+            epoch: 0,
+            exposure: None,
+            login: None,
+        }
+        .plan(Deadlines::default(), "test");
+        let words = |primary_takes_writes, remarks: &[&str]| {
+            let undone = Outcome {
+                state: State::Undone { why: "w".to_owned() },
+                primary_takes_writes,
+                steps: Vec::new(),
+                writes_held_ms: None,
+                routers: Routers::default(),
+                remarks: remarks.iter().map(ToString::to_string).collect(),
+                notes: vec!["n".to_owned()],
+            };
+            let text = super::outcome(&plan, &undone, Path::new("j"), Paint::off());
+            assert!(text.contains("because w\n") && text.contains("note: n\n"), "{text}");
+            (text, undone.is_as_before(&plan.kind))
+        };
+        let (text, as_before) = words(Some(true), &[]);
+        assert!(text.contains("db1 still takes writes, everything is as before") && as_before, "{text}");
+        for (takes_writes, remarks, expected) in [
+            (Some(true), ["undoing record: r"].as_slice(), "still takes writes; what may not be as before"),
+            (Some(false), &[], "db1 refuses writes"),
+            (None, &[], "whether db1 takes writes is not known"),
+        ] {
+            let (text, as_before) = words(takes_writes, remarks);
+            assert!(text.contains(expected) && !text.contains("everything") && !as_before, "{text}");
+        }
+    }
 }

@@ -16,7 +16,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 use switchover::check::{self, Level, Limits};
 use switchover::journal::{self, Journal, JournalRecord};
-use switchover::perform::{self, Deadlines, Logins, Outcome, Plan};
+use switchover::perform::{self, Deadlines, Kind, Logins, Outcome, Plan};
 use switchover::step::{self, State};
 use switchover::survey::Survey;
 use switchover::text;
@@ -275,7 +275,7 @@ pub(crate) async fn perform(
             Paint::for_stdout(environment.no_colour),
         ))?;
     }
-    Ok(if reached && outcome.remarks.is_empty() { exit::DONE } else { code(&outcome) })
+    Ok(if reached && outcome.is_as_before(&plan.kind) { exit::DONE } else { code(&plan.kind, &outcome) })
 }
 
 /// On a host without the journal. Whether the candidate takes writes says on which side of the point of no
@@ -341,9 +341,9 @@ pub(crate) async fn resume(
     }
     let admin = operator.admin_alone(source, environment)?;
     let replication = match plan.kind {
-        perform::Kind::Switchover => operator.replication()?,
+        Kind::Switchover => operator.replication()?,
         // Replicas keep the account that they have.
-        perform::Kind::Failover { .. } => Default::default(),
+        Kind::Failover { .. } => Default::default(),
     };
     let logins = Logins { admin, replication };
     if let Some(epoch) = perform::superseded(plan, &logins).await {
@@ -424,10 +424,10 @@ impl OperatorArgs {
 }
 
 /// Notes need no look, and so count for nothing here.
-fn code(outcome: &Outcome) -> ExitCode {
+fn code(kind: &Kind, outcome: &Outcome) -> ExitCode {
     match outcome.state {
         State::Done if outcome.remarks.is_empty() => exit::DONE,
-        State::Undone { .. } if outcome.remarks.is_empty() => exit::no(),
+        _ if outcome.is_as_before(kind) => exit::no(),
         _ => exit::error(),
     }
 }
@@ -440,6 +440,7 @@ mod tests {
     fn a_move_that_is_complete_is_done_whatever_was_noted_on_the_way() {
         let outcome = |state: State, remarks: &[&str], notes: &[&str]| Outcome {
             state,
+            primary_takes_writes: Some(true),
             steps: Vec::new(),
             writes_held_ms: None,
             routers: perform::Routers::default(),
@@ -447,9 +448,14 @@ mod tests {
             notes: notes.iter().map(ToString::to_string).collect(),
         };
         let undone = || State::Undone { why: "w".to_owned() };
-        assert_eq!(code(&outcome(State::Done, &[], &["b1 is late on purpose"])), exit::DONE);
-        assert_eq!(code(&outcome(undone(), &[], &["a router did not confirm"])), exit::no());
-        assert_eq!(code(&outcome(State::Done, &["b1 does not follow"], &[])), exit::error());
-        assert_eq!(code(&outcome(undone(), &["undoing record: no answer"], &[])), exit::error());
+        let code = |outcome| code(&Kind::Switchover, &outcome);
+        assert_eq!(code(outcome(State::Done, &[], &["b1 is late on purpose"])), exit::DONE);
+        assert_eq!(code(outcome(undone(), &[], &["a router did not confirm"])), exit::no());
+        assert_eq!(code(outcome(State::Done, &["b1 does not follow"], &[])), exit::error());
+        assert_eq!(code(outcome(undone(), &["undoing record: no answer"], &[])), exit::error());
+        let silent = Outcome { primary_takes_writes: None, ..outcome(undone(), &[], &[]) };
+        assert_eq!(super::code(&Kind::Switchover, &silent), exit::error(), "it may be dead");
+        let failover = Kind::Failover { fence: perform::FenceBy::Nothing, gray: false };
+        assert_eq!(super::code(&failover, &silent), exit::no(), "nobody asks a dead one");
     }
 }

@@ -225,6 +225,19 @@ impl<'a> Servers<'a> {
         self.says_it_takes_writes(candidate).await
     }
 
+    /// `None` where it does not say so soon.
+    pub(super) async fn primary_takes_writes(&mut self) -> Option<bool> {
+        let primary = &self.plan.primary;
+        let asked = async {
+            match self.says_it_takes_writes(primary).await {
+                // The connection may be what ended.
+                Err(Error::Server { .. }) => self.says_it_takes_writes(primary).await,
+                said => said,
+            }
+        };
+        tokio::time::timeout(ENDS, asked).await.ok()?.ok()
+    }
+
     /// By its own answer.
     pub(super) async fn says_it_takes_writes(&mut self, member: &Member) -> Result<bool, Error> {
         // A number, or a word from MariaDB 12 on.

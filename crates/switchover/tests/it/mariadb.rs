@@ -149,6 +149,7 @@ async fn a_transaction_that_never_ends_is_named_and_everything_is_as_before() {
         .unwrap();
     let State::Undone { why } = &outcome.state else { panic!("{outcome:#?}") };
     assert!(why.contains(&format!("session {}", open.id())) && why.contains("root@"), "{why}");
+    assert_eq!(outcome.primary_takes_writes, Some(true));
     assert!(!fleet.read_only("a1").await && fleet.read_only("a2").await);
     open.query_drop("COMMIT").await.unwrap();
     fleet.lab.wait_applied("a2", "a1", DEADLINE).await.unwrap();
@@ -335,5 +336,20 @@ async fn a_router_that_does_not_confirm_and_a_replica_that_is_late_on_purpose_ar
     let [of_router, of_replica] = outcome.notes.as_slice() else { panic!("{outcome:#?}") };
     assert!(of_router.starts_with("1 of 1 routers did not confirm"), "{of_router}");
     assert!(of_replica.starts_with("b1 receives from a2") && of_replica.contains("600 s"), "{of_replica}");
+    fleet.lab.down().await.unwrap();
+}
+
+#[tokio::test]
+async fn of_a_primary_that_died_before_the_freeze_nothing_is_claimed() {
+    let fleet = Fleet::up(three()).await;
+    let plan = fleet.survey("a2").await.plan(quick(), "test");
+    let mut journal = Journal::create(fleet.journals.path(), &plan).unwrap();
+    fleet.lab.fault("a1", lab::Fault::Kill).await.unwrap();
+    let outcome = perform::run(&plan, &fleet.logins(), &mut journal, State::START, &|| false, &mut |_| ())
+        .await
+        .unwrap();
+    assert!(matches!(outcome.state, State::Undone { .. }), "{outcome:#?}");
+    assert_eq!(outcome.primary_takes_writes, None);
+    assert!(!outcome.is_as_before(&plan.kind));
     fleet.lab.down().await.unwrap();
 }
