@@ -16,6 +16,7 @@
 //! What is decided, and by which evidence, is in [`decide`], which is pure.
 
 pub mod decide;
+mod decision_log;
 pub mod lock;
 pub mod record;
 mod run;

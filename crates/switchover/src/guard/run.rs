@@ -1,12 +1,12 @@
 //! The thin loop of a guard: looks, decides, acts, and says what it did and why.
 
 use super::decide::{Caution, Decision, Health, LockCount, Observation, decide};
+use super::decision_log::DecisionLog;
 use super::lock::{Locks, Round};
 use super::record;
 use super::source::{Alive, SourceWatch};
 use super::status::GuardStatus;
 use crate::Error;
-use crate::error::JournalError;
 use crate::failover::confirm::Rule;
 use crate::failover::risk::{self, Guard as Fence, SourceEvidence};
 use crate::failover::scene::Scene;
@@ -17,10 +17,6 @@ use crate::perform::{self, Deadlines, FenceBy, Kind, Logins, Plan, Progress};
 use crate::step::{State, Step};
 use config::Credentials;
 use fleet::{ServerName, Snapshot, WriterStatus};
-use serde::Serialize;
-use std::fs::{File, OpenOptions};
-use std::io::Write;
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -518,54 +514,4 @@ fn servers(snapshot: &Snapshot) -> Vec<(ServerName, fleet::Address, bool)> {
         (server.name.clone(), server.reach.clone(), server.state == fleet::State::Answering)
     };
     snapshot.servers.iter().map(server).collect()
-}
-
-/// `guard.jsonl`: each decision that differs from the one before, and what came of it.
-struct DecisionLog {
-    file: File,
-    path: PathBuf,
-}
-
-#[derive(Serialize)]
-struct DecisionLine<'a> {
-    at_ms: u64,
-    decision: &'a str,
-    why: &'a str,
-}
-
-/// Then it begins anew, and the old one is kept beside it.
-const DECISIONS_BYTES: u64 = 8 << 20;
-
-impl DecisionLog {
-    fn open(path: PathBuf) -> Result<Self, Error> {
-        let file = Self::file(&path)
-            .map_err(|error| Error::Journal { path: path.clone(), source: JournalError::Io(error) })?;
-        Ok(Self { file, path })
-    }
-
-    fn file(path: &PathBuf) -> std::io::Result<File> {
-        if let Some(directory) = path.parent() {
-            std::fs::create_dir_all(directory)?;
-        }
-        OpenOptions::new().append(true).create(true).mode(0o600).open(path)
-    }
-
-    /// What cannot be written is logged: a guard that stopped for a full disk would guard nothing.
-    fn note(&mut self, why: &str, decision: &str) {
-        let written = self.try_note(&DecisionLine { at_ms: journal::now_ms(), decision, why });
-        if let Err(error) = written {
-            tracing::error!(%error, "{} cannot be written", self.path.display());
-        }
-    }
-
-    fn try_note(&mut self, line: &DecisionLine<'_>) -> std::io::Result<()> {
-        if self.file.metadata()?.len() > DECISIONS_BYTES {
-            std::fs::rename(&self.path, self.path.with_extension("jsonl.1"))?;
-            self.file = Self::file(&self.path)?;
-        }
-        let mut text = serde_json::to_string(line)?;
-        text.push('\n');
-        self.file.write_all(text.as_bytes())?;
-        self.file.sync_data()
-    }
 }
