@@ -5,6 +5,7 @@ use crate::pages_link;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use switchover::perform::Deadlines;
 
 /// The exposure that systemd-analyze may find, times ten: 0 is a service that can do nothing.
 const MOST_EXPOSED: &str = "20";
@@ -161,7 +162,7 @@ fn a_reload_of_the_agent_is_not_refused_for_what_the_agent_does_not_need() {
 }
 
 #[test]
-fn the_services_run_as_the_user_that_the_package_makes_and_a_stop_waits_for_sessions() {
+fn the_services_run_as_the_user_that_the_package_makes_and_a_stop_waits_for_sessions_and_failovers() {
     let sysusers = std::fs::read_to_string(repository().join("packaging/systemd/sysusers.conf")).unwrap();
     assert!(sysusers.contains("\nu headroom "), "{sysusers}");
     for name in UNITS {
@@ -174,6 +175,11 @@ fn the_services_run_as_the_user_that_the_package_makes_and_a_stop_waits_for_sess
     assert_eq!(values(&route, "CapabilityBoundingSet"), [""], "rights are in the drop-in for zero-hop alone");
     let stop = fleet_duration(values(&route, "TimeoutStopSec")[0]);
     assert!(stop > std::time::Duration::from_secs(60), "longer than drain_deadline's default: {stop:?}");
+    let stop = fleet_duration(values(&unit("headroom-guard.service"), "TimeoutStopSec")[0]);
+    // Receivers stop in 75 s, --apply has ten minutes by default.
+    let steps = Deadlines { await_ms: 600_000, ..Deadlines::default() };
+    let failover = 75_000 + steps.fence_ms + steps.await_ms + steps.verify_ms + 10 * steps.statement_ms;
+    assert!(stop > std::time::Duration::from_millis(failover), "longer than a failover: {stop:?}");
 }
 
 /// systemd's "5min" in the words of our own files.

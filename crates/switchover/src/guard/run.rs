@@ -67,6 +67,14 @@ pub struct Guard {
     decisions: DecisionLog,
 }
 
+/// What a running guard has open.
+struct Open {
+    locks: Locks,
+    source: SourceWatch,
+    /// Set once the guard is told to stop.
+    stop: watch::Receiver<bool>,
+}
+
 /// How an attempt ended.
 enum Attempt {
     Done(String),
@@ -114,33 +122,34 @@ impl Guard {
         })
     }
 
-    /// Guards until `stop`; a failover under way is finished first. `tell` gets the status after each look.
-    pub async fn run(mut self, stop: impl Future<Output = ()>, tell: impl Fn(&GuardStatus)) {
-        let mut locks = Locks::new(self.admin.clone(), self.options.deadline);
-        let source = SourceWatch::start(
-            self.snapshots.clone(),
-            self.admin.clone(),
-            self.options.interval,
-            self.options.deadline,
-        );
-        tokio::pin!(stop);
-        loop {
-            let pause = self.round(&mut locks, &source, &tell).await;
+    /// Guards until `stop`, which is listened to from the start: no failover begins after it, and one that
+    /// has begun is finished first. `tell` gets the status after each look.
+    pub async fn run(self, stop: impl Future<Output = ()>, tell: impl Fn(&GuardStatus)) {
+        let (told, heard) = watch::channel(false);
+        let listening = async {
+            stop.await;
+            tracing::info!("told to stop: a failover that has begun is finished first");
+            told.send_replace(true);
+        };
+        tokio::join!(listening, self.guard(heard, tell));
+    }
+
+    async fn guard(mut self, stop: watch::Receiver<bool>, tell: impl Fn(&GuardStatus)) {
+        let GuardOptions { interval, deadline, .. } = self.options;
+        let source = SourceWatch::start(self.snapshots.clone(), self.admin.clone(), interval, deadline);
+        let mut open = Open { locks: Locks::new(self.admin.clone(), deadline), source, stop };
+        while !open.is_stopped() {
+            let pause = self.round(&mut open, &tell).await;
             tokio::select! {
-                () = &mut stop => break,
+                () = open.stopped() => {}
                 () = tokio::time::sleep(pause) => {}
             }
         }
-        locks.close().await;
+        open.locks.close().await;
     }
 
     /// One look, and what follows from it; how long to wait for the next.
-    async fn round(
-        &mut self,
-        locks: &mut Locks,
-        source: &SourceWatch,
-        tell: &impl Fn(&GuardStatus),
-    ) -> Duration {
+    async fn round(&mut self, open: &mut Open, tell: &impl Fn(&GuardStatus)) -> Duration {
         let snapshot = self.snapshots.borrow().clone();
         if let WriterStatus::Known { server } = &snapshot.writer {
             if self.status.primary.as_ref() != Some(server) {
@@ -148,7 +157,7 @@ impl Guard {
             }
             self.status.primary = Some(server.clone());
         }
-        let found = locks.round(&servers(&snapshot), self.status.primary.as_ref()).await;
+        let found = open.locks.round(&servers(&snapshot), self.status.primary.as_ref()).await;
         let seen = self.see(&snapshot, &found);
         self.note_life(&snapshot, &seen);
         let well = seen.health == Health::Well;
@@ -161,25 +170,28 @@ impl Guard {
         self.decided(&decision);
         self.status.decision = decision.clone();
         tell(&self.status);
+        if open.is_stopped() {
+            return Duration::ZERO;
+        }
         let act = match (&decision, seen.primary) {
             (Decision::Act { gray, .. }, Some(primary)) => Some((*gray, primary)),
             _ => None,
         };
         if act.is_some() || !self.looked_back {
-            match self.go_on(act.as_ref().map(|(_, primary)| primary), locks).await {
+            match self.go_on(act.as_ref().map(|(_, primary)| primary), open).await {
                 None => self.looked_back = true,
                 // The fleet is another one now: it is looked at before anything else is done.
                 Some(attempt) => return self.ended(attempt, decision.word(), tell),
             }
         }
         let Some((gray, primary)) = act else {
-            return match self.finish(well, &snapshot, locks).await {
+            return match self.finish(well, &snapshot, open).await {
                 Some(attempt) => self.ended(attempt, decision.word(), tell),
                 None => self.options.interval,
             };
         };
-        let evidence = source.evidence(&primary, self.alive);
-        let attempt = self.act(&snapshot, &primary, gray, &evidence, locks).await;
+        let evidence = open.source.evidence(&primary, self.alive);
+        let attempt = self.act(&snapshot, &primary, gray, &evidence, open).await;
         self.ended(attempt, decision.word(), tell)
     }
 
@@ -271,42 +283,48 @@ impl Guard {
         }
     }
 
-    /// Confirms and fails over, and keeps the lock meanwhile. One that loses it, or is paused, before the
-    /// first step stops.
+    /// Confirms and fails over, and keeps the lock meanwhile. One that loses it, is paused or is told to stop
+    /// before the first step does nothing.
     async fn act(
         &self,
         snapshot: &Snapshot,
         primary: &ServerName,
         gray: bool,
         evidence: &SourceEvidence,
-        locks: &mut Locks,
+        open: &mut Open,
     ) -> Attempt {
         let committed = AtomicBool::new(false);
         let attempt = self.attempt(snapshot, primary, gray, evidence, &committed);
-        self.keeping(Some(primary), locks, &committed, attempt).await
+        self.keeping(Some(primary), open, &committed, attempt).await
     }
 
     /// Works, and keeps the lock meanwhile.
     async fn keeping(
         &self,
         primary: Option<&ServerName>,
-        locks: &mut Locks,
+        open: &mut Open,
         committed: &AtomicBool,
         work: impl Future<Output = Result<Attempt, Error>>,
     ) -> Attempt {
         tokio::select! {
             attempt = work => attempt.unwrap_or_else(|error| Attempt::NotDone(error.to_string())),
-            why = self.keep(primary, locks, committed) => Attempt::NotDone(why),
+            why = self.keep(primary, open, committed) => Attempt::NotDone(why),
         }
     }
 
     /// Keeps the lock; ends with the reason when it must not begin.
-    async fn keep(&self, primary: Option<&ServerName>, locks: &mut Locks, committed: &AtomicBool) -> String {
+    async fn keep(&self, primary: Option<&ServerName>, open: &mut Open, committed: &AtomicBool) -> String {
         loop {
-            tokio::time::sleep(self.options.interval).await;
+            tokio::select! {
+                () = open.stopped(), if !committed.load(Relaxed) => {}
+                () = tokio::time::sleep(self.options.interval) => {}
+            }
+            if open.is_stopped() && !committed.load(Relaxed) {
+                break "told to stop before anything was done".to_owned();
+            }
             // Let go before waiting: who publishes the next snapshot waits for whoever looks at this one.
             let known = servers(&self.snapshots.borrow());
-            let found = locks.round(&known, primary).await;
+            let found = open.locks.round(&known, primary).await;
             if committed.load(Relaxed) {
                 continue;
             }
@@ -321,7 +339,7 @@ impl Guard {
 
     /// Goes on with a failover of this guard that was cut off, whether it is the active one or not: what was
     /// promoted is finished, what was not is undone. `None` when there is nothing to go on with.
-    async fn go_on(&self, primary: Option<&ServerName>, locks: &mut Locks) -> Option<Attempt> {
+    async fn go_on(&self, primary: Option<&ServerName>, open: &mut Open) -> Option<Attempt> {
         if self.options.dry_run || self.status.pause.is_some() {
             return None;
         }
@@ -340,6 +358,7 @@ impl Guard {
             || journal::is_over(&lines)
             || perform::is_under_way(plan, &logins).await
             || perform::superseded(plan, &logins).await.is_some()
+            || open.is_stopped()
         {
             return None;
         }
@@ -353,14 +372,14 @@ impl Guard {
             let (mut journal, _) = Journal::reopen(&path)?;
             self.perform(plan, &mut journal, state).await
         };
-        Some(self.keeping(primary, locks, &AtomicBool::new(true), going_on).await)
+        Some(self.keeping(primary, open, &AtomicBool::new(true), going_on).await)
     }
 
     /// Ends a failover that whoever began it has recorded and not ended, where its own tool had time to: a
     /// guard whose host died, or a person. After a failover no guard may be active for want of servers:
     /// whoever holds the lock on all servers that were not told does it. `None` when there is nothing to end,
     /// or it is not ours to do.
-    async fn finish(&mut self, well: bool, snapshot: &Snapshot, locks: &mut Locks) -> Option<Attempt> {
+    async fn finish(&mut self, well: bool, snapshot: &Snapshot, open: &mut Open) -> Option<Attempt> {
         if !is_cut_off(snapshot, self.status.primary.as_ref()) {
             self.cut_off_since = None;
             return None;
@@ -386,10 +405,10 @@ impl Guard {
                 return None;
             }
         };
-        if !unfinished.left.iter().all(|server| locks.holds(server)) {
+        if !unfinished.left.iter().all(|server| open.locks.holds(server)) {
             return None;
         }
-        if perform::is_under_way(&unfinished.plan, &self.logins()).await {
+        if perform::is_under_way(&unfinished.plan, &self.logins()).await || open.is_stopped() {
             return None;
         }
         tracing::warn!(
@@ -403,7 +422,7 @@ impl Guard {
             let state = State::Forward { step: unfinished.from };
             self.perform(&unfinished.plan, &mut journal, state).await
         };
-        Some(self.keeping(primary.as_ref(), locks, &AtomicBool::new(true), ending).await)
+        Some(self.keeping(primary.as_ref(), open, &AtomicBool::new(true), ending).await)
     }
 
     fn logins(&self) -> Logins {
@@ -495,6 +514,18 @@ impl Guard {
     }
 }
 
+impl Open {
+    fn is_stopped(&self) -> bool {
+        *self.stop.borrow()
+    }
+
+    /// Returns once the guard is told to stop.
+    async fn stopped(&self) {
+        // Whoever would tell lives as long as the guard.
+        let _ = self.stop.clone().wait_for(|stop| *stop).await;
+    }
+}
+
 /// Whether a replica looks for a source that does not answer, while a primary takes writes: as a failover
 /// leaves it that did not end.
 fn is_cut_off(snapshot: &Snapshot, primary: Option<&ServerName>) -> bool {
@@ -514,4 +545,80 @@ fn servers(snapshot: &Snapshot) -> Vec<(ServerName, fleet::Address, bool)> {
         (server.name.clone(), server.reach.clone(), server.state == fleet::State::Answering)
     };
     snapshot.servers.iter().map(server).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SOON: Duration = Duration::from_secs(20);
+
+    fn guard(journals: &tempfile::TempDir) -> Guard {
+        let options = GuardOptions {
+            // A round would end it too, for want of the lock.
+            interval: Duration::from_secs(3600),
+            deadline: Duration::from_secs(1),
+            rule: Rule::default(),
+            within: Duration::from_secs(70),
+            caution: Caution { not_again_within: Duration::from_secs(3600), act_on_gray: false },
+            dry_run: false,
+            fence: None,
+            deadlines: Deadlines::default(),
+            journals: journals.path().to_owned(),
+            by: "test".to_owned(),
+        };
+        let (_, snapshots) = watch::channel(Arc::new(Snapshot::empty(Instant::now())));
+        Guard::new(options, Credentials::default(), snapshots, None).unwrap()
+    }
+
+    fn open(guard: &Guard, stop: watch::Receiver<bool>) -> Open {
+        let (admin, deadline) = (guard.admin.clone(), guard.options.deadline);
+        let interval = guard.options.interval;
+        let source = SourceWatch::start(guard.snapshots.clone(), admin.clone(), interval, deadline);
+        Open { locks: Locks::new(admin, deadline), source, stop }
+    }
+
+    #[tokio::test]
+    async fn one_that_is_told_to_stop_while_it_confirms_does_not_fail_over() {
+        let journals = tempfile::tempdir().unwrap();
+        let guard = guard(&journals);
+        let (tell, stop) = watch::channel(false);
+        let mut open = open(&guard, stop);
+        let committed = AtomicBool::new(false);
+        let confirming = guard.keeping(None, &mut open, &committed, std::future::pending());
+        let told = async {
+            tokio::task::yield_now().await;
+            tell.send_replace(true);
+        };
+        let (attempt, ()) =
+            tokio::time::timeout(SOON, async { tokio::join!(confirming, told) }).await.unwrap();
+        assert!(matches!(attempt, Attempt::NotDone(why) if why.contains("told to stop")));
+    }
+
+    #[tokio::test]
+    async fn a_failover_that_has_begun_is_finished_although_it_is_told_to_stop() {
+        let journals = tempfile::tempdir().unwrap();
+        let guard = guard(&journals);
+        let (tell, stop) = watch::channel(false);
+        let mut open = open(&guard, stop);
+        let committed = AtomicBool::new(false);
+        let work = async {
+            committed.store(true, Relaxed);
+            tell.send_replace(true);
+            tokio::time::sleep(Duration::from_millis(50)).await;
+            Ok(Attempt::Done("promoted".to_owned()))
+        };
+        let attempt = guard.keeping(None, &mut open, &committed, work);
+        let attempt = tokio::time::timeout(SOON, attempt).await.unwrap();
+        assert!(matches!(attempt, Attempt::Done(_)));
+    }
+
+    #[tokio::test]
+    async fn the_end_is_listened_for_from_the_start() {
+        let journals = tempfile::tempdir().unwrap();
+        let rounds = std::cell::Cell::new(0);
+        let running = guard(&journals).run(std::future::ready(()), |status| rounds.set(status.rounds));
+        tokio::time::timeout(SOON, running).await.unwrap();
+        assert_eq!(rounds.get(), 0);
+    }
 }
