@@ -9,6 +9,7 @@ use config::{Config, Credentials};
 use console::admin_client;
 use console::service::{self, ServiceStatus};
 use daemon::systemd::notify;
+use fleet::ServerName;
 use observe::Watcher;
 use probe::host;
 use std::net::SocketAddr;
@@ -38,6 +39,9 @@ Exit codes: 0 stopped in order (or paused, resumed; status: one is active); 1 st
 Guide: docs/guide/failover.md.";
 
 const ROUTER_EVERY: Duration = Duration::from_millis(500);
+
+/// How long replicas may take to show a pause.
+const SHOWN: Duration = Duration::from_secs(10);
 
 /// Fail over by itself when the primary dies, where nothing acknowledged can be lost.
 ///
@@ -137,14 +141,16 @@ pub(crate) async fn run(args: GuardArgs, environment: &Environment) -> anyhow::R
     match args.command {
         None => args.run.guard(environment).await,
         Some(GuardCommand::Pause { fleet, time, why }) => {
-            fleet.pause(true, time, &why, environment).await?;
+            fleet.pause(time, &why, environment).await?;
             terminal::complain(
                 "paused: no guard acts until headroom guard resume, or until the time is over",
             );
             Ok(exit::DONE)
         }
         Some(GuardCommand::Resume { fleet }) => {
-            fleet.pause(false, None, "", environment).await?;
+            let (config, admin) = fleet.read(environment)?;
+            let snapshot = observe::survey(&config.fleet).await;
+            status::pause(&snapshot, &admin, false, None, &host(), "", deadline(&config)).await?;
             terminal::complain("resumed: the active guard acts when the primary dies");
             Ok(exit::DONE)
         }
@@ -169,16 +175,35 @@ impl FleetArgs {
         Ok((config, admin))
     }
 
+    /// Returns once the guards can know: those that run look at the primary and its replicas each interval;
+    /// one that is started when the primary is dead reads the replicas alone.
     async fn pause(
         &self,
-        on: bool,
         time: Option<Duration>,
         why: &str,
         environment: &Environment,
     ) -> anyhow::Result<()> {
         let (config, admin) = self.read(environment)?;
-        let snapshot = observe::survey(&config.fleet).await;
-        Ok(status::pause(&snapshot, &admin, on, time, &host(), why, deadline(&config)).await?)
+        let (snapshot, deadline) = (observe::survey(&config.fleet).await, deadline(&config));
+        let written = status::pause(&snapshot, &admin, true, time, &host(), why, deadline).await?;
+        let waits = |left: &[ServerName]| {
+            terminal::complain(&format!(
+                "written on the primary; waiting until {} shows it, at most {} s",
+                text(left),
+                SHOWN.as_secs()
+            ));
+        };
+        let looks = tokio::time::sleep(config.fleet.interval);
+        let shown = status::replicas_without(written, &snapshot, &admin, SHOWN, deadline, waits);
+        let (late, ()) = tokio::join!(shown, looks);
+        if !late.is_empty() {
+            terminal::complain(&format!(
+                "{} does not show it yet (headroom fleet shows how far behind it is): a guard that starts only now, with \
+                 the primary dead, may not know it there",
+                text(&late)
+            ));
+        }
+        Ok(())
     }
 }
 
@@ -233,6 +258,10 @@ fn said(status: Option<&GuardStatus>, fresh: Duration) -> ServiceStatus {
         json: json.unwrap_or_else(|| "{}".to_owned()) + "\n",
         metrics: status.map_or("# EOF\n".to_owned(), GuardStatus::metrics),
     }
+}
+
+fn text(servers: &[ServerName]) -> String {
+    servers.iter().map(ServerName::as_str).collect::<Vec<_>>().join(", ")
 }
 
 fn deadline(config: &Config) -> Duration {

@@ -1,8 +1,9 @@
 //! What guards know of each other and of people, in two tables that replicate: `headroom.guard` (paused, and
 //! by whom) and `headroom.switchover` (the last failover).
 //!
-//! Read from every server that answers; the newest row counts, since a replica may be behind. Ages are taken
-//! from one server's clock each, so that ours does not matter.
+//! Read from every server that answers, the primary too; the newest row counts, since a replica may be
+//! behind. What the primary showed last is kept when it dies: it may not have reached any replica. Ages are
+//! taken from one server's clock each, so that ours does not matter.
 
 use crate::Error;
 use crate::connection::{Connection, Named, quoted};
@@ -62,6 +63,27 @@ pub struct GuardRecord {
     failover: Option<(u64, String, i64, i64)>,
 }
 
+impl GuardRecord {
+    /// What was read this long ago.
+    pub(super) fn aged(&self, age: Duration) -> Self {
+        let pause = self.pause.clone().and_then(|pause| match pause.left {
+            Some(left) => {
+                Some(Pause { left: Some(left.checked_sub(age).filter(|left| !left.is_zero())?), ..pause })
+            }
+            None => Some(pause),
+        });
+        let ms = i64::try_from(age.as_millis()).unwrap_or(i64::MAX);
+        let failover =
+            self.failover.clone().map(|(epoch, by, at, now)| (epoch, by, at, now.saturating_add(ms)));
+        Self { pause, failover, ..*self }
+    }
+
+    /// Whether this row, or a later one, has arrived.
+    pub(super) fn has(&self, generation: u64) -> bool {
+        self.generation >= generation
+    }
+}
+
 /// The newest of what several servers have recorded.
 pub fn newest(all: &[GuardRecord]) -> (Option<Pause>, Option<FailoverRecord>) {
     let guard = all.iter().max_by_key(|one| one.generation);
@@ -111,7 +133,8 @@ pub(crate) async fn read(conn: &mut Connection, deadline: Duration) -> Result<Gu
     Ok(recorded)
 }
 
-/// Pauses all guards of the fleet, for a time or until `resume`; or resumes. Written on the primary.
+/// Pauses all guards of the fleet, for a time or until `resume`; or resumes. Written on the primary; the
+/// generation of the row.
 pub(crate) async fn write(
     conn: &mut Connection,
     pause: bool,
@@ -119,7 +142,7 @@ pub(crate) async fn write(
     by: &str,
     why: &str,
     deadline: Duration,
-) -> Result<(), Error> {
+) -> Result<u64, Error> {
     for statement in TABLE {
         conn.run(statement, deadline).await?;
     }
@@ -132,7 +155,9 @@ pub(crate) async fn write(
         cut(by),
         cut(why)
     );
-    conn.run(&insert, deadline).await
+    conn.run(&insert, deadline).await?;
+    let newest = conn.scalar("SELECT MAX(generation) FROM headroom.guard", deadline).await?;
+    Ok(newest.and_then(|generation| generation.parse().ok()).unwrap_or(0))
 }
 
 /// No table yet (1146), or no database (1049), is no row.
@@ -174,5 +199,23 @@ mod tests {
         assert!((last.epoch, last.age, last.looked_at) == (2, Duration::from_secs(60), true), "{last:?}");
         assert_eq!(newest(&[GuardRecord::default(), old]).0, Some(pause));
         assert_eq!(newest(&[]), (None, None));
+    }
+
+    #[test]
+    fn what_was_read_a_while_ago_is_as_old_as_it_is() {
+        let pause = |left| Some(Pause { by: "x".to_owned(), why: String::new(), left });
+        let minute = Some(Duration::from_secs(60));
+        let read = |left| GuardRecord {
+            generation: 3,
+            pause: pause(left),
+            failover: Some((1, "g".to_owned(), 10_000, 40_000)),
+            resumed_ms: 0,
+        };
+        let (paused, last) = newest(&[read(minute).aged(Duration::from_secs(20))]);
+        assert_eq!(paused, pause(Some(Duration::from_secs(40))));
+        assert_eq!(last.unwrap().age, Duration::from_secs(50));
+        assert_eq!(newest(&[read(minute).aged(Duration::from_secs(60))]).0, None, "it is over");
+        assert_eq!(newest(&[read(None).aged(Duration::from_secs(7200))]).0, pause(None));
+        assert!(read(None).has(3) && !read(None).has(4));
     }
 }

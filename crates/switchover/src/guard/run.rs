@@ -3,7 +3,7 @@
 use super::decide::{Caution, Decision, Health, LockCount, Observation, decide};
 use super::decision_log::DecisionLog;
 use super::lock::{Locks, Round};
-use super::record;
+use super::record::{self, FailoverRecord, Pause};
 use super::source::{Alive, SourceWatch};
 use super::status::GuardStatus;
 use crate::Error;
@@ -158,7 +158,7 @@ impl Guard {
             self.status.primary = Some(server.clone());
         }
         let found = open.locks.round(&servers(&snapshot), self.status.primary.as_ref()).await;
-        let seen = self.see(&snapshot, &found);
+        let seen = self.see(&snapshot, &found, open);
         self.note_life(&snapshot, &seen);
         let well = seen.health == Health::Well;
         let decision = decide(&seen, self.options.caution);
@@ -236,8 +236,8 @@ impl Guard {
         self.alive = Some(Alive { since: before.map_or(last, |before| before.since), last });
     }
 
-    fn see(&self, snapshot: &Snapshot, found: &Round) -> Observation {
-        let (pause, last) = record::newest(&found.recorded);
+    fn see(&self, snapshot: &Snapshot, found: &Round, open: &Open) -> Observation {
+        let (pause, last) = open.recorded(found, self.status.primary.as_ref());
         let primary = self.status.primary.clone();
         let health = match &primary {
             None => Health::Well,
@@ -331,7 +331,7 @@ impl Guard {
             if !found.lock.is_active() {
                 break "lost its lock on the other servers before anything was done".to_owned();
             }
-            if let (Some(pause), _) = record::newest(&found.recorded) {
+            if let (Some(pause), _) = open.recorded(&found, primary) {
                 break pause.to_string();
             }
         }
@@ -515,6 +515,17 @@ impl Guard {
 }
 
 impl Open {
+    /// What people and other guards have said, by this round and by what the primary showed last.
+    fn recorded(
+        &self,
+        found: &Round,
+        primary: Option<&ServerName>,
+    ) -> (Option<Pause>, Option<FailoverRecord>) {
+        let mut all = found.recorded.clone();
+        all.extend(primary.and_then(|primary| self.source.recorded(primary)));
+        record::newest(&all)
+    }
+
     fn is_stopped(&self) -> bool {
         *self.stop.borrow()
     }

@@ -1,8 +1,10 @@
-//! Remembers, while the primary answers, whether it waits for acknowledgements: once it is dead nobody can
-//! ask.
+//! Remembers, while the primary answers, whether it waits for acknowledgements, and what people have told
+//! guards: once it is dead nobody can ask, and its replicas may not have received a pause that was written a
+//! moment ago.
 //!
 //! In a task of its own: a primary that hangs must not keep the guard from looking at the others.
 
+use super::record::{self, GuardRecord};
 use crate::connection::{BRIEFLY, Connection};
 use crate::failover::risk::{SourceEvidence, SourceSemiSync};
 use crate::failover::source;
@@ -20,6 +22,8 @@ struct Answer {
     said: SourceSemiSync,
     /// When it was asked.
     at: Instant,
+    /// What it has recorded, and when that was read: this time or, where it could not be, an earlier one.
+    recorded: Option<(GuardRecord, Instant)>,
 }
 
 /// Looks at the primary until it is dropped.
@@ -52,9 +56,17 @@ impl SourceWatch {
                         Some(open) => source::said(open, deadline).await.ok(),
                         None => None,
                     };
-                    match said {
-                        Some(said) => drop(publish.send_replace(Some(Answer { server: name, said, at }))),
-                        None => open = None,
+                    let recorded = match &mut open {
+                        Some(open) if said.is_some() => record::read(open, deadline).await.ok(),
+                        _ => None,
+                    };
+                    if recorded.is_none() {
+                        open = None;
+                    }
+                    if let Some(said) = said {
+                        let recorded = recorded.map(|recorded| (recorded, Instant::now()));
+                        let recorded = recorded.or_else(|| known(publish.borrow().as_ref(), &name));
+                        publish.send_replace(Some(Answer { server: name, said, at, recorded }));
                     }
                 }
                 tokio::time::sleep(interval).await;
@@ -67,6 +79,12 @@ impl SourceWatch {
     pub(super) fn evidence(&self, primary: &ServerName, alive: Option<Alive>) -> SourceEvidence {
         let latest = self.latest.borrow();
         evidence(latest.as_ref(), primary, alive)
+    }
+
+    /// What a primary has recorded, or had when it was last read.
+    pub(super) fn recorded(&self, primary: &ServerName) -> Option<GuardRecord> {
+        let (recorded, at) = known(self.latest.borrow().as_ref(), primary)?;
+        Some(recorded.aged(at.elapsed()))
     }
 }
 
@@ -93,6 +111,11 @@ fn evidence(latest: Option<&Answer>, primary: &ServerName, alive: Option<Alive>)
     }
 }
 
+/// What a server has recorded, and when it was read.
+fn known(latest: Option<&Answer>, server: &ServerName) -> Option<(GuardRecord, Instant)> {
+    latest.filter(|answer| answer.server == *server)?.recorded.clone()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -101,15 +124,18 @@ mod tests {
     fn an_answer_counts_for_the_server_that_gave_it_and_by_its_age_at_its_last_sign_of_life() {
         let said = SourceSemiSync { on: true, timeout: None, waits_without_replicas: None };
         let at = Instant::now();
-        let answer = Answer { server: ServerName::new("a1"), said, at };
-        let known = |name: &str, alive| evidence(Some(&answer), &ServerName::new(name), alive);
+        let recorded = Some((GuardRecord::default(), at));
+        let answer = Answer { server: ServerName::new("a1"), said, at, recorded };
+        assert!(known(Some(&answer), &ServerName::new("a1")).is_some(), "kept however long it is dead");
+        assert!(known(Some(&answer), &ServerName::new("a2")).is_none(), "it has a record of its own");
+        let evidence_of = |name: &str, alive| evidence(Some(&answer), &ServerName::new(name), alive);
         let alive = Some(Alive { since: at, last: at + Duration::from_secs(7) });
-        let SourceEvidence::Seen { before, .. } = known("a1", alive) else { panic!() };
+        let SourceEvidence::Seen { before, .. } = evidence_of("a1", alive) else { panic!() };
         assert_eq!(before, Duration::from_secs(7));
-        assert_eq!(known("a2", alive), SourceEvidence::Unknown);
-        assert_eq!(known("a1", None), SourceEvidence::Unknown);
+        assert_eq!(evidence_of("a2", alive), SourceEvidence::Unknown);
+        assert_eq!(evidence_of("a1", None), SourceEvidence::Unknown);
         assert_eq!(evidence(None, &ServerName::new("a1"), alive), SourceEvidence::Unknown);
         let returned = Some(Alive { since: at + Duration::from_secs(1), last: at + Duration::from_secs(2) });
-        assert_eq!(known("a1", returned), SourceEvidence::Unknown, "it was away since");
+        assert_eq!(evidence_of("a1", returned), SourceEvidence::Unknown, "it was away since");
     }
 }

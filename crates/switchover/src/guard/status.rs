@@ -9,10 +9,10 @@ use crate::facts;
 use crate::failover::risk::{self, SourceEvidence};
 use crate::failover::{scene, source};
 use config::Credentials;
-use fleet::{Server, ServerName, Snapshot};
+use fleet::{Server, ServerName, Snapshot, State};
 use serde::Serialize;
 use std::fmt::Write;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// What a running guard sees and does.
 #[derive(Clone, Debug, Serialize)]
@@ -194,7 +194,8 @@ async fn look(
     Ok((holder, found?))
 }
 
-/// Pauses or resumes all guards: written on the primary.
+/// Pauses or resumes all guards: written on the primary. The number of what was written, for
+/// [`replicas_without`].
 ///
 /// # Errors
 /// No primary is known, or it does not take the write.
@@ -206,7 +207,7 @@ pub async fn pause(
     by: &str,
     why: &str,
     deadline: Duration,
-) -> Result<(), Error> {
+) -> Result<u64, Error> {
     let Some(primary) = snapshot.primary() else {
         let why =
             "no primary takes writes, so nothing can be written for the guards to read; stop their service"
@@ -217,4 +218,44 @@ pub async fn pause(
     let written = record::write(&mut conn, on, time, by, why, deadline).await;
     conn.close().await;
     written
+}
+
+/// Between two looks whether a replica has it.
+const POLL: Duration = Duration::from_millis(100);
+/// After this `waits` is told.
+const SOON: Duration = Duration::from_secs(1);
+
+/// Waits, at most `patience`, until each replica that answers has what was written on the primary: a guard
+/// that is started once that is dead reads it there. Those that do not have it then; `waits` is told once
+/// which are waited for, where that takes longer than a moment.
+pub async fn replicas_without(
+    written: u64,
+    snapshot: &Snapshot,
+    who: &Credentials,
+    patience: Duration,
+    deadline: Duration,
+    waits: impl FnOnce(&[ServerName]),
+) -> Vec<ServerName> {
+    let (began, mut waits) = (Instant::now(), Some(waits));
+    let primary = snapshot.primary().map(|server| &server.name);
+    let replica = |server: &&Server| Some(&server.name) != primary && server.state == State::Answering;
+    let mut left: Vec<&Server> = snapshot.servers.iter().filter(replica).collect();
+    loop {
+        let mut late = Vec::new();
+        for server in left {
+            let has = look(server, who, deadline).await.is_ok_and(|(_, found)| found.has(written));
+            if !has {
+                late.push(server);
+            }
+        }
+        left = late;
+        let names: Vec<ServerName> = left.iter().map(|server| server.name.clone()).collect();
+        if names.is_empty() || began.elapsed() >= patience {
+            return names;
+        }
+        if let Some(waits) = waits.take_if(|_| began.elapsed() >= SOON) {
+            waits(&names);
+        }
+        tokio::time::sleep(POLL).await;
+    }
 }

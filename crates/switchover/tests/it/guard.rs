@@ -147,10 +147,24 @@ async fn one_of_two_guards_acts_once_and_neither_while_paused_or_a_second_time()
     let (active, standby) = if one.is_active() { (one, two) } else { (two, one) };
     standby.until("standing by", |status| status.decision.word() == "standby" && status.rounds > 2).await;
 
-    // Paused: nothing happens.
+    // Paused: nothing happens. It is known from the primary, before any replica has it.
     let (who, snapshot) = (fleet.logins().admin, observe::survey(&config(&fleet)).await);
-    status::pause(&snapshot, &who, true, None, "a person", "a new disk", DEADLINE).await.unwrap();
+    for replica in ["a2", "b1"] {
+        fleet.lab.connect(replica).await.unwrap().query_drop("STOP SLAVE SQL_THREAD").await.unwrap();
+    }
+    let paused =
+        status::pause(&snapshot, &who, true, None, "a person", "a new disk", DEADLINE).await.unwrap();
     active.until("paused", |status| status.pause.is_some()).await;
+    let mut waited = 0;
+    let brief = Duration::from_secs(2);
+    let waits = |left: &[ServerName]| waited = left.len();
+    let late = status::replicas_without(paused, &snapshot, &who, brief, DEADLINE, waits).await;
+    assert_eq!((late.len(), waited), (2, 2), "{late:?}");
+    for replica in ["a2", "b1"] {
+        fleet.lab.connect(replica).await.unwrap().query_drop("START SLAVE SQL_THREAD").await.unwrap();
+    }
+    let late = status::replicas_without(paused, &snapshot, &who, PATIENCE, DEADLINE, |_| ()).await;
+    assert_eq!(late, Vec::<ServerName>::new());
     let found = GuardOverview::read(&snapshot, &who, DEADLINE).await;
     assert!(found.is_guarded() && found.pause.is_some() && found.loss.is_ok(), "{found:#?}");
     fleet.lab.fault("a1", Fault::Kill).await.unwrap();
