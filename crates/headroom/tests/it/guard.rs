@@ -83,9 +83,18 @@ async fn it_is_paused_from_the_command_line_and_leaves_a_possible_loss_to_a_pers
     let refused = until(at, "/status.json", "a person has to decide").await;
     assert!(refused.contains("did not wait for acknowledgements when it last answered"), "{refused}");
     assert!(refused.contains("\"failovers\": 0"), "{refused}");
+    until(at, "/metrics", "headroom_guard_person_needed 1").await;
     let log = std::fs::read_to_string(base.path().join("guard.log")).unwrap();
     assert!(log.contains("is confirmed dead") && log.contains("not done"), "{log}");
     drop(guard);
+
+    // One that is started only now has never seen a1 alive: it acts on nothing, and asks too.
+    let mut late = headroom(&["--confirm", "600ms", "--listen", &listen]);
+    let late = Running(late.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap());
+    let asks = until(at, "/status.json", "has not seen the primary alive").await;
+    assert!(asks.contains("\"is\": \"ask\""), "{asks}");
+    until(at, "/metrics", "headroom_guard_person_needed 1").await;
+    drop(late);
     lab.down().await.unwrap();
 }
 

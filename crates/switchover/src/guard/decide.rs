@@ -11,7 +11,12 @@ pub struct Observation {
     /// Who takes writes, or took them last; `None` before one was known.
     pub primary: Option<ServerName>,
     pub health: Health,
+    /// Nobody takes writes, as far as can be told, and no operation is under way; `None` else, and while the
+    /// primary is not healthy.
+    pub no_writer: Option<NoWriter>,
     pub lock: LockCount,
+    /// Another guard holds the lock on a server.
+    pub rival: bool,
     /// The last error of a server on which the lock could not be taken.
     pub trouble: Option<String>,
     pub pause: Option<Pause>,
@@ -29,6 +34,18 @@ pub enum Health {
     /// Answers while its commits hang, by this evidence.
     Gray { evidence: String },
 }
+
+/// That nobody can be named who takes writes.
+#[derive(Clone, Debug, PartialEq)]
+pub struct NoWriter {
+    /// How long that is seen without a gap.
+    pub lasts: Duration,
+    /// What the servers show instead.
+    pub why: String,
+}
+
+/// A move of the primary by hand, a restart, or a look that has just begun takes less.
+pub const SETTLED: Duration = Duration::from_secs(10);
 
 /// Servers other than the primary on which this guard holds the lock.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
@@ -64,7 +81,7 @@ pub enum Decision {
     Standby { why: String },
     /// The primary is not well, and a person has said to do nothing.
     Paused { why: String },
-    /// The primary is not well, and a person has to decide.
+    /// The primary is not well, or nobody takes writes, and a person has to decide.
     Ask { why: String },
     /// Confirm that it is dead, and fail over.
     Act { gray: bool, why: String },
@@ -92,6 +109,12 @@ impl Decision {
 
 /// What to do now.
 pub fn decide(seen: &Observation, caution: Caution) -> Decision {
+    if let Some(why) = nobody_takes_writes(seen) {
+        return match &seen.pause {
+            Some(pause) => Decision::Paused { why: format!("{why}. {pause}") },
+            None => Decision::Ask { why },
+        };
+    }
     let Some(primary) = &seen.primary else {
         return Decision::Standby { why: "no primary is known yet".to_owned() };
     };
@@ -131,6 +154,26 @@ pub fn decide(seen: &Observation, caution: Caution) -> Decision {
     Decision::Act { gray, why: ill }
 }
 
+/// There is no death to confirm, and nobody takes writes for longer than any move of the primary leaves it
+/// so. The active guard asks; where there is none, whoever sees it.
+fn nobody_takes_writes(seen: &Observation) -> Option<String> {
+    let none = seen.no_writer.as_ref().filter(|none| none.lasts >= SETTLED)?;
+    if seen.health != Health::Well || (seen.rival && !seen.lock.is_active()) {
+        return None;
+    }
+    let (seconds, why) = (SETTLED.as_secs(), &none.why);
+    let nobody = format!("for more than {seconds} s nobody can be named who takes writes: {why}");
+    Some(match &seen.primary {
+        Some(primary) => format!(
+            "{primary} answers, and {nobody}. If it was restarted: switch semi-sync on there as before, then SET GLOBAL \
+             read_only = OFF; if a switchover was cut off: headroom switchover --resume"
+        ),
+        None => format!(
+            "{nobody}. This guard has not seen the primary alive and confirms no death: headroom failover --check"
+        ),
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -142,7 +185,9 @@ mod tests {
         Observation {
             primary: Some(ServerName::new("a1")),
             health: Health::Silent { why: "refused".to_owned() },
+            no_writer: None,
             lock: LockCount { held: 2, of: 2 },
+            rival: false,
             trouble: None,
             pause: None,
             last: None,
@@ -175,6 +220,47 @@ mod tests {
         assert!(again(60, false).why().contains("headroom failover"));
         assert_eq!(again(60, true).word(), "act");
         assert_eq!(again(3600, false).word(), "act");
+    }
+
+    /// Seen for this long.
+    fn no_writer(seconds: u64) -> Option<NoWriter> {
+        Some(NoWriter { lasts: Duration::from_secs(seconds), why: "a1 is read-only".to_owned() })
+    }
+
+    #[test]
+    fn a_primary_that_is_back_and_closed_is_for_a_person_once_that_lasts() {
+        let closed =
+            |seconds| Observation { health: Health::Well, no_writer: no_writer(seconds), ..silent() };
+        assert_eq!(decide(&closed(9), CAUTION), Decision::Watch);
+        let asks = decide(&closed(10), CAUTION);
+        assert_eq!(asks.word(), "ask");
+        assert!(asks.why().contains("a1 is read-only") && asks.why().contains("--resume"), "{asks:?}");
+        let pause = Some(Pause { by: "x".to_owned(), why: String::new(), left: None });
+        assert_eq!(decide(&Observation { pause, ..closed(10) }, CAUTION).word(), "paused");
+        // A death is confirmed as always.
+        let dead = Observation { no_writer: no_writer(60), ..silent() };
+        assert_eq!(decide(&dead, CAUTION).word(), "act");
+        // Without the lock it asks only where no other guard does.
+        let standby = |rival| Observation { lock: LockCount { held: 0, of: 2 }, rival, ..closed(10) };
+        assert_eq!(decide(&standby(true), CAUTION).word(), "standby");
+        assert_eq!(decide(&standby(false), CAUTION).word(), "ask");
+    }
+
+    #[test]
+    fn one_that_was_started_after_the_death_asks_for_a_person() {
+        let late = |seconds| Observation {
+            primary: None,
+            health: Health::Well,
+            no_writer: no_writer(seconds),
+            lock: LockCount { held: 1, of: 2 },
+            ..silent()
+        };
+        assert_eq!(decide(&late(9), CAUTION).word(), "standby");
+        let asks = decide(&late(10), CAUTION);
+        assert_eq!(asks.word(), "ask");
+        assert!(asks.why().contains("headroom failover --check"), "{asks:?}");
+        let known = Observation { no_writer: None, ..late(10) };
+        assert_eq!(decide(&known, CAUTION).word(), "standby");
     }
 
     #[test]

@@ -9,6 +9,7 @@ use super::record::{self, GuardRecord};
 use crate::Error;
 use crate::connection::Connection;
 use config::Credentials;
+use fleet::announcement::OPERATION;
 use fleet::{Address, ServerName};
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -40,6 +41,18 @@ pub(super) struct Round {
     /// The last error of a server on which it could not be taken.
     pub(super) trouble: Option<String>,
     pub(super) recorded: Vec<GuardRecord>,
+    /// Somebody moves the primary: holds the lock of an operation on a server.
+    pub(super) operation: bool,
+    /// Another guard holds the lock on a server.
+    pub(super) rival: bool,
+}
+
+/// What a server showed of locks and records.
+#[derive(Debug)]
+struct Look {
+    recorded: GuardRecord,
+    operation: bool,
+    rival: bool,
 }
 
 impl Locks {
@@ -68,7 +81,7 @@ impl Locks {
                 };
                 match line {
                     Ok(mut line) => match line.look(deadline).await {
-                        Ok(recorded) => Ok((name, line, recorded)),
+                        Ok(look) => Ok((name, line, look)),
                         Err(error) => {
                             tracing::debug!(%error, "a guard's connection ended");
                             Err(error)
@@ -83,21 +96,23 @@ impl Locks {
         }
         // Whatever is not in `servers` any more, the primary included, is given back by closing it.
         self.open.clear();
-        let (mut recorded, mut trouble) = (Vec::new(), None);
+        let mut round = Round::default();
         while let Some(answer) = asked.join_next().await {
             match answer {
-                Ok(Ok((name, line, found))) => {
+                Ok(Ok((name, line, look))) => {
                     self.open.insert(name, line);
-                    recorded.push(found);
+                    round.recorded.push(look.recorded);
+                    round.operation |= look.operation;
+                    round.rival |= look.rival;
                 }
-                Ok(Err(error)) => trouble = Some(error.to_string()),
+                Ok(Err(error)) => round.trouble = Some(error.to_string()),
                 Err(_) => {}
             }
         }
         self.take().await;
         let of = servers.iter().filter(|(name, ..)| Some(name) != primary).count();
         let held = self.open.values().filter(|line| line.held).count();
-        Round { lock: LockCount { held, of }, trouble, recorded }
+        Round { lock: LockCount { held, of }, ..round }
     }
 
     /// Whether this guard holds the lock on that server, by the last round.
@@ -145,10 +160,15 @@ async fn open(
 }
 
 impl LockConnection {
-    async fn look(&mut self, deadline: Duration) -> Result<GuardRecord, Error> {
-        let ours = format!("SELECT COALESCE(IS_USED_LOCK('{LOCK}') = CONNECTION_ID(), 0)");
-        self.held = self.connection.scalar(&ours, deadline).await?.as_deref() == Some("1");
-        record::read(&mut self.connection, deadline).await
+    async fn look(&mut self, deadline: Duration) -> Result<Look, Error> {
+        let ask = format!(
+            "SELECT IS_USED_LOCK('{LOCK}') AS guard, CONNECTION_ID() AS ours, IS_USED_LOCK('{OPERATION}') AS operation"
+        );
+        let row = self.connection.ask(&ask, deadline).await?.into_iter().next().unwrap_or_default();
+        let holder = row.get("guard");
+        self.held = holder.is_some() && holder == row.get("ours");
+        let (rival, operation) = (holder.is_some() && !self.held, row.contains_key("operation"));
+        Ok(Look { recorded: record::read(&mut self.connection, deadline).await?, operation, rival })
     }
 
     async fn scalar(&mut self, statement: &str, deadline: Duration) -> bool {

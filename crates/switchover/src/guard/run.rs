@@ -1,6 +1,6 @@
 //! The thin loop of a guard: looks, decides, acts, and says what it did and why.
 
-use super::decide::{Caution, Decision, Health, LockCount, Observation, decide};
+use super::decide::{Caution, Decision, Health, LockCount, NoWriter, Observation, decide};
 use super::decision_log::DecisionLog;
 use super::lock::{Locks, Round};
 use super::record::{self, FailoverRecord, Pause};
@@ -17,6 +17,7 @@ use crate::perform::{self, Deadlines, FenceBy, Kind, Logins, Plan, Progress};
 use crate::step::{State, Step};
 use config::Credentials;
 use fleet::{ServerName, Snapshot, WriterStatus};
+use std::fmt::Display;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -63,6 +64,8 @@ pub struct Guard {
     looked_back: bool,
     /// Since when replicas look for a source that does not answer, beside a primary that does.
     cut_off_since: Option<Instant>,
+    /// Since when nobody takes writes, beside a primary that is healthy as far as is known.
+    no_writer_since: Option<Instant>,
     status: GuardStatus,
     decisions: DecisionLog,
 }
@@ -79,6 +82,8 @@ struct Open {
 enum Attempt {
     Done(String),
     NotDone(String),
+    /// The same, until a person has decided.
+    Ask(String),
     /// It would have been done.
     Dry(String),
 }
@@ -103,6 +108,7 @@ impl Guard {
             pause: None,
             last_failover: None,
             last_attempt: None,
+            left_to_person: None,
             dry_run: options.dry_run,
             failovers: 0,
             not_done: 0,
@@ -117,6 +123,7 @@ impl Guard {
             silent: false,
             looked_back: false,
             cut_off_since: None,
+            no_writer_since: None,
             status,
             decisions,
         })
@@ -185,6 +192,7 @@ impl Guard {
             }
         }
         let Some((gray, primary)) = act else {
+            self.status.left_to_person = None;
             return match self.finish(well, &snapshot, open).await {
                 Some(attempt) => self.ended(attempt, decision.word(), tell),
                 None => self.options.interval,
@@ -198,6 +206,7 @@ impl Guard {
     /// Notes how an attempt ended; how long to wait.
     fn ended(&mut self, attempt: Attempt, decision: &str, tell: &impl Fn(&GuardStatus)) -> Duration {
         let changed = |text: &String| self.status.last_attempt.as_ref() != Some(text);
+        let asks = matches!(attempt, Attempt::Ask(_));
         let (text, pause) = match attempt {
             Attempt::Done(text) => {
                 tracing::warn!("{text}");
@@ -205,13 +214,17 @@ impl Guard {
                 // The watcher has not seen the new primary yet; until it has, the old one would be called
                 // dead.
                 self.status.primary = None;
+                self.status.left_to_person = None;
                 (text, self.options.interval)
             }
-            Attempt::NotDone(text) => {
+            Attempt::NotDone(text) | Attempt::Ask(text) => {
                 if changed(&text) {
                     tracing::error!("not done: {text}");
                 }
                 self.status.not_done += 1;
+                if asks {
+                    self.status.left_to_person = Some(text.clone());
+                }
                 (text, RETRY)
             }
             Attempt::Dry(text) => {
@@ -221,7 +234,7 @@ impl Guard {
                 (text, RETRY)
             }
         };
-        self.decisions.note(&text, decision);
+        self.decisions.note(&text, if asks { "ask" } else { decision });
         self.status.last_attempt = Some(text);
         tell(&self.status);
         pause
@@ -236,14 +249,33 @@ impl Guard {
         self.alive = Some(Alive { since: before.map_or(last, |before| before.since), last });
     }
 
-    fn see(&self, snapshot: &Snapshot, found: &Round, open: &Open) -> Observation {
+    fn see(&mut self, snapshot: &Snapshot, found: &Round, open: &Open) -> Observation {
         let (pause, last) = open.recorded(found, self.status.primary.as_ref());
         let primary = self.status.primary.clone();
         let health = match &primary {
             None => Health::Well,
             Some(name) => self.health(snapshot, name),
         };
-        Observation { primary, health, lock: found.lock, trouble: found.trouble.clone(), pause, last }
+        let no_writer = self.no_writer(snapshot, found, &health);
+        let (lock, rival, trouble) = (found.lock, found.rival, found.trouble.clone());
+        Observation { primary, health, no_writer, lock, rival, trouble, pause, last }
+    }
+
+    /// That nobody takes writes, and since when: counted while servers answer us, and nobody moves the
+    /// primary.
+    fn no_writer(&mut self, snapshot: &Snapshot, found: &Round, health: &Health) -> Option<NoWriter> {
+        let counts = snapshot.settled && *health == Health::Well;
+        let moves = found.operation || found.recorded.is_empty();
+        match &snapshot.writer {
+            WriterStatus::Unknown { why } if counts && !moves => {
+                let since = *self.no_writer_since.get_or_insert_with(Instant::now);
+                Some(NoWriter { lasts: since.elapsed(), why: why.clone() })
+            }
+            _ => {
+                self.no_writer_since = None;
+                None
+            }
+        }
     }
 
     fn health(&self, snapshot: &Snapshot, primary: &ServerName) -> Health {
@@ -365,7 +397,7 @@ impl Guard {
         let state = journal::go_on(&lines, perform::promoted(plan, &logins).await);
         if let State::Undecided { why } = &state {
             let why = format!("a failover was cut off at its promotion, and {why}; {}", path.display());
-            return Some(Attempt::NotDone(why));
+            return Some(Attempt::ask(&why));
         }
         tracing::warn!(epoch = plan.epoch, journal = %path.display(), "goes on with a failover that was cut off");
         let going_on = async {
@@ -438,7 +470,11 @@ impl Guard {
         committed: &AtomicBool,
     ) -> Result<Attempt, Error> {
         let (options, limit) = (&self.options, self.options.deadline.max(Duration::from_secs(2)));
-        let scene = Scene::read(snapshot, Some(primary), &self.admin, limit).await?;
+        let scene = match Scene::read(snapshot, Some(primary), &self.admin, limit).await {
+            // A replica that takes writes, or servers that follow different ones.
+            Err(error @ Error::Refused { .. }) => return Ok(Attempt::ask(&error)),
+            scene => scene?,
+        };
         if !gray && scene.all_stopped() && !options.dry_run {
             tracing::warn!(
                 "the receivers of all replicas are stopped, by a failover that was cut off: started again"
@@ -464,9 +500,12 @@ impl Guard {
         let fence = match risk::decide(options.fence.is_some(), scene.rule_out_loss(evidence), false) {
             Ok(Fence::SemiSync(facts)) => FenceBy::SemiSync { facts },
             Ok(_) => FenceBy::Command { command: options.fence.clone().unwrap_or_default() },
-            Err(why) => return Ok(Attempt::NotDone(format!("a person has to decide: {why}"))),
+            Err(why) => return Ok(Attempt::ask(&why)),
         };
-        let candidate = scene.choose(None)?;
+        let candidate = match scene.choose(None) {
+            Ok(candidate) => candidate,
+            Err(error) => return Ok(Attempt::ask(&error)),
+        };
         let words = match &fence {
             FenceBy::SemiSync { facts } => facts.clone(),
             _ => "the command of --fence".to_owned(),
@@ -509,8 +548,15 @@ impl Guard {
                  failover --rejoin {primary}",
                 plan.epoch
             )),
+            State::Undecided { why } => Attempt::ask(&format!("{why}; {}", journal.path().display())),
             state => Attempt::NotDone(format!("{state:?}; {}", journal.path().display())),
         })
+    }
+}
+
+impl Attempt {
+    fn ask(why: &impl Display) -> Self {
+        Self::Ask(format!("a person has to decide: {why}"))
     }
 }
 
@@ -559,77 +605,4 @@ fn servers(snapshot: &Snapshot) -> Vec<(ServerName, fleet::Address, bool)> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    const SOON: Duration = Duration::from_secs(20);
-
-    fn guard(journals: &tempfile::TempDir) -> Guard {
-        let options = GuardOptions {
-            // A round would end it too, for want of the lock.
-            interval: Duration::from_secs(3600),
-            deadline: Duration::from_secs(1),
-            rule: Rule::default(),
-            within: Duration::from_secs(70),
-            caution: Caution { not_again_within: Duration::from_secs(3600), act_on_gray: false },
-            dry_run: false,
-            fence: None,
-            deadlines: Deadlines::default(),
-            journals: journals.path().to_owned(),
-            by: "test".to_owned(),
-        };
-        let (_, snapshots) = watch::channel(Arc::new(Snapshot::empty(Instant::now())));
-        Guard::new(options, Credentials::default(), snapshots, None).unwrap()
-    }
-
-    fn open(guard: &Guard, stop: watch::Receiver<bool>) -> Open {
-        let (admin, deadline) = (guard.admin.clone(), guard.options.deadline);
-        let interval = guard.options.interval;
-        let source = SourceWatch::start(guard.snapshots.clone(), admin.clone(), interval, deadline);
-        Open { locks: Locks::new(admin, deadline), source, stop }
-    }
-
-    #[tokio::test]
-    async fn one_that_is_told_to_stop_while_it_confirms_does_not_fail_over() {
-        let journals = tempfile::tempdir().unwrap();
-        let guard = guard(&journals);
-        let (tell, stop) = watch::channel(false);
-        let mut open = open(&guard, stop);
-        let committed = AtomicBool::new(false);
-        let confirming = guard.keeping(None, &mut open, &committed, std::future::pending());
-        let told = async {
-            tokio::task::yield_now().await;
-            tell.send_replace(true);
-        };
-        let (attempt, ()) =
-            tokio::time::timeout(SOON, async { tokio::join!(confirming, told) }).await.unwrap();
-        assert!(matches!(attempt, Attempt::NotDone(why) if why.contains("told to stop")));
-    }
-
-    #[tokio::test]
-    async fn a_failover_that_has_begun_is_finished_although_it_is_told_to_stop() {
-        let journals = tempfile::tempdir().unwrap();
-        let guard = guard(&journals);
-        let (tell, stop) = watch::channel(false);
-        let mut open = open(&guard, stop);
-        let committed = AtomicBool::new(false);
-        let work = async {
-            committed.store(true, Relaxed);
-            tell.send_replace(true);
-            tokio::time::sleep(Duration::from_millis(50)).await;
-            Ok(Attempt::Done("promoted".to_owned()))
-        };
-        let attempt = guard.keeping(None, &mut open, &committed, work);
-        let attempt = tokio::time::timeout(SOON, attempt).await.unwrap();
-        assert!(matches!(attempt, Attempt::Done(_)));
-    }
-
-    #[tokio::test]
-    async fn the_end_is_listened_for_from_the_start() {
-        let journals = tempfile::tempdir().unwrap();
-        let rounds = std::cell::Cell::new(0);
-        let running = guard(&journals).run(std::future::ready(()), |status| rounds.set(status.rounds));
-        tokio::time::timeout(SOON, running).await.unwrap();
-        assert_eq!(rounds.get(), 0);
-    }
-}
+mod tests;

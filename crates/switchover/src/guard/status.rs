@@ -26,6 +26,8 @@ pub struct GuardStatus {
     pub last_failover: Option<FailoverRecord>,
     /// How the last attempt ended, in words.
     pub last_attempt: Option<String>,
+    /// Why an attempt left it to a person, until the primary is healthy, somebody took over, or it is paused.
+    pub left_to_person: Option<String>,
     pub dry_run: bool,
     /// Failovers that this process completed.
     pub failovers: u64,
@@ -36,6 +38,14 @@ pub struct GuardStatus {
 }
 
 impl GuardStatus {
+    /// Why a person has to decide, while one has to.
+    pub fn person_needed(&self) -> Option<&str> {
+        match &self.decision {
+            Decision::Ask { why } => Some(why),
+            _ => self.left_to_person.as_deref(),
+        }
+    }
+
     /// In OpenMetrics text.
     pub fn metrics(&self) -> String {
         let mut text = String::new();
@@ -50,11 +60,10 @@ impl GuardStatus {
         );
         gauge("headroom_guard_locks_held", "Servers on which it holds the lock.", self.lock.held as u64);
         gauge("headroom_guard_locks_possible", "Servers other than the primary.", self.lock.of as u64);
-        let asks = u64::from(matches!(self.decision, Decision::Ask { .. }));
         gauge(
             "headroom_guard_person_needed",
             "1 when the primary is not well and a person has to decide.",
-            asks,
+            u64::from(self.person_needed().is_some()),
         );
         for (name, help, value) in [
             ("headroom_guard_failovers", "Failovers completed by this process.", self.failovers),
@@ -77,7 +86,10 @@ impl GuardStatus {
     /// In one line.
     pub fn line(&self) -> String {
         let primary = self.primary.as_ref().map_or("unknown", ServerName::as_str);
-        format!("{}: {} (primary {primary})", self.decision.word(), self.decision.why())
+        match &self.left_to_person {
+            Some(why) => format!("ask: {why} (primary {primary})"),
+            None => format!("{}: {} (primary {primary})", self.decision.word(), self.decision.why()),
+        }
     }
 }
 

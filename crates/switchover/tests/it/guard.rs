@@ -191,6 +191,15 @@ async fn one_of_two_guards_acts_once_and_neither_while_paused_or_a_second_time()
     standby.until("not paused", |status| status.pause.is_none()).await;
     active.until("not paused", |status| status.pause.is_none()).await;
 
+    // Closed to writes, as one that was restarted is: nobody is dead, and nobody takes writes.
+    fleet.lab.connect("a1").await.unwrap().query_drop("SET GLOBAL read_only = ON").await.unwrap();
+    let closed = active.until("asking for a1 to be opened", |status| status.decision.word() == "ask").await;
+    assert!(closed.decision.why().contains("SET GLOBAL read_only = OFF"), "{closed:#?}");
+    assert!(closed.metrics().contains("headroom_guard_person_needed 1"), "{}", closed.metrics());
+    standby.until("leaving it to the active one", |status| status.decision.word() == "standby").await;
+    fleet.lab.connect("a1").await.unwrap().query_drop("SET GLOBAL read_only = OFF").await.unwrap();
+    active.until("well again", |status| status.decision.word() == "watch").await;
+
     // The primary and the active guard die together: the other one acts, once.
     fleet.lab.fault("a1", Fault::Kill).await.unwrap();
     active.kill().await;

@@ -78,6 +78,7 @@ pub(crate) fn guard() -> String {
         pause: None,
         last_failover: None,
         last_attempt: None,
+        left_to_person: None,
         dry_run: false,
         failovers: 1,
         not_done: 1,
