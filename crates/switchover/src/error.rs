@@ -34,6 +34,9 @@ pub enum Error {
         /// Why, and what to do.
         why: String,
     },
+    /// Somebody asked for the end while it could still be undone.
+    #[error("interrupted")]
+    Interrupted,
     /// There is a primary: nothing to fail over.
     #[error("{server}: {why}")]
     HasPrimary { server: ServerName, why: String },
@@ -65,6 +68,7 @@ impl Error {
             Self::Server { .. } | Self::TooLate { .. } | Self::Refused { .. } | Self::HasPrimary { .. } => {
                 Blame::Server
             }
+            Self::Interrupted => Blame::Client,
             Self::Journal { .. } => Blame::Config,
         }
     }

@@ -16,7 +16,7 @@ pub mod choose;
 pub mod confirm;
 pub mod exposure;
 pub mod gray;
-mod receiver;
+pub(crate) mod receiver;
 pub mod rejoin;
 pub mod risk;
 pub mod scene;

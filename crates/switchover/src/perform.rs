@@ -3,6 +3,7 @@
 //!
 //! What a step means on the servers stands in `perform/`: [`forward`] and [`undo`], one function a step.
 
+mod applier;
 mod closed;
 mod forward;
 mod servers;
@@ -257,8 +258,9 @@ pub struct StepTime {
     pub ms: f64,
 }
 
-/// Does or undoes everything from `state` on. `interrupted` is looked at between steps, and ends only what
-/// can be undone. A journal that cannot be written does the same: it never leaves the primary frozen.
+/// Does or undoes everything from `state` on. `interrupted` is looked at between steps and in those that wait
+/// for long, and ends only what can be undone. A journal that cannot be written does the same: it never leaves
+/// the primary frozen.
 ///
 /// # Errors
 /// Somebody else is at work on what is to be resumed: nothing was touched. All else is in the outcome.
@@ -307,10 +309,12 @@ pub async fn run(
         if step == Step::Hold && !undo {
             held_since = Some(begun);
         }
+        let may_stop = !undo && step.is_before_the_point_of_no_return();
+        servers.interrupted = may_stop.then_some(interrupted);
         let mut event = if undo {
             undo::undo(step, plan, &mut servers).await
-        } else if step.is_before_the_point_of_no_return() && interrupted() {
-            Event::Failed { why: "interrupted".to_owned() }
+        } else if let Err(error) = servers.check_interrupted() {
+            Event::Failed { why: error.to_string() }
         } else {
             forward::forward(step, plan, &mut servers, &mut outcome).await
         };
@@ -488,5 +492,40 @@ impl Member {
         // words are refused.
         let fallback = fleet::Version::new(fleet::Flavour::MySql, 8, 0, 22);
         crate::dialect::Dialect(self.version.parse().unwrap_or(fallback))
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    /// a2 takes over from a1.
+    pub(crate) fn failover(fence: FenceBy) -> Plan {
+        let member = |name: &str| Member {
+            name: name.to_owned(),
+            reach: format!("{name}:3306"),
+            host: name.to_owned(),
+            port: 3306,
+            version: "10.11.6-MariaDB".to_owned(),
+            follows_primary: name != "a1",
+            read_only: name != "a1",
+            semi_sync_replica: false,
+            semi_sync: Switches::default(),
+        };
+        Plan {
+            kind: Kind::Failover { fence, gray: false },
+            epoch: 3,
+            primary: member("a1"),
+            primary_id: 11,
+            candidate: member("a2"),
+            others: Vec::new(),
+            events: Vec::new(),
+            events_left: Vec::new(),
+            semi_sync: false,
+            semi_sync_stays_off: false,
+            protection: Vec::new(),
+            deadlines: Deadlines::default(),
+            by: "test".to_owned(),
+        }
     }
 }

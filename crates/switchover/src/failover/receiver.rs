@@ -3,6 +3,7 @@
 use super::choose::Received;
 use crate::Error;
 use crate::connection::{BRIEFLY, Connection};
+use crate::dialect::Dialect;
 use crate::facts::{self, Channel, Facts};
 use config::Credentials;
 use fleet::announcement::OPERATION;
@@ -31,16 +32,19 @@ pub(super) async fn start(stopped: &[Facts], who: &Credentials, deadline: Durati
     Ok(())
 }
 
-/// Where both threads of a replica stand, MariaDB throws its relay logs away when either starts, and gets
-/// everything from the source again: which may be dead.
 fn would_throw_away(facts: &Facts) -> Option<String> {
-    let channel = facts.channels.first()?;
-    let stands = !channel.receiver_runs && !channel.receiver_tries && !channel.applier_runs;
     let logs = facts.is_on(&["log_slave_updates"]) == Some(true);
-    if !facts.dialect().is_mariadb() || !stands || !logs {
+    start_throws_away(facts.dialect(), facts.channels.first()?, &facts.position).filter(|_| logs)
+}
+
+/// Where both threads of a replica stand, MariaDB throws its relay logs away when either starts, and gets
+/// everything from the source again: which may be dead. `position` is what it has applied.
+pub(crate) fn start_throws_away(dialect: Dialect, channel: &Channel, position: &str) -> Option<String> {
+    let stands = !channel.receiver_runs && !channel.receiver_tries && !channel.applier_runs;
+    if !dialect.is_mariadb() || !stands {
         return None;
     }
-    let read = |received: &str| Received::new(facts.version.flavour, received, &facts.position).ok();
+    let read = |received: &str| Received::new(dialect.0.flavour, received, position).ok();
     let (received, applied) = (read(&channel.received)?, read("")?);
     (!applied.covers(&received)).then(|| {
         format!(

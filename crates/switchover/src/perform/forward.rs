@@ -1,7 +1,7 @@
 //! What each step does on the servers.
 
 use super::servers::{Servers, going_on};
-use super::{Kind, Member, Outcome, Plan, closed, takeover};
+use super::{Kind, Member, Outcome, Plan, applier, closed, takeover};
 use crate::Error;
 use crate::announce::COUNT_ROUTERS;
 use crate::connection::{Connection, quoted};
@@ -154,7 +154,8 @@ async fn routers(plan: &Plan, servers: &mut Servers<'_>) -> Result<(u64, u64), E
 /// until then the session holds its locks.
 const WAITS: Duration = Duration::from_secs(2);
 
-/// The server itself says when it has everything.
+/// The server itself says when it has everything. Ends sooner when somebody asks for the end, or when what
+/// applies there has stopped for an error: then it never has.
 pub(super) async fn wait_for(
     member: &Member,
     position: &str,
@@ -173,6 +174,12 @@ pub(super) async fn wait_for(
         let answer = servers.of(member).await?.scalar(&statement, patience).await?;
         if answer.as_deref() == Some("0") || Instant::now() >= until {
             return Ok(answer.as_deref() == Some("0"));
+        }
+        servers.check_interrupted()?;
+        if let Some(error) = applier::error(&applier::channels(member, servers).await) {
+            let why =
+                format!("its applying thread has stopped, so it never has what it is waited for: {error}");
+            return Err(Error::Refused { server: member.server(), why });
         }
     }
 }
@@ -629,7 +636,7 @@ async fn verify(plan: &Plan, servers: &mut Servers<'_>, outcome: &mut Outcome) -
         match wait_for(member, &position, left, servers).await {
             Ok(true) => {}
             Ok(false) => {
-                let channels = channels(member, servers).await;
+                let channels = applier::channels(member, servers).await;
                 match channels.first().and_then(Channel::is_late_on_purpose) {
                     Some(seconds) => outcome.notes.push(format!(
                         "{} receives from {}, and applies everything {seconds} s late on purpose",
@@ -651,13 +658,6 @@ async fn verify(plan: &Plan, servers: &mut Servers<'_>, outcome: &mut Outcome) -
         return Ok(());
     }
     Err(Error::Refused { server: plan.candidate.server(), why: wrong.join("; ") })
-}
-
-/// Empty where it does not say.
-async fn channels(member: &Member, servers: &mut Servers<'_>) -> Vec<Channel> {
-    let (deadline, dialect) = (servers.deadline(), member.dialect());
-    let Ok(connection) = servers.of(member).await else { return Vec::new() };
-    facts::channels(connection, dialect, deadline).await.unwrap_or_default()
 }
 
 /// What replication complains of, to be appended; empty when it does not.

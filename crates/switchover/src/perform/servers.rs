@@ -41,7 +41,12 @@ pub(super) struct Servers<'a> {
     ours: BTreeMap<String, Vec<u32>>,
     /// A server has this operation recorded as undone, and it was not us.
     pub(super) undone_elsewhere: bool,
+    /// Whether somebody asks for the end; `None` in a step that is not stopped.
+    pub(super) interrupted: Option<&'a dyn Fn() -> bool>,
 }
+
+/// Between two looks whether somebody asks for the end, where no server is asked meanwhile.
+const LOOK: Duration = Duration::from_millis(200);
 
 impl<'a> Servers<'a> {
     pub(super) fn new(plan: &'a Plan, logins: &'a Logins) -> Self {
@@ -56,6 +61,26 @@ impl<'a> Servers<'a> {
             begun: false,
             ours: BTreeMap::new(),
             undone_elsewhere: false,
+            interrupted: None,
+        }
+    }
+
+    /// For steps that wait.
+    ///
+    /// # Errors
+    /// [`Error::Interrupted`] when somebody asks for the end, and this step may be stopped.
+    pub(super) fn check_interrupted(&self) -> Result<(), Error> {
+        if self.interrupted.is_some_and(|interrupted| interrupted()) {
+            Err(Error::Interrupted)
+        } else {
+            Ok(())
+        }
+    }
+
+    /// Returns once somebody asks for the end, and this step may be stopped.
+    pub(super) async fn interrupted(&self) {
+        while self.check_interrupted().is_ok() {
+            tokio::time::sleep(LOOK).await;
         }
     }
 

@@ -8,6 +8,7 @@ use crate::Error;
 use crate::connection::quoted;
 use crate::facts;
 use crate::failover::choose::Received;
+use crate::failover::receiver;
 use crate::survey;
 use rustix::process::{Pid, Signal};
 use std::process::Stdio;
@@ -45,8 +46,9 @@ pub(super) async fn fence(
         nobody_is_connected(plan, servers).await?;
     }
     stop_receiving(plan, servers).await?;
+    servers.check_interrupted()?;
     match fence {
-        FenceBy::Command { command } => run_command(plan, command).await,
+        FenceBy::Command { command } => run_command(plan, command, servers).await,
         FenceBy::SemiSync { .. } | FenceBy::Nothing => Ok(()),
     }
 }
@@ -65,7 +67,9 @@ async fn nobody_is_connected(plan: &Plan, servers: &mut Servers<'_>) -> Result<(
 }
 
 /// A receiver that is just trying to reach a host that vanished stops once that attempt has ended: after
-/// `replica_net_timeout`, 60 s by default. All are stopped at once, so that this is waited for once.
+/// `replica_net_timeout`, 60 s by default. All are stopped at once, so that this is waited for once. Whoever
+/// asks for the end waits for it too: undoing starts the same receivers, which the servers do only when they
+/// have stopped.
 pub(super) const RECEIVER_STOPS: Duration = Duration::from_secs(75);
 
 async fn stop_receiving(plan: &Plan, servers: &mut Servers<'_>) -> Result<(), Error> {
@@ -91,7 +95,7 @@ async fn stop_receiving(plan: &Plan, servers: &mut Servers<'_>) -> Result<(), Er
 
 /// The command gets the name and the address of the server as `$1`, `$2`, and as HEADROOM_SERVER and
 /// HEADROOM_ADDRESS.
-async fn run_command(plan: &Plan, command: &str) -> Result<(), Error> {
+async fn run_command(plan: &Plan, command: &str, servers: &Servers<'_>) -> Result<(), Error> {
     let limit = Duration::from_millis(plan.deadlines.fence_ms);
     let (name, address) = (&plan.primary.name, &plan.primary.reach);
     let failed = |why: String| Error::Refused {
@@ -108,7 +112,10 @@ async fn run_command(plan: &Plan, command: &str) -> Result<(), Error> {
         .process_group(0);
     let mut child = shell.spawn().map_err(|error| failed(format!("did not start: {error}")))?;
     let group = child.id().and_then(|id| Pid::from_raw(id.cast_signed())).map(Group);
-    let ended = tokio::time::timeout(limit, child.wait()).await;
+    let ended = tokio::select! {
+        ended = tokio::time::timeout(limit, child.wait()) => ended,
+        () = servers.interrupted() => return Err(failed("was interrupted".to_owned())),
+    };
     if matches!(ended, Ok(Ok(_))) {
         // What it leaves running on purpose, stays.
         std::mem::forget(group);
@@ -131,15 +138,37 @@ impl Drop for Group {
     }
 }
 
-/// Undoing: replicas receive again, should the primary come back. What a command fenced stays fenced.
+/// Undoing: replicas receive again, should the primary come back. What a command fenced stays fenced. One
+/// whose applier failed is left as it stands, where a start would lose what nobody else may have.
 pub(super) async fn receive_again(plan: &Plan, servers: &mut Servers<'_>) -> Result<(), Error> {
     let mut failed = None;
     for member in direct(plan) {
-        if let Err(error) = servers.run(member, member.dialect().start_replication()).await {
+        let started = match keeps_relay_logs(member, servers).await {
+            Ok(()) => servers.run(member, member.dialect().start_replication()).await,
+            refused => refused,
+        };
+        if let Err(error) = started {
             failed = Some(error);
         }
     }
     failed.map_or(Ok(()), Err)
+}
+
+/// Whether starting its threads throws nothing away.
+async fn keeps_relay_logs(member: &Member, servers: &mut Servers<'_>) -> Result<(), Error> {
+    const LOGS: &str = "SELECT @@GLOBAL.log_slave_updates";
+    let (deadline, dialect) = (servers.deadline(), member.dialect());
+    let channels = facts::channels(servers.of(member).await?, dialect, deadline).await?;
+    let Some(channel) = channels.first().filter(|channel| !channel.applier_runs) else { return Ok(()) };
+    // What it has applied stands in its own log only then.
+    if !dialect.is_mariadb() || servers.scalar(member, LOGS).await?.as_deref() != Some("1") {
+        return Ok(());
+    }
+    let position = servers.scalar(member, dialect.position()).await?.unwrap_or_default();
+    match receiver::start_throws_away(dialect, channel, &position.replace('\n', "")) {
+        Some(why) => Err(Error::Refused { server: member.server(), why }),
+        None => Ok(()),
+    }
 }
 
 /// The candidate has received what anybody has, and applies it all.
@@ -196,4 +225,30 @@ pub(super) async fn mark(plan: &Plan, servers: &mut Servers<'_>) -> Result<(), E
 
 fn direct(plan: &Plan) -> impl Iterator<Item = &Member> {
     std::iter::once(&plan.candidate).chain(plan.others.iter().filter(|member| member.follows_primary))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::perform::Logins;
+    use crate::perform::tests::failover;
+    use config::Credentials;
+    use std::time::Instant;
+
+    #[tokio::test]
+    async fn whoever_asks_for_the_end_does_not_wait_for_the_command() {
+        let plan = failover(FenceBy::Nothing);
+        let logins = Logins { admin: Credentials::default(), replication: Default::default() };
+        let mut servers = Servers::new(&plan, &logins);
+        let began = Instant::now();
+        let asks = || began.elapsed() > Duration::from_millis(300);
+        servers.interrupted = Some(&asks);
+        let why = run_command(&plan, "sleep 1000", &servers).await.unwrap_err().to_string();
+        assert!(why.contains("was interrupted; nothing was promoted"), "{why}");
+        assert!(began.elapsed() < Duration::from_secs(20), "{:?}", began.elapsed());
+        // Where nothing is stopped any more nobody is listened to.
+        servers.interrupted = None;
+        assert!(servers.check_interrupted().is_ok());
+        run_command(&plan, "sleep 0.5", &servers).await.unwrap();
+    }
 }

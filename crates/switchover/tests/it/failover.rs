@@ -16,7 +16,7 @@ use switchover::failover::scene::Scene;
 use switchover::failover::source;
 use switchover::failover::unfinished::{self, Found, Successor};
 use switchover::journal::Journal;
-use switchover::perform::{self, FenceBy, Outcome};
+use switchover::perform::{self, FenceBy, Outcome, Progress};
 use switchover::step::{State, Step};
 
 const RULE: Rule = Rule { looks: 3, over: Duration::from_millis(600) };
@@ -203,6 +203,66 @@ async fn nothing_is_promoted_when_the_command_that_fences_fails() {
     let address = fleet.lab.real("a1").unwrap();
     assert_eq!(std::fs::read_to_string(seen).unwrap().trim(), format!("a1 {address}"));
     assert!(outcome.steps.iter().all(|took| took.step != Step::Hold));
+    fleet.lab.down().await.unwrap();
+}
+
+/// a2 has received what it cannot apply: at first somebody has locked the table, then the row is there
+/// already.
+#[tokio::test]
+async fn a_wait_for_the_relay_logs_ends_when_somebody_asks_and_when_it_would_never_end() {
+    let fleet = Fleet::up(three()).await;
+    let mut locks = fleet.lab.connect("a2").await.unwrap();
+    for statement in
+        ["SET SESSION sql_log_bin = 0", "INSERT INTO app.writes VALUES (2)", "LOCK TABLES app.writes WRITE"]
+    {
+        locks.query_drop(statement).await.unwrap();
+    }
+    let mut a1 = fleet.lab.connect("a1").await.unwrap();
+    a1.query_drop("INSERT INTO app.writes VALUES (1)").await.unwrap();
+    a1.query_drop("INSERT INTO app.writes VALUES (2)").await.unwrap();
+    let position: Option<String> = a1.query_first("SELECT @@GLOBAL.gtid_binlog_pos").await.unwrap();
+    let has_received = async |fleet: &Fleet| {
+        let replicas = scene(fleet).await.unwrap().replicas;
+        let a2 = replicas.iter().find(|facts| facts.server.as_str() == "a2").unwrap();
+        Some(&a2.channels[0].received) == position.as_ref()
+    };
+    let until = std::time::Instant::now() + DEADLINE;
+    while !has_received(&fleet).await {
+        assert!(std::time::Instant::now() < until, "a2 has not received it");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    fleet.lab.fault("a1", Fault::Kill).await.unwrap();
+    let dead = scene(&fleet).await.unwrap();
+    dead.confirm(&fleet.logins().admin, &RULE, DEADLINE).await.unwrap();
+    let mut plan = dead.plan(&ServerName::new("a2"), FenceBy::Nothing, quick(), "test").unwrap();
+    plan.deadlines.await_ms = 600_000;
+
+    // Asked for a while after the wait began.
+    let waits = std::cell::Cell::new(None);
+    let mut progress = |progress: Progress<'_>| {
+        if matches!(progress, Progress::Begins { step: Step::Await, undo: false }) {
+            waits.set(Some(std::time::Instant::now()));
+        }
+    };
+    let asks = || waits.get().is_some_and(|at: std::time::Instant| at.elapsed() > Duration::from_millis(500));
+    let mut journal = Journal::create(fleet.journals.path(), &plan).unwrap();
+    let (logins, minute) = (fleet.logins(), Duration::from_secs(60));
+    let run = perform::run(&plan, &logins, &mut journal, State::START, &asks, &mut progress);
+    let outcome = tokio::time::timeout(minute, run).await.unwrap().unwrap();
+    assert_eq!(outcome.state, State::Undone { why: "interrupted".to_owned() }, "{outcome:#?}");
+    assert!(fleet.read_only("a2").await && receivers_run(&fleet).await);
+
+    // Its own row is in the way of the second one that it received.
+    drop(locks);
+    let mut journal = Journal::create(fleet.journals.path(), &plan).unwrap();
+    let mut progress = |_: Progress<'_>| ();
+    let run = perform::run(&plan, &logins, &mut journal, State::START, &|| false, &mut progress);
+    let outcome = tokio::time::timeout(minute, run).await.unwrap().unwrap();
+    let State::Undecided { why } = &outcome.state else { panic!("{outcome:#?}") };
+    assert!(why.contains("a2: its applying thread has stopped") && why.contains("Duplicate entry"), "{why}");
+    assert!(fleet.read_only("a2").await && fleet.read_only("b1").await);
+    // A start would throw its relay logs away.
+    assert!(why.contains("Save these first") && has_received(&fleet).await, "{why}");
     fleet.lab.down().await.unwrap();
 }
 
