@@ -23,7 +23,8 @@ use servers::Servers;
 use std::time::{Duration, Instant};
 
 /// What is to be done: written into the journal and onto the primary before anything changes. Holds no
-/// secret.
+/// password of ours. A command that fences is its author's text: only the journal, which its owner alone may
+/// read, has it; what servers keep is `Plan::text_for_servers`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Plan {
     /// Whether the primary is moved, or dead and replaced.
@@ -91,6 +92,9 @@ pub enum FenceBy {
     /// Nothing: accepted by name.
     Nothing,
 }
+
+/// In the place of a command's text. It fences nothing: whoever ran it would be told so.
+const WITHHELD: &str = "false # a command was given; the journal of whoever began this has its text";
 
 impl Kind {
     /// Whether a step is part of it. Nobody can ask a dead primary, and routers hold by themselves while
@@ -464,6 +468,17 @@ impl Plan {
         self.events_left.iter().map(|event| self.candidate.dialect().enable_event(event)).collect()
     }
 
+    /// As it stands in `headroom.switchover`, which goes into binary logs and backups and which the watching
+    /// account may read: without the text of a command that fences. Whoever goes on from there does so after
+    /// the fence.
+    pub(crate) fn text_for_servers(&self) -> String {
+        let mut plan = self.clone();
+        if let Kind::Failover { fence: FenceBy::Command { command }, .. } = &mut plan.kind {
+            WITHHELD.clone_into(command);
+        }
+        serde_json::to_string(&plan).unwrap_or_default()
+    }
+
     /// The same failover for a primary that answers while its commits hang.
     #[must_use]
     pub fn of_gray_primary(mut self) -> Self {
@@ -498,6 +513,24 @@ impl Member {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
+
+    #[test]
+    fn the_text_of_a_command_that_fences_stays_in_the_journal() {
+        let command = "curl -u admin:secret https://power.example/off/$1".to_owned();
+        let plan = failover(FenceBy::Command { command });
+        let kept = plan.text_for_servers();
+        assert!(!kept.contains("secret") && kept.contains("a command was given"), "{kept}");
+        // As guards look for the last failover, see `guard/record.rs`.
+        assert!(kept.contains(r#""is":"failover""#), "{kept}");
+        let read: Plan = serde_json::from_str(&kept).unwrap();
+        let Kind::Failover { fence, .. } = &read.kind else { panic!("{read:?}") };
+        let FenceBy::Command { command } = fence else { panic!("{fence:?}") };
+        let ran = std::process::Command::new("/bin/sh").args(["-c", command]).status().unwrap();
+        assert!(!ran.success(), "it fences nothing, and must not say that it did");
+        assert_eq!(Plan { kind: plan.kind.clone(), ..read }, plan, "the rest is there");
+        let semi_sync = failover(FenceBy::SemiSync { facts: "all acknowledged".to_owned() });
+        assert_eq!(serde_json::from_str::<Plan>(&semi_sync.text_for_servers()).unwrap(), semi_sync);
+    }
 
     /// a2 takes over from a1.
     pub(crate) fn failover(fence: FenceBy) -> Plan {

@@ -112,12 +112,11 @@ pub(super) async fn make_table(member: &Member, servers: &mut Servers<'_>) -> Re
 
 async fn record(plan: &Plan, servers: &mut Servers<'_>) -> Result<(), Error> {
     make_table(&plan.primary, servers).await?;
-    let text = serde_json::to_string(plan).unwrap_or_default();
     let statement = format!(
         "INSERT INTO headroom.switchover (epoch, primary_server, state, plan) VALUES ({}, {}, 'begun', {})",
         plan.epoch,
         quoted(&plan.primary.name),
-        quoted(&text)
+        quoted(&plan.text_for_servers())
     );
     servers.run(&plan.primary, &statement).await
 }

@@ -213,12 +213,11 @@ pub(super) async fn mark(plan: &Plan, servers: &mut Servers<'_>) -> Result<(), E
         move_acknowledging(plan, servers).await;
     }
     make_table(candidate, servers).await?;
-    let text = serde_json::to_string(plan).unwrap_or_default();
     let statement = format!(
         "REPLACE INTO headroom.switchover (epoch, primary_server, state, plan) VALUES ({}, {}, 'done', {})",
         plan.epoch,
         quoted(&candidate.name),
-        quoted(&text)
+        quoted(&plan.text_for_servers())
     );
     servers.run(candidate, &statement).await
 }

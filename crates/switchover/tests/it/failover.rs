@@ -202,6 +202,11 @@ async fn nothing_is_promoted_when_the_command_that_fences_fails() {
     assert_eq!(outcome.state, State::Done, "{outcome:#?}");
     let address = fleet.lab.real("a1").unwrap();
     assert_eq!(std::fs::read_to_string(seen).unwrap().trim(), format!("a1 {address}"));
+    let new = dead.choose(None).unwrap();
+    let mut conn = fleet.lab.connect(new.as_str()).await.unwrap();
+    let kept: Option<String> = conn.query_first("SELECT plan FROM headroom.switchover").await.unwrap();
+    let kept = kept.unwrap();
+    assert!(kept.contains("a command was given") && !kept.contains("HEADROOM_ADDRESS"), "{kept}");
     assert!(outcome.steps.iter().all(|took| took.step != Step::Hold));
     fleet.lab.down().await.unwrap();
 }
