@@ -95,6 +95,26 @@ async fn it_is_paused_from_the_command_line_and_leaves_a_possible_loss_to_a_pers
     assert!(asks.contains("\"is\": \"ask\""), "{asks}");
     until(at, "/metrics", "headroom_guard_person_needed 1").await;
     drop(late);
+
+    // Told to stop while it confirms for a minute: it ends at once, and nothing was done.
+    lab.heal("a1").await.unwrap();
+    let mut confirming = headroom(&["--confirm", "1m", "--listen", &listen]);
+    let mut confirming = Running(confirming.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap());
+    until(at, "/metrics", "headroom_guard_active 1").await;
+    until(at, "/metrics", "headroom_guard_decision{decision=\"watch\"} 1").await;
+    lab.fault("a1", Fault::Kill).await.unwrap();
+    until(at, "/metrics", "headroom_guard_decision{decision=\"act\"} 1").await;
+    let pid = rustix::process::Pid::from_child(&confirming.0);
+    rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+    let told = Instant::now();
+    let ended = loop {
+        match confirming.0.try_wait().unwrap() {
+            Some(status) => break status,
+            None => tokio::time::sleep(Duration::from_millis(50)).await,
+        }
+        assert!(told.elapsed() < Duration::from_secs(30), "it goes on confirming");
+    };
+    assert_eq!(ended.code(), Some(0));
     lab.down().await.unwrap();
 }
 
