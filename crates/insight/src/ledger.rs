@@ -19,7 +19,7 @@ use crate::registry::{Entry, Names, OTHER, Registry};
 use crate::request::{Open, Parts};
 use config::InsightConfig;
 use sql::fold::{self, Map};
-use sql::{Dialect, Digester, TagKeys, TagValue, Tags, last_comment};
+use sql::{Dialect, Digester, TagKeys, TagValue, Tags, is_secret, last_comment};
 use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -321,7 +321,8 @@ impl Ledger {
             Some(number) => *number,
             None if !lasting && names.is_crowded() && !self.met.knows(hash) => OTHER,
             None => known(&mut self.digests, names, hash, || {
-                let example = shared.config.examples.then(|| {
+                // A password stays out of it, as it stays out of recordings.
+                let example = (shared.config.examples && !is_secret(text.start)).then(|| {
                     let shown = &text.start[..text.start.len().min(EXAMPLE)];
                     String::from_utf8_lossy(shown).into_owned()
                 });

@@ -1,4 +1,5 @@
-//! Secret: which statements hold a password and are not recorded. In doubt one is.
+//! Secret: which statements hold a password, and so are neither recorded nor kept as an example. In doubt one
+//! is.
 //!
 //! Passwords stand in `CREATE USER ... IDENTIFIED BY`, `SET PASSWORD`, `CHANGE MASTER TO ...
 //! MASTER_PASSWORD`, `CREATE SERVER ... PASSWORD`, and in the `CONNECTION` of a table that lives elsewhere.
@@ -11,7 +12,7 @@
 const WORDS: [&[u8]; 3] = [b"IDENTIFIED", b"PASSWORD", b"CONNECTION"];
 const DATA: [&[u8]; 5] = [b"SELECT", b"INSERT", b"UPDATE", b"DELETE", b"REPLACE"];
 
-/// Whether this statement is left out of recordings.
+/// Whether this statement may hold a password.
 pub fn is_secret(text: &[u8]) -> bool {
     let start = text.trim_ascii_start();
     let begins = |word: &[u8]| start.get(..word.len()).is_some_and(|first| first.eq_ignore_ascii_case(word));

@@ -316,6 +316,22 @@ fn no_literal_is_kept_unless_examples_are_asked_for() {
     }
 }
 
+#[test]
+fn no_password_of_an_account_is_kept_as_an_example() {
+    let mut s = Stand::new(PLAIN, InsightConfig { examples: true, ..InsightConfig::default() });
+    for statement in [
+        "CREATE USER a IDENTIFIED BY 'hidden'",
+        "SET PASSWORD FOR a = 'hidden'",
+        "CHANGE MASTER TO MASTER_HOST = 'db1', MASTER_PASSWORD = 'hidden'",
+    ] {
+        s.run(statement, IDLE);
+    }
+    s.run("SELECT 'shown' FROM t", IDLE);
+    let kept = format!("{:?} {:?}", s.ledger.borrow(), s.shared);
+    assert!(kept.contains("shown") && !kept.contains("hidden"), "{kept}");
+    assert_eq!(s.counts(Dimension::Digest).len(), 4, "they are counted all the same");
+}
+
 /// A session that stands for `one_in`, logged in, on a ledger that others share.
 fn on(ledger: &Rc<RefCell<Ledger>>, shared: &std::sync::Arc<Shared>, one_in: u32) -> Stand {
     let mut stand = Stand::new(PLAIN, shared.config().clone());
