@@ -16,6 +16,10 @@ pub(super) struct Pending {
     /// The prepared statement it is about.
     pub(super) statement: u32,
     pub(super) effect: Effect,
+    /// What its statement may leave, and how many it prepares by text: noted when it was sent, and still to
+    /// come after what the commands before it end.
+    pub(super) leaves: Sticky,
+    pub(super) prepares: u32,
     /// The names that hold from its success on.
     pub(super) becomes: Option<Becomes>,
     /// The server has begun to answer.
@@ -68,6 +72,10 @@ impl Queue {
 
     pub(super) fn front_mut(&mut self) -> Option<&mut Pending> {
         self.waiting.front_mut()
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Pending> {
+        self.waiting.iter()
     }
 
     pub(super) fn pop(&mut self) -> Option<Pending> {

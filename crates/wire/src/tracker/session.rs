@@ -351,6 +351,8 @@ impl Session {
             answer_sequence: head.sequence.wrapping_add(1),
             statement: statement_id(body),
             effect: Effect::default(),
+            leaves: Sticky::empty(),
+            prepares: 0,
             becomes: becomes(command, body, self.capabilities),
             begun: false,
             asks_back: false,
@@ -391,6 +393,7 @@ impl Session {
     fn found(&mut self, number: u64, findings: Findings, text: Option<&[u8]>) {
         self.sticky.add(findings.leaves, findings.prepares);
         let Some(pending) = self.queue.newest(number) else { return };
+        (pending.leaves, pending.prepares) = (findings.leaves, findings.prepares);
         if pending.command == Command::StmtPrepare {
             pending.asks_back = findings.asks_back;
             return;
@@ -580,7 +583,7 @@ impl Session {
     }
 
     fn succeed(&mut self, pending: Pending) {
-        self.sticky.succeed(&pending);
+        self.sticky.succeed(&pending, self.queue.iter());
         match pending.becomes {
             Some(Becomes::Database(database)) => self.identity.database = database,
             Some(Becomes::Identity(identity)) => self.identity = *identity,

@@ -79,8 +79,15 @@ impl StickyState {
         self.cursors.remove(statement);
     }
 
-    /// This command was answered without error.
-    pub(super) fn succeed(&mut self, pending: &Pending) {
+    /// This command was answered without error. Those of `ahead` were sent after it and are not answered yet:
+    /// what it ends was there before them, so what they leave stays.
+    pub(super) fn succeed<'p>(&mut self, pending: &Pending, ahead: impl Iterator<Item = &'p Pending>) {
+        if matches!(pending.command, Command::ResetConnection | Command::ChangeUser) {
+            *self = Self::default();
+            ahead.for_each(|later| self.add(later.leaves, later.prepares));
+            return;
+        }
+        let before = self.left;
         if pending.effect.makes_stale && !pending.gave_insert_id {
             self.left.remove(Sticky::LAST_INSERT_ID | Sticky::FOUND_ROWS);
         }
@@ -91,10 +98,11 @@ impl StickyState {
         if pending.effect.deallocates {
             self.text_prepared = self.text_prepared.saturating_sub(1);
         }
-        match pending.command {
-            Command::ResetConnection | Command::ChangeUser => *self = Self::default(),
-            Command::StmtReset => self.cursors.remove(pending.statement),
-            _ => {}
+        if pending.command == Command::StmtReset {
+            self.cursors.remove(pending.statement);
+        }
+        if self.left != before {
+            ahead.for_each(|later| self.left |= later.leaves);
         }
     }
 

@@ -204,6 +204,31 @@ fn a_lock_is_not_believed_to_be_gone_while_a_prepared_statement_may_take_it_agai
 }
 
 #[test]
+fn what_commands_sent_ahead_leave_is_not_ended_by_the_ones_before_them() {
+    let ahead = |first: &[u8], then: &str| {
+        let mut s = Script::new(PLAIN);
+        s.query("LOCK TABLES t READ");
+        s.ok(IDLE);
+        s.command(first);
+        s.query(then);
+        for left in [1, 0] {
+            s.sequence = 1;
+            s.ok(IDLE);
+            assert_eq!(s.tracker.is_idle(), left == 0);
+        }
+        s.tracker.sticky()
+    };
+    assert_eq!(ahead(b"\x03UNLOCK TABLES", "LOCK TABLES u WRITE"), Sticky::TABLE_LOCK);
+    assert_eq!(ahead(b"\x03UNLOCK TABLES", "SET @a = 1"), Sticky::USER_VARIABLE);
+    assert_eq!(ahead(b"\x03LOCK TABLES u WRITE", "UNLOCK TABLES"), Sticky::empty());
+    assert_eq!(ahead(b"\x1f", "SELECT GET_LOCK('l', 1)"), Sticky::NAMED_LOCK);
+    assert_eq!(ahead(b"\x1f", "PREPARE s FROM 'DO 1'"), Sticky::PREPARED_STATEMENT);
+    assert_eq!(ahead(b"\x1f", "DO 1"), Sticky::empty());
+    let found_rows = Sticky::TABLE_LOCK | Sticky::FOUND_ROWS;
+    assert_eq!(ahead(b"\x03SELECT 1", "SELECT SQL_CALC_FOUND_ROWS a FROM t LIMIT 1"), found_rows);
+}
+
+#[test]
 fn a_change_of_user_with_a_full_exchange_of_proofs_is_one_command() {
     let mut s = Script::new(PLAIN);
     s.query("SET @a = 1");
