@@ -182,6 +182,26 @@ fn the_services_run_as_the_user_that_the_package_makes_and_a_stop_waits_for_sess
     assert!(stop > std::time::Duration::from_millis(failover), "longer than a failover: {stop:?}");
 }
 
+/// What differs by host: where the program lies, how it is reloaded and how it gets its password.
+#[test]
+fn the_unit_in_the_guide_says_what_the_packaged_one_says() {
+    let guide = std::fs::read_to_string(repository().join("docs/guide/configuration.md")).unwrap();
+    let (_, after) = guide.split_once("```ini\n[Service]\n").unwrap();
+    let shown = after.split_once("```").unwrap().0;
+    let packaged = unit("headroom-route.service");
+    let lines = shown.lines().filter(|line| !line.starts_with('#'));
+    for line in lines {
+        let directive = line.split_once('=').unwrap().0;
+        if !["ExecStart", "ExecReload", "LoadCredential"].contains(&directive) {
+            assert!(packaged.lines().any(|packaged| packaged == line), "{line}");
+        }
+    }
+    // An upgrade by USR2 ends the service without these.
+    for needed in ["Type", "NotifyAccess", "RuntimeDirectory", "RuntimeDirectoryPreserve", "Restart"] {
+        assert_eq!(values(shown, needed), values(&packaged, needed), "{needed}");
+    }
+}
+
 /// systemd's "5min" in the words of our own files.
 fn fleet_duration(text: &str) -> std::time::Duration {
     let minutes: u64 = text.strip_suffix("min").unwrap().parse().unwrap();
