@@ -220,6 +220,13 @@ pub fn in_the_last_resort(
     suspect && fit && server.reserved.is_none() && !own.draining
 }
 
+/// May writers try `server` although it failed a session of ours? It is the one that takes writes, and has
+/// answered since.
+pub fn may_be_tried_for_writes(server: &Server, own: Own<'_>, writer: &WriterStatus) -> bool {
+    let again = own.suspect.is_some_and(|suspect| suspect.writers_may_try);
+    again && for_writes(server, Own { suspect: None, ..own }, writer).is_eligible()
+}
+
 /// What rules a server out whatever it is wanted for.
 fn unfit(server: &Server, own: Own<'_>) -> Option<Reason> {
     if let Some(rule) = &server.reserved {
@@ -399,5 +406,26 @@ mod tests {
         let nobody = WriterStatus::Unknown { why: "two are writable".to_owned() };
         assert!(reason(&nobody).unwrap().contains("two are writable"));
         assert!(reason(&WriterStatus::Known { server: server.name.clone() }).is_none());
+    }
+
+    #[test]
+    fn a_suspect_is_tried_for_writes_if_it_is_the_primary_and_nothing_else_is_against_it() {
+        let mut suspect = Suspect::new("error 1040", 3, Instant::now());
+        let server = replica(0);
+        let primary = WriterStatus::Known { server: server.name.clone() };
+        fn own(suspect: &Suspect) -> Own<'_> {
+            Own { suspect: Some(suspect), ..Own::default() }
+        }
+        assert!(!may_be_tried_for_writes(&server, own(&suspect), &primary), "the pause is not over");
+        suspect.writers_may_try = true;
+        assert!(may_be_tried_for_writes(&server, own(&suspect), &primary));
+        assert!(!for_writes(&server, own(&suspect), &primary).is_eligible());
+        let other = WriterStatus::Known { server: ServerName::new("p") };
+        assert!(!may_be_tried_for_writes(&server, own(&suspect), &other));
+        let drained = Own { draining: true, ..own(&suspect) };
+        assert!(!may_be_tried_for_writes(&server, drained, &primary));
+        let mut announced = server.clone();
+        announced.announced = Announcement::Hold;
+        assert!(!may_be_tried_for_writes(&announced, own(&suspect), &primary), "writes are held");
     }
 }

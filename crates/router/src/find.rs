@@ -5,7 +5,8 @@
 //! When nobody else is left, those that were only slow are tried again with twice the time, and again, until
 //! `connect_deadline`: on a host where everything waits for a processor all of them are slow, and a late
 //! session is better than none. A writer has one server to go to: it gives it twice the time, too, whenever
-//! it may be tried again. The way to a server and back is not its slowness, so each attempt has the round
+//! it may be tried again. It has `attempt_deadline` for that also where `hold_deadline` is shorter, but waits
+//! for no longer than that. The way to a server and back is not its slowness, so each attempt has the round
 //! trips of a connection and a greeting beside that.
 
 use crate::connect::{ConnectError, GreetedServer, connect};
@@ -148,17 +149,21 @@ pub(crate) async fn writer(
         // Marked as seen before looking, so that a change during the attempt ends the wait at once.
         changes.borrow_and_update();
         let routing = worker.shared.routing();
-        let until = at + config.hold_deadline.max(config.attempt_deadline);
+        let held_until = at + config.hold_deadline;
+        let until = held_until.max(at + config.attempt_deadline);
         tried.begin_again();
         let reasons = match attempt(worker, &routing, ListenerRole::Writer, until, &mut tried).await {
             Err(FindError::NoServer(reasons)) => reasons,
             done => return done,
         };
+        if Instant::now() >= held_until {
+            return Err(FindError::NoServer(reasons));
+        }
         if hold.is_none() {
             hold = Hold::take(&worker.shared.held);
         }
         let Some(hold) = &hold else { return Err(FindError::TooManyHeld) };
-        match hold.wait(&mut changes, client, until).await {
+        match hold.wait(&mut changes, client, held_until).await {
             crate::hold::Ended::Changed => {}
             crate::hold::Ended::ClientLeft => return Err(FindError::ClientLeft),
             crate::hold::Ended::Deadline => return Err(FindError::NoServer(reasons)),

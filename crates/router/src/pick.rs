@@ -14,7 +14,8 @@
 //! 3. **Last resorts, in order:** any other zone (when the servers that should serve were tried and failed),
 //!    the primary (only if allowed), then servers in doubt: suspected ones, and those that gave no answer in
 //!    time, none of them further behind than allowed. Where everything waits for a processor, ours too, all
-//!    look like that.
+//!    look like that. A writer's last resort is the primary itself, as soon as it may be tried again
+//!    ([`suspect`](crate::suspect)).
 
 mod because;
 
@@ -58,16 +59,17 @@ pub struct NoEligibleServer {
 /// Chooses a server.
 pub fn pick(view: &View, request: &PickRequest<'_>, rng: &mut impl Rng) -> Result<Picked, NoEligibleServer> {
     match request.role {
-        ListenerRole::Writer => {
-            writer(view, request).map(|server| Picked { server, because: Because::Primary })
-        }
+        ListenerRole::Writer => writer(view, request),
         ListenerRole::Reader => reader(view, request, rng),
     }
     .ok_or_else(|| refused(view, request))
 }
 
-fn writer(view: &View, request: &PickRequest<'_>) -> Option<usize> {
-    view.writer().filter(|server| usable(view, request, *server))
+/// The primary; there is no other to try when it is in doubt.
+fn writer(view: &View, request: &PickRequest<'_>) -> Option<Picked> {
+    let certain = view.writer().map(|server| Picked { server, because: Because::Primary });
+    let in_doubt = || Some(Picked { server: view.writer_in_doubt()?, because: Because::LastResort });
+    certain.or_else(in_doubt).filter(|picked| usable(view, request, picked.server))
 }
 
 fn reader(view: &View, request: &PickRequest<'_>, rng: &mut impl Rng) -> Option<Picked> {
@@ -210,6 +212,7 @@ fn refused(view: &View, request: &PickRequest<'_>) -> NoEligibleServer {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::eligible::Reason;
     use crate::view::tests::{snapshot, view};
     use proptest::prelude::*;
     use rand::rngs::StdRng;
@@ -315,6 +318,21 @@ mod tests {
         assert!(names.starts_with(&["reads_on_primary", "writer_unknown"]), "{names:?}");
         let writes = PickRequest { role: ListenerRole::Writer, ..request(None, &[0], &[]) };
         assert!(pick(&view, &writes, &mut rng).is_err(), "new writes wait");
+    }
+
+    #[test]
+    fn writers_try_a_primary_in_doubt_once_and_zero_hop_does_not() {
+        let mut view = view(snapshot("a", &[("a", 1.0)], &[("a", 1.0)]));
+        view.candidates[0].writes =
+            crate::eligible::Verdict::Ineligible(Reason::Suspected { why: "error 1040".to_owned() });
+        let mut rng = StdRng::seed_from_u64(7);
+        let writes = PickRequest { role: ListenerRole::Writer, ..request(None, &[0, 0], &[]) };
+        assert!(pick(&view, &writes, &mut rng).is_err(), "the pause is not over");
+        view.candidates[0].writers_may_try = true;
+        let picked = pick(&view, &writes, &mut rng).unwrap();
+        assert_eq!((picked.server, picked.because), (0, Because::LastResort), "no page has a last resort");
+        let tried = [(ServerName::new("p"), "error 1040".to_owned())];
+        assert!(pick(&view, &PickRequest { tried: &tried, ..writes }, &mut rng).is_err());
     }
 
     #[test]

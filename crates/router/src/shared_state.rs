@@ -180,16 +180,16 @@ impl SharedState {
     /// A server failed a session of ours: avoided from now on, and looked at by `observe` at once. Whether
     /// that is news: sessions that fail together are one piece of it.
     pub(crate) fn suspect(&self, server: &ServerName, why: &str) -> bool {
-        let new = {
+        let added = {
             let mut inputs = self.inputs();
             let round = inputs.snapshot.round;
             inputs.suspects.add(server, why, round, Instant::now())
         };
-        if new {
+        if added.closes {
             self.renew(None);
             (self.report)(server, why);
         }
-        new
+        added.news
     }
 
     /// Something happened to a server that may mean nothing: `observe` looks at it at once.

@@ -5,6 +5,10 @@
 //! answers, and not before a pause that doubles with each failure in a row: a server that answers our probes
 //! but fails sessions (its `max_connections` is reached, it blocks this host) would otherwise cost a new
 //! session every round.
+//!
+//! Writers have nobody else to go to. So they try the one server that takes writes again after the first
+//! pause each time, under the same condition, while it is still avoided as a server for reads: a held session
+//! is late by the first pause at most, and not by the 16 s that failures in a row may come to.
 
 use fleet::{ServerName, Snapshot, State};
 use std::collections::HashMap;
@@ -30,6 +34,17 @@ pub struct Suspect {
     pub strikes: u32,
     /// Whether it is still avoided; a lifted one is remembered for its strikes.
     pub avoided: bool,
+    /// Whether writers may try it again although it is.
+    pub writers_may_try: bool,
+}
+
+/// What another failure changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Added {
+    /// It was not avoided before: sessions that fail together are one failure.
+    pub news: bool,
+    /// Somebody could have been sent there, and nobody can now.
+    pub closes: bool,
 }
 
 /// All suspects, by name. Bounded by the servers a snapshot has: names it does not have are dropped.
@@ -39,7 +54,7 @@ pub struct Suspects(HashMap<ServerName, Suspect>);
 impl Suspect {
     /// A first failure, in the time of snapshot `round`.
     pub fn new(why: &str, round: u64, since: Instant) -> Self {
-        Self { why: why.to_owned(), round, since, strikes: 1, avoided: true }
+        Self { why: why.to_owned(), round, since, strikes: 1, avoided: true, writers_may_try: false }
     }
 
     /// How long it is avoided at least.
@@ -49,17 +64,18 @@ impl Suspect {
 }
 
 impl Suspects {
-    /// A session just failed on `server`. `false` when it was already avoided: sessions that fail together
-    /// are one failure.
-    pub fn add(&mut self, server: &ServerName, why: &str, round: u64, now: Instant) -> bool {
-        let known = self.of(server).is_some();
+    /// A session just failed on `server`.
+    pub fn add(&mut self, server: &ServerName, why: &str, round: u64, now: Instant) -> Added {
+        let known = self.of(server);
+        let news = known.is_none();
+        let closes = known.is_none_or(|known| known.writers_may_try);
         let strikes = match self.0.get(server) {
             Some(s) if s.avoided => s.strikes,
             Some(s) if now.saturating_duration_since(s.since) < FORGET => s.strikes + 1,
             _ => 1,
         };
         self.0.insert(server.clone(), Suspect { strikes, ..Suspect::new(why, round, now) });
-        !known
+        Added { news, closes }
     }
 
     /// A session got its greeting from `server`: nothing is held against it any more.
@@ -90,14 +106,15 @@ impl Suspects {
             let Some(server) = snapshot.server(name) else { return false };
             // The next round may have asked this server just before it failed; the one after cannot have.
             let asked_since = snapshot.round >= suspect.round + 2 && snapshot.at > suspect.since;
-            let paused = now.saturating_duration_since(suspect.since) >= suspect.pause();
+            let waited = now.saturating_duration_since(suspect.since);
             // An answer from before the failure, or one that has grown old, says nothing for the server.
             let answered = server.state == State::Answering && !server.is_overdue(now);
             let since = server.answered_at.is_none_or(|at| at > suspect.since);
-            if asked_since && paused && answered && since {
-                suspect.avoided = false;
+            if asked_since && answered && since {
+                suspect.avoided &= waited < suspect.pause();
+                suspect.writers_may_try |= waited >= FIRST_PAUSE;
             }
-            suspect.avoided || now.saturating_duration_since(suspect.since) < FORGET
+            suspect.avoided || waited < FORGET
         });
     }
 }
@@ -164,6 +181,31 @@ mod tests {
         assert_eq!(pauses, [500, 1000, 2000, 4000]);
         suspects.clear(&name);
         assert!(!suspects.knows(&name));
+    }
+
+    #[test]
+    fn writers_try_it_again_after_the_first_pause_each_time_and_only_once_it_has_answered() {
+        let (start, name) = (Instant::now(), ServerName::new("r1"));
+        let mut suspects = Suspects::default();
+        let (mut round, mut now, mut pauses, mut added) = (0, start, Vec::new(), Vec::new());
+        for _ in 0..4 {
+            added.push(suspects.add(&name, "error 1040", round, now));
+            assert_eq!(suspects.add(&name, "error 1040", round, now), Added { news: false, closes: false });
+            let failed = now;
+            while suspects.of(&name).is_some_and(|suspect| !suspect.writers_may_try) {
+                (round, now) = (round + 1, now + Duration::from_millis(250));
+                suspects.review(&snapshot(round, now, State::Answering), now);
+            }
+            pauses.push(now.duration_since(failed).as_millis());
+        }
+        assert_eq!(pauses, [500; 4]);
+        // The first two times the pause is over for all; then writers alone find it open.
+        let first = Added { news: true, closes: true };
+        assert_eq!(added, [first, first, Added { news: false, ..first }, Added { news: false, ..first }]);
+        suspects.add(&name, "error 1040", round, now);
+        now += Duration::from_secs(60);
+        suspects.review(&snapshot(round + 9, now, State::Silent { why: String::new() }), now);
+        assert!(!suspects.of(&name).unwrap().writers_may_try, "it does not answer");
     }
 
     #[test]

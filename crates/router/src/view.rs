@@ -56,6 +56,8 @@ pub struct Candidate {
     pub reads: Verdict,
     /// May it serve writes?
     pub writes: Verdict,
+    /// May writers try it although it is not eligible?
+    pub writers_may_try: bool,
     /// May it serve reads when nobody is eligible?
     pub last_resort: bool,
     /// Statements it says it runs now; as old as the snapshot.
@@ -131,6 +133,7 @@ impl View {
                     heat,
                     reads: eligible::for_reads(server, own, &config, now),
                     writes: eligible::for_writes(server, own, &snapshot.writer),
+                    writers_may_try: eligible::may_be_tried_for_writes(server, own, &snapshot.writer),
                     last_resort: eligible::in_the_last_resort(server, own, &config, &snapshot.writer),
                     running: server.load.running,
                 }
@@ -190,6 +193,11 @@ impl View {
     /// The server that takes writes now.
     pub fn writer(&self) -> Option<usize> {
         self.candidates.iter().position(|c| c.writes.is_eligible())
+    }
+
+    /// The server that takes writes and failed a session of ours, once it may be tried again.
+    pub fn writer_in_doubt(&self) -> Option<usize> {
+        self.candidates.iter().position(|c| c.writers_may_try)
     }
 
     /// The primary from which a switchover is announced, if writes are held for it.

@@ -136,6 +136,39 @@ async fn a_writer_session_is_refused_in_words_when_no_primary_comes() {
 }
 
 #[tokio::test]
+async fn without_a_hold_a_writer_session_is_refused_at_once_and_a_primary_still_has_its_time() {
+    let slow = Fake::start("p", Script::ServesLate(Duration::from_millis(300))).await;
+    let attempt_deadline = Duration::from_secs(20);
+    let config = RouterConfig { attempt_deadline, hold_deadline: Duration::ZERO, ..quick() };
+    let front = Front::start(config, &[Writer], vec![slow.replica()]);
+    let begun = Instant::now();
+    let refusal = within(5, Client::connect(front.port(0))).await.err().unwrap();
+    assert!(refusal.message.contains("p: no primary is known"), "{}", refusal.message);
+    assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
+    front.publish(vec![slow.server(Role::Primary)]);
+    front.until("a primary", |s| s.servers[0].writes.eligible).await;
+    assert_eq!(within(10, Client::connect(front.port(0))).await.unwrap().server, "p");
+}
+
+#[tokio::test]
+async fn a_primary_that_refuses_is_tried_again_after_the_same_short_pause_each_time() {
+    let full = Fake::start("p", Script::Errs(1040)).await;
+    let config = RouterConfig { hold_deadline: Duration::from_secs(30), ..quick() };
+    let front = Front::start(config, &[Writer], vec![full.server(Role::Primary)]);
+    let port = front.port(0);
+    let waiting = tokio::spawn(async move { Client::connect(port).await.map(|c| c.server) });
+    let begun = Instant::now();
+    // With pauses that double the sixth attempt would come after 15.5 s.
+    while full.accepted.load(SeqCst) < 6 {
+        assert!(begun.elapsed() < Duration::from_secs(12), "tried {} times", full.accepted.load(SeqCst));
+        front.publish(vec![full.server(Role::Primary)]);
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    assert!(begun.elapsed() > Duration::from_secs(2), "not without a pause: {:?}", begun.elapsed());
+    waiting.abort();
+}
+
+#[tokio::test]
 async fn a_primary_that_refuses_holds_the_session_until_it_is_back() {
     let dead = Fake::start("p", Script::Refuses).await;
     let config = RouterConfig { hold_deadline: Duration::from_secs(10), ..quick() };
