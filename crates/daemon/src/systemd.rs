@@ -78,14 +78,15 @@ pub fn inherited(taken: Option<Taken>, count: Option<u32>) -> anyhow::Result<(So
     Ok((Sockets::new(fds).context("an inherited descriptor is no listening socket")?, before))
 }
 
-/// The sockets that systemd has for us (`LISTEN_FDS`), duplicated: `count` descriptors from the third on.
-/// They stay open there whatever becomes of us.
+/// The sockets that systemd has for us (`LISTEN_FDS`): `count` descriptors from the third on. It has them
+/// once more, whatever becomes of ours. One that no listener takes is closed here, so that nobody waits in
+/// it.
 fn listening_sockets(count: u32) -> anyhow::Result<Vec<OwnedFd>> {
     let last = LISTEN_FDS_START + i32::try_from(count)?;
     (LISTEN_FDS_START..last)
         .map(|number| {
-            zerohop::duplicate(number).with_context(|| {
-                format!("descriptor {number}, which LISTEN_FDS promises, cannot be duplicated")
+            zerohop::take_listening(number).with_context(|| {
+                format!("descriptor {number}, which LISTEN_FDS promises, is no listening socket")
             })
         })
         .collect()

@@ -52,5 +52,5 @@ pub use layout::{ConnectCounts, LISTENERS, SLOTS, Session, TARGETS, TargetCounte
 pub use mirror::{Mirror, Piece, PieceKind};
 pub use object::BUILT;
 pub use router_pins::RouterPins;
-pub use sys::duplicate;
+pub use sys::take_listening;
 pub use wakeup::Wakeup;

@@ -332,18 +332,62 @@ fn short(name: &str) -> Vec<u8> {
     name.bytes().take(15).collect()
 }
 
-/// Duplicates a descriptor that is known by its number alone, as those are that a service manager passes on.
+/// Takes a listening socket that is known by its number alone, as those are that a service manager passes on.
+/// It is closed with what this returns, and no program that is started from here inherits it.
 ///
-/// Not with `pidfd_getfd(2)`, which the default filters of container runtimes refuse.
+/// To be called before this process listens anywhere: the number of a listening socket is then one that it
+/// was started with, and nobody in it owns it.
 ///
 /// # Errors
-/// No such descriptor is open, or the limit of descriptors is reached.
-pub fn duplicate(number: i32) -> io::Result<OwnedFd> {
-    // SAFETY: the call reads no memory; a number that is not open is refused (EBADF).
-    let made = unsafe { libc::fcntl(number, libc::F_DUPFD_CLOEXEC, 0) };
-    if made < 0 {
+/// No such descriptor is open, or it is no listening socket.
+pub fn take_listening(number: i32) -> io::Result<OwnedFd> {
+    let mut listens: libc::c_int = 0;
+    let mut length = size_of::<libc::c_int>() as libc::socklen_t;
+    // SAFETY: both pointers are to locals of the sizes that are said; a number that is not open is refused.
+    let result = unsafe {
+        libc::getsockopt(
+            number,
+            libc::SOL_SOCKET,
+            libc::SO_ACCEPTCONN,
+            (&raw mut listens).cast(),
+            &raw mut length,
+        )
+    };
+    if result != 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: the kernel has just made it, so nobody else owns it.
-    Ok(unsafe { OwnedFd::from_raw_fd(made) })
+    if listens == 0 {
+        return Err(io::ErrorKind::InvalidInput.into());
+    }
+    // SAFETY: the call reads no memory.
+    if unsafe { libc::fcntl(number, libc::F_SETFD, libc::FD_CLOEXEC) } < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: it is open, and as said above nobody else owns it.
+    Ok(unsafe { OwnedFd::from_raw_fd(number) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs::File;
+    use std::net::{TcpListener, TcpStream};
+    use std::os::fd::IntoRawFd;
+
+    #[test]
+    fn a_listening_socket_is_taken_by_its_number_and_nothing_else_is() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let connected = TcpStream::connect(address).unwrap();
+        assert!(take_listening(connected.as_raw_fd()).is_err(), "it is connected");
+        assert!(take_listening(-1).is_err());
+        let file = File::open("/dev/null").unwrap();
+        assert!(take_listening(file.as_raw_fd()).is_err(), "it is no socket");
+        let number = listener.into_raw_fd();
+        let taken = take_listening(number).unwrap();
+        assert_eq!(taken.as_raw_fd(), number, "not a copy of it");
+        assert!(rustix::io::fcntl_getfd(&taken).unwrap().contains(rustix::io::FdFlags::CLOEXEC));
+        drop(taken);
+        assert!(TcpStream::connect(address).is_err(), "nobody has it any more");
+    }
 }

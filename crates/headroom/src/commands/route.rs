@@ -116,7 +116,7 @@ pub(crate) async fn run(args: RouteArgs, environment: &Environment) -> anyhow::R
     }
     descriptors::tell_room(&sourced.config, engine.most_sessions());
     for address in sockets.addresses() {
-        tracing::warn!(%address, "an inherited socket is of no listener here; it is left alone");
+        tracing::warn!(%address, "an inherited socket is of no listener here; it is closed");
     }
     drop(sockets);
     let makes_faults = args.faults_from_stdin;

@@ -204,6 +204,20 @@ async fn sockets_that_systemd_opened_are_used() {
 }
 
 #[tokio::test]
+async fn a_socket_from_systemd_that_no_listener_takes_is_closed() {
+    let mut alone = Alone::up("").await;
+    let of_nobody = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = of_nobody.local_addr().unwrap();
+    let mut child = alone.start_activated(&of_nobody);
+    drop(of_nobody);
+    alone.ready().await;
+    assert!(alone.words().contains("is of no listener here"), "{}", alone.words());
+    assert!(std::net::TcpStream::connect(address).is_err(), "a client would wait for good");
+    alone.signal(u64::from(child.id()), Signal::TERM);
+    assert_eq!(alone.ended(&mut child).await.code(), Some(0));
+}
+
+#[tokio::test]
 async fn a_control_directory_that_others_may_enter_is_refused_in_words_and_clients_are_served_all_the_same() {
     let mut alone = Alone::up("").await;
     let directory = alone.lab.dir().join("private");
