@@ -187,12 +187,13 @@ impl Engine {
 
     /// What commands have asked for, for a process that takes over.
     pub fn orders(&self) -> Orders {
-        let drains = self.running().as_ref().map(|running| running.router.drains()).unwrap_or_default();
+        let of = |running: &Running| (running.router.drains(), running.router.lent_files());
+        let (drains, lent) = self.running().as_ref().map(of).unwrap_or_default();
         let order = |(server, left): (ServerName, Duration)| DrainOrder {
             server: server.to_string(),
             left_ms: u64::try_from(left.as_millis()).unwrap_or(u64::MAX),
         };
-        Orders { drains: drains.into_iter().map(order).collect() }
+        Orders { drains: drains.into_iter().map(order).collect(), lent }
     }
 
     /// Goes on with what commands had asked of the process before this one.
@@ -203,6 +204,13 @@ impl Engine {
         let drains: Vec<(ServerName, Duration)> = orders.drains.iter().map(drain).collect();
         if let Some(running) = self.running().as_ref() {
             running.router.continue_drains(&drains);
+        }
+    }
+
+    /// The process that this one takes over from has left, with these orders.
+    pub fn predecessor_left(&self, orders: &Orders) {
+        if let Some(running) = self.running().as_ref() {
+            running.router.predecessor_left(&orders.lent);
         }
     }
 

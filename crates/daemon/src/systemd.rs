@@ -8,7 +8,7 @@
 
 use anyhow::Context;
 use console::control::take_over::Taken;
-use router::Sockets;
+use router::{OpenedBy, Sockets};
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
 use std::io::{self, IoSlice};
 use std::mem::MaybeUninit;
@@ -75,7 +75,9 @@ pub fn inherited(taken: Option<Taken>, count: Option<u32>) -> anyhow::Result<(So
         (None, Some(count)) => (listening_sockets(count)?, None),
         (None, None) => (Vec::new(), None),
     };
-    Ok((Sockets::new(fds).context("an inherited descriptor is no listening socket")?, before))
+    let opened_by = if before.is_some() { OpenedBy::Predecessor } else { OpenedBy::Systemd };
+    let sockets = Sockets::new(fds, opened_by).context("an inherited descriptor is no listening socket")?;
+    Ok((sockets, before))
 }
 
 /// The sockets that systemd has for us (`LISTEN_FDS`): `count` descriptors from the third on. It has them

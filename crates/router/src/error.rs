@@ -1,5 +1,6 @@
 //! What can go wrong in starting or changing the router. What clients are told is in `refuse`.
 
+use crate::sockets::OpenedBy;
 use fleet::{Address, Blame};
 use std::io;
 
@@ -12,6 +13,14 @@ pub enum Error {
         address: Address,
         /// What the system said.
         source: io::Error,
+    },
+    /// A socket that was given to this process, and that is no listener's here, is in the way.
+    #[error("cannot listen on {address} beside {held}; {}", clear(*.opened_by))]
+    InTheWay {
+        address: Address,
+        /// What that socket is bound to.
+        held: Address,
+        opened_by: OpenedBy,
     },
     /// A listener's address is a host name.
     #[error(
@@ -57,6 +66,7 @@ impl Error {
         match self {
             Self::TlsFile(error) => error.blame(),
             Self::Listen { .. }
+            | Self::InTheWay { .. }
             | Self::NotAnIp { .. }
             | Self::SocketInUse { .. }
             | Self::Tls(_)
@@ -65,6 +75,18 @@ impl Error {
             | Self::NoRing(_)
             | Self::ZeroHop(_) => Blame::Config,
             Self::Recording | Self::Stopped => Blame::Client,
+        }
+    }
+}
+
+/// What to do about a socket that is in the way.
+fn clear(opened_by: OpenedBy) -> &'static str {
+    match opened_by {
+        OpenedBy::Predecessor => {
+            "the running process listens there: reload it first (systemctl reload, or HUP), then take over"
+        }
+        OpenedBy::Systemd => {
+            "systemd holds that socket: change its socket unit, or stop the service and start it again"
         }
     }
 }

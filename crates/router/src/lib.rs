@@ -97,5 +97,5 @@ pub use pending_move::PendingMove;
 pub use record::{Recording, RecordingRequest, RecordingStatus};
 pub use refusal::RefusalReason;
 pub use router::{Changes, Router};
-pub use sockets::Sockets;
+pub use sockets::{OpenedBy, Sockets};
 pub use status::Status;

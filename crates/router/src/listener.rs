@@ -6,7 +6,7 @@
 
 use crate::error::Error;
 use crate::refusal::{RefusalCounts, RefusalDetails, RefusalReason};
-use crate::sockets::{BACKLOG, Sockets};
+use crate::sockets::{BACKLOG, OpenedBy, Sockets};
 use crate::stream::Socket;
 use crate::tls::FromClients;
 use arc_swap::ArcSwap;
@@ -19,7 +19,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::io::Interest;
@@ -37,6 +37,8 @@ pub(crate) struct Listener {
     socket: Mutex<Option<OwnedFd>>,
     /// Another process listens on: what stands in the file system is its.
     handed_over: AtomicBool,
+    /// Whose the file of a unix socket is.
+    file: Mutex<FileOwner>,
     writer: AtomicBool,
     max_sessions: AtomicUsize,
     max_connecting: AtomicUsize,
@@ -58,6 +60,17 @@ pub(crate) struct Listener {
     fails: AtomicBool,
     /// The configuration in force.
     config: ArcSwap<ListenerConfig>,
+}
+
+/// Who removes the file of a unix socket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum FileOwner {
+    /// This listener, which has made it or taken it over for good.
+    Us,
+    /// The process that this one takes over from, as long as it has not left.
+    Predecessor,
+    /// Nobody here: systemd, or a process that left the socket with it.
+    Systemd,
 }
 
 /// Completed logins by what carries them.
@@ -103,8 +116,15 @@ impl Listener {
         sockets: &mut Sockets,
     ) -> Result<(Arc<Self>, OwnedFd), Error> {
         let from_clients = FromClients::load(&config.tls)?;
+        let mut file = FileOwner::Us;
         let (fd, bound) = match &config.address {
-            address if sockets.has(address) => sockets.take(address)?,
+            address if sockets.has(address) => {
+                file = match sockets.opened_by() {
+                    OpenedBy::Systemd => FileOwner::Systemd,
+                    OpenedBy::Predecessor => FileOwner::Predecessor,
+                };
+                sockets.take(address)?
+            }
             Address::Unix(path) => (bind_unix(path, &config.address)?, config.address.clone()),
             Address::Tcp { host, port } => {
                 let address = config.address.clone();
@@ -119,6 +139,7 @@ impl Listener {
             bound,
             socket: Mutex::new(Some(socket)),
             handed_over: AtomicBool::new(false),
+            file: Mutex::new(file),
             writer: AtomicBool::new(config.role == ListenerRole::Writer),
             max_sessions: AtomicUsize::new(config.max_sessions),
             max_connecting: AtomicUsize::new(config.max_connecting),
@@ -205,6 +226,28 @@ impl Listener {
         self.socket_slot().as_ref().and_then(|socket| socket.try_clone().ok())
     }
 
+    /// The process before this one has left: a file that it had made is ours, unless it says that it is one
+    /// of `lent`.
+    pub(crate) fn predecessor_left(&self, lent: &[PathBuf]) {
+        let mut file = self.file_owner();
+        if *file == FileOwner::Predecessor {
+            let is_lent = matches!(&self.address, Address::Unix(path) if lent.contains(path));
+            *file = if is_lent { FileOwner::Systemd } else { FileOwner::Us };
+        }
+    }
+
+    /// The file of a unix socket that systemd opened, which is nobody's here to remove.
+    pub(crate) fn lent_file(&self) -> Option<&PathBuf> {
+        match &self.address {
+            Address::Unix(path) if *self.file_owner() == FileOwner::Systemd => Some(path),
+            _ => None,
+        }
+    }
+
+    fn file_owner(&self) -> MutexGuard<'_, FileOwner> {
+        self.file.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Another process listens on this socket from now on: stops accepting and leaves everything as it is.
     pub(crate) fn hand_over(&self) {
         self.handed_over.store(true, Relaxed);
@@ -251,10 +294,10 @@ impl Listener {
     pub(crate) fn close(&self) {
         self.closing.notify_one();
         self.socket_slot().take();
-        if self.handed_over.load(Relaxed) {
-            return;
-        }
-        if let Address::Unix(path) = &self.address {
+        let ours = !self.handed_over.load(Relaxed) && *self.file_owner() == FileOwner::Us;
+        if let Address::Unix(path) = &self.address
+            && ours
+        {
             // Somebody may have removed it, or put their own there; both are theirs to mend.
             let _ = std::fs::remove_file(path);
         }
@@ -347,4 +390,39 @@ fn bind_unix(path: &Path, address: &Address) -> Result<OwnedFd, Error> {
     std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o777)).map_err(listen)?;
     listener.set_nonblocking(true).map_err(listen)?;
     Ok(listener.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Whether the file of a unix socket is there after its listener has closed: opened by itself, or by
+    /// somebody else, and closed after `then`.
+    fn file_stays(opened_by: Option<OpenedBy>, then: impl Fn(&Listener, &Path)) -> bool {
+        let base = tempfile::tempdir().unwrap();
+        let path = base.path().join("reader.sock");
+        let fds = opened_by.map(|_| OwnedFd::from(UnixListener::bind(&path).unwrap())).into_iter().collect();
+        let mut sockets = Sockets::new(fds, opened_by.unwrap_or_default()).unwrap();
+        let config = ListenerConfig::new(Address::Unix(path.clone()), ListenerRole::Reader);
+        let (listener, _fd) = Listener::open(&config, &mut sockets).unwrap();
+        then(&listener, &path);
+        listener.close();
+        path.exists()
+    }
+
+    #[test]
+    fn a_listener_removes_a_socket_file_only_if_it_is_its_own() {
+        let (systemd, predecessor) = (Some(OpenedBy::Systemd), Some(OpenedBy::Predecessor));
+        assert!(!file_stays(None, |_, _| ()), "it has made it");
+        assert!(file_stays(None, |listener, _| listener.hand_over()), "another process has it");
+        assert!(file_stays(systemd, |_, _| ()));
+        assert!(file_stays(predecessor, |_, _| ()), "the process before still serves it");
+        assert!(!file_stays(predecessor, |listener, _| listener.predecessor_left(&[])));
+        let lent = |listener: &Listener, path: &Path| {
+            assert_eq!(listener.lent_file(), None);
+            listener.predecessor_left(&[path.to_owned()]);
+            assert_eq!(listener.lent_file().map(PathBuf::as_path), Some(path), "the next process is told");
+        };
+        assert!(file_stays(predecessor, lent), "systemd had lent it to the process before");
+    }
 }

@@ -23,6 +23,7 @@ use fleet::{Address, ServerName, Snapshot};
 use std::collections::HashSet;
 use std::io;
 use std::os::fd::OwnedFd;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::JoinHandle;
@@ -339,6 +340,17 @@ impl Router {
         self.parts().listeners.iter().filter_map(|listener| listener.socket()).collect()
     }
 
+    /// The process that this one takes over from has left: what it had is ours from now on, but for the files
+    /// of unix sockets that are `lent`, by [`Router::lent_files`] of it.
+    pub fn predecessor_left(&self, lent: &[PathBuf]) {
+        self.parts().listeners.iter().for_each(|listener| listener.predecessor_left(lent));
+    }
+
+    /// The files of unix sockets that systemd opened: whoever takes over leaves them alone, too.
+    pub fn lent_files(&self) -> Vec<PathBuf> {
+        self.parts().listeners.iter().filter_map(|listener| listener.lent_file().cloned()).collect()
+    }
+
     /// Another process listens on our sockets from now on: accepts nobody, and leaves what stands in the file
     /// system. Sessions stay; end them with [`Router::empty`] or [`Router::stop`].
     pub fn hand_over(&self) {
@@ -419,10 +431,10 @@ fn open_all(
             }
             made => made,
         };
-        match made {
+        match made.map_err(|error| in_the_way(error, &listener, sockets)) {
             Ok(pair) => opened.push(pair),
             Err(error) => {
-                // Takes the socket files of those already opened away again.
+                // Takes the socket files that were made away again.
                 opened.iter().for_each(|(listener, _)| listener.close());
                 return Err(error);
             }
@@ -430,6 +442,21 @@ fn open_all(
     }
     paused.into_iter().for_each(PausedSocket::replaced);
     Ok(opened)
+}
+
+/// Says which of the sockets that were given to us is in the way, if one is. It is not paused, as one of our
+/// own is: who has it would not listen again if this process failed later.
+fn in_the_way(error: Error, wanted: &ListenerConfig, sockets: &Sockets) -> Error {
+    let Error::Listen { address, source } = error else { return error };
+    let overlaps = |held: &&Address| {
+        config::listeners_clash(wanted, &ListenerConfig::new((*held).clone(), wanted.role)).is_some()
+    };
+    match sockets.addresses().find(overlaps) {
+        Some(held) if source.kind() == io::ErrorKind::AddrInUse => {
+            Error::InTheWay { address, held: held.clone(), opened_by: sockets.opened_by() }
+        }
+        _ => Error::Listen { address, source },
+    }
 }
 
 /// Pauses what is about to close and overlaps with `wanted`, as 127.0.0.1:3306 does with 0.0.0.0:3306;
@@ -520,4 +547,49 @@ fn start_accepting(
 
 fn cores() -> usize {
     std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sockets::OpenedBy;
+    use fleet::ListenerRole;
+    use std::net::TcpListener;
+    use std::os::unix::net::{UnixListener, UnixStream};
+
+    fn reader(address: Address) -> ListenerConfig {
+        ListenerConfig::new(address, ListenerRole::Reader)
+    }
+
+    #[test]
+    fn a_process_that_fails_to_take_over_leaves_the_socket_files_of_the_one_before() {
+        let base = tempfile::tempdir().unwrap();
+        let (theirs, ours) = (base.path().join("theirs.sock"), base.path().join("ours.sock"));
+        let running = UnixListener::bind(&theirs).unwrap();
+        let occupied = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = occupied.local_addr().unwrap().port();
+        let given = vec![OwnedFd::from(running.try_clone().unwrap())];
+        let mut sockets = Sockets::new(given, OpenedBy::Predecessor).unwrap();
+        let wanted =
+            [Address::Unix(theirs.clone()), Address::Unix(ours.clone()), Address::tcp("127.0.0.1", port)];
+        let failed = open_all(wanted.into_iter().map(reader).collect(), &mut sockets, &[]);
+        assert!(matches!(failed, Err(Error::Listen { .. })), "{failed:?}");
+        UnixStream::connect(&theirs).expect("the process before goes on");
+        assert!(!ours.exists(), "what was made for nothing is taken away again");
+    }
+
+    #[test]
+    fn a_socket_that_was_given_to_us_and_is_in_the_way_is_named() {
+        for (opened_by, advice) in
+            [(OpenedBy::Predecessor, "reload it first"), (OpenedBy::Systemd, "socket unit")]
+        {
+            let running = TcpListener::bind("127.0.0.1:0").unwrap();
+            let port = running.local_addr().unwrap().port();
+            let mut sockets = Sockets::new(vec![running.into()], opened_by).unwrap();
+            let failed = open_all(vec![reader(Address::tcp("0.0.0.0", port))], &mut sockets, &[]);
+            let words = failed.err().unwrap().to_string();
+            let expected = format!("cannot listen on 0.0.0.0:{port} beside 127.0.0.1:{port}; ");
+            assert!(words.starts_with(&expected) && words.contains(advice), "{words}");
+        }
+    }
 }

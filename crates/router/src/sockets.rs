@@ -13,33 +13,51 @@ use std::path::PathBuf;
 /// Connections that may wait to be accepted.
 pub(crate) const BACKLOG: i32 = 4096;
 
+/// Who has opened listening sockets.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum OpenedBy {
+    /// systemd, or a process that left them with it. They stay open there.
+    #[default]
+    Systemd,
+    /// The process that this one takes over from. It serves them until it is told to leave.
+    Predecessor,
+}
+
 /// Listening sockets by the address they are bound to. Those that nobody takes are closed when this is
 /// dropped.
 #[derive(Debug, Default)]
-pub struct Sockets(Vec<(Address, OwnedFd)>);
+pub struct Sockets {
+    sockets: Vec<(Address, OwnedFd)>,
+    opened_by: OpenedBy,
+}
 
 impl Sockets {
     /// These sockets; each tells its address itself.
     ///
     /// # Errors
     /// When one is no socket, or bound to nothing that a listener can have.
-    pub fn new(fds: Vec<OwnedFd>) -> io::Result<Self> {
-        fds.into_iter().map(|fd| Ok((address_of(&fd)?, fd))).collect::<io::Result<_>>().map(Self)
+    pub fn new(fds: Vec<OwnedFd>, opened_by: OpenedBy) -> io::Result<Self> {
+        let sockets = fds.into_iter().map(|fd| Ok((address_of(&fd)?, fd))).collect::<io::Result<_>>()?;
+        Ok(Self { sockets, opened_by })
     }
 
     /// The addresses they are bound to.
     pub fn addresses(&self) -> impl Iterator<Item = &Address> {
-        self.0.iter().map(|(address, _)| address)
+        self.sockets.iter().map(|(address, _)| address)
     }
 
     /// Takes out the one that is bound to `address`.
     pub fn remove(&mut self, address: &Address) -> Option<OwnedFd> {
-        let at = self.0.iter().position(|(bound, _)| same(bound, address))?;
-        Some(self.0.swap_remove(at).1)
+        let at = self.sockets.iter().position(|(bound, _)| same(bound, address))?;
+        Some(self.sockets.swap_remove(at).1)
     }
 
     pub(crate) fn has(&self, address: &Address) -> bool {
-        self.0.iter().any(|(bound, _)| same(bound, address))
+        self.sockets.iter().any(|(bound, _)| same(bound, address))
+    }
+
+    pub(crate) fn opened_by(&self) -> OpenedBy {
+        self.opened_by
     }
 
     /// The socket for a listener at `address`, ready to be watched, and what it is bound to.

@@ -31,6 +31,7 @@ use std::io::{IoSlice, IoSliceMut, Read, Write};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
@@ -54,13 +55,15 @@ const TAKE_WITH_ORDERS: u8 = b'S';
 const READY: u8 = b'R';
 const GONE: u8 = b'G';
 
-/// What commands have asked of a process and its successor has to go on with. Another version may know more
-/// or less.
+/// What a process has been asked to do, and its successor has to go on with. Another version may know more or
+/// less.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Orders {
     /// Servers being emptied.
     pub drains: Vec<DrainOrder>,
+    /// Files of unix sockets that systemd opened, and that are not to be removed.
+    pub lent: Vec<PathBuf>,
 }
 
 /// A server being emptied.
@@ -272,7 +275,8 @@ mod tests {
     use std::sync::mpsc;
 
     fn drain(left_ms: u64) -> Orders {
-        Orders { drains: vec![DrainOrder { server: "db3".to_owned(), left_ms }] }
+        let drains = vec![DrainOrder { server: "db3".to_owned(), left_ms }];
+        Orders { drains, lent: vec![PathBuf::from("/run/lent.sock")] }
     }
 
     fn listener() -> OwnedFd {

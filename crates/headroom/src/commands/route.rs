@@ -128,8 +128,10 @@ pub(crate) async fn run(args: RouteArgs, environment: &Environment) -> anyhow::R
     if let Some(before) = before {
         // With the fleet known, so that whoever comes is served as fast as before.
         process.engine().first_look(FIRST_LOOK).await;
+        let orders = before.ready()?;
+        process.engine().predecessor_left(&orders.clone().unwrap_or_default());
         // A drain may have been ordered or ended meanwhile.
-        if let Some(orders) = before.ready()? {
+        if let Some(orders) = orders {
             process.engine().continue_orders(&orders);
         }
         tracing::info!("took over; the process before us lets its sessions end");
