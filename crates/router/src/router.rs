@@ -12,7 +12,7 @@ use crate::rebalancer;
 use crate::record::{Recording, RecordingRequest};
 use crate::reserve::most_sessions;
 use crate::shared_state::{Drain, Report, SharedState};
-use crate::sockets::{PausedSocket, Sockets};
+use crate::sockets::{OpenedBy, PausedSocket, Sockets};
 use crate::status::{self, Status};
 use crate::supervise;
 use crate::tls::{FromClients, ServerKey, ToServers};
@@ -49,6 +49,8 @@ pub struct Router {
     /// The listeners that are open, for zero-hop; it ends when this is dropped.
     open_listeners: watch::Sender<Vec<Arc<Listener>>>,
     zero_hop: OnceLock<ZeroHop>,
+    /// The process that this one takes over from has not left.
+    waits: Arc<AtomicBool>,
 }
 
 /// What reload and stop change.
@@ -107,6 +109,7 @@ impl Router {
     ) -> Result<Self, Error> {
         unique(&listeners)?;
         let (to_servers, server_key) = (ToServers::load(&config.tls)?, ServerKey::load(&config.tls)?);
+        let waits = Arc::new(AtomicBool::new(sockets.opened_by() == OpenedBy::Predecessor));
         let opened = open_all(listeners, sockets, &[])?;
         let threads = config.threads.unwrap_or_else(|| path::threads(cores())).max(1);
         let data_path = config.data_path;
@@ -139,11 +142,23 @@ impl Router {
         let parts = Mutex::new(Parts { listeners, open: Some(open), threads: joins });
         let insight = collect::start(shared.clone(), &workers).map_err(Error::Thread)?;
         let zero_hop = OnceLock::new();
-        Ok(Self { shared, workers, path, most_sessions, stopping, insight, parts, open_listeners, zero_hop })
+        Ok(Self {
+            shared,
+            workers,
+            path,
+            most_sessions,
+            stopping,
+            insight,
+            parts,
+            open_listeners,
+            zero_hop,
+            waits,
+        })
     }
 
     /// Lets connections bypass this process where the configuration wants it and the kernel allows it, from
-    /// now on and through reloads. `prober` logs in to servers that the kernel found suspect.
+    /// now on (or from [`Router::predecessor_left`] on) and through reloads. `prober` logs in to servers that
+    /// the kernel found suspect.
     ///
     /// # Errors
     /// Where the configuration requires it and it is not available.
@@ -152,8 +167,8 @@ impl Router {
         identity: zero_hop::Identity,
         prober: Arc<dyn zero_hop::LoginProber>,
     ) -> Result<(), Error> {
-        let (zero_hop, thread) =
-            ZeroHop::start(self.shared.clone(), self.open_listeners.subscribe(), identity, prober)?;
+        let (shared, listeners) = (self.shared.clone(), self.open_listeners.subscribe());
+        let (zero_hop, thread) = ZeroHop::start(shared, listeners, identity, prober, self.waits.clone())?;
         self.parts().threads.push(thread);
         let _ = self.zero_hop.set(zero_hop);
         Ok(())
@@ -341,8 +356,9 @@ impl Router {
     }
 
     /// The process that this one takes over from has left: what it had is ours from now on, but for the files
-    /// of unix sockets that are `lent`, by [`Router::lent_files`] of it.
+    /// of unix sockets that are `lent`, by [`Router::lent_files`] of it. Zero-hop begins.
     pub fn predecessor_left(&self, lent: &[PathBuf]) {
+        self.waits.store(false, Relaxed);
         self.parts().listeners.iter().for_each(|listener| listener.predecessor_left(lent));
     }
 
@@ -552,7 +568,6 @@ fn cores() -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sockets::OpenedBy;
     use fleet::ListenerRole;
     use std::net::TcpListener;
     use std::os::unix::net::{UnixListener, UnixStream};

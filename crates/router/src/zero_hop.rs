@@ -15,7 +15,7 @@
 //!    insight asks for it.
 //! 5. `close`: sessions that placement wants moved are closed, when their state is known and allows it.
 //!
-//! `runner` is the thread that does this.
+//! `runner` is the thread that does this, and `step` says when it begins and ends.
 //!
 //! **If in doubt, the ordinary listener** serves, which can wait, try other servers and refuse in words: when
 //! nobody is eligible, for a server that just failed, beyond `max_sessions`, for listeners whose options need
@@ -26,7 +26,9 @@
 //! takes over, it removes what it has pinned.
 //!
 //! **The process that listens on an address** decides about its connections: what another process has pinned
-//! for it is taken over or removed ([`zerohop::pins::claim`]), also where this one's zero-hop is off.
+//! for it is taken over or removed ([`zerohop::pins::claim`]), also where this one's zero-hop is off. One
+//! that takes over from a running process touches nothing before that one has left: should it fail before,
+//! the other goes on with all that it had.
 
 mod close;
 mod count;
@@ -37,6 +39,7 @@ pub(crate) mod mirror_handle;
 mod overview;
 mod page;
 mod runner;
+mod step;
 
 use crate::error::Error;
 use crate::listener::Listener;
@@ -45,9 +48,9 @@ use arc_swap::ArcSwap;
 pub use login_probe::{LoginProber, LoginResult};
 pub(crate) use overview::ZeroHopOverview;
 pub use overview::{Identity, ListenerZeroHop, ZeroHopStatus};
-use runner::Runner;
-use std::sync::Arc;
+use runner::{Runner, Signals};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, PoisonError};
 use std::thread::JoinHandle;
 use tokio::sync::watch;
 
@@ -55,24 +58,23 @@ use tokio::sync::watch;
 #[derive(Debug)]
 pub(crate) struct ZeroHop {
     overview: Arc<ArcSwap<ZeroHopOverview>>,
-    leaving: Arc<AtomicBool>,
-    handed_over: Arc<AtomicBool>,
+    signals: Signals,
 }
 
 impl ZeroHop {
-    /// Starts the thread; it ends when the sender of `listeners` is dropped.
+    /// Starts the thread; it ends when the sender of `listeners` is dropped. As long as `waits` is set, the
+    /// process before this one has not left.
     pub(crate) fn start(
         shared: Arc<SharedState>,
         listeners: watch::Receiver<Vec<Arc<Listener>>>,
         identity: Identity,
         prober: Arc<dyn LoginProber>,
+        waits: Arc<AtomicBool>,
     ) -> Result<(Self, JoinHandle<()>), Error> {
         let overview = Arc::new(ArcSwap::default());
-        let leaving = Arc::new(AtomicBool::new(false));
-        let handed_over = Arc::new(AtomicBool::new(false));
-        let zero_hop =
-            Self { overview: overview.clone(), leaving: leaving.clone(), handed_over: handed_over.clone() };
-        let mut runner = Runner::new(shared, identity, prober, overview, leaving, handed_over);
+        let signals = Signals { waits, ..Signals::default() };
+        let zero_hop = Self { overview: overview.clone(), signals: signals.clone() };
+        let mut runner = Runner::new(shared, identity, prober, overview, signals);
         let runtime =
             tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(Error::Thread)?;
         let entered = runtime.enter();
@@ -99,12 +101,12 @@ impl ZeroHop {
 
     /// The listeners are about to close: the kernel shall not count on them any more.
     pub(crate) fn leave(&self) {
-        self.leaving.store(true, Relaxed);
+        self.signals.leaving.store(true, Relaxed);
     }
 
     /// Another process has taken over: what is in the kernel is its from now on, and is not touched here any
-    /// more.
+    /// more once this returns.
     pub(crate) fn hand_over(&self) {
-        self.handed_over.store(true, Relaxed);
+        *self.signals.handed_over.lock().unwrap_or_else(PoisonError::into_inner) = true;
     }
 }

@@ -96,8 +96,16 @@ pub struct Page {
 /// # Errors
 /// What is missing, in words.
 pub fn possible() -> Result<(), Error> {
+    possible_in(None)
+}
+
+/// The same for processes of this cgroup; `None` is the root of the cgroup v2 mount.
+///
+/// # Errors
+/// As [`possible`].
+pub fn possible_in(cgroup: Option<&Path>) -> Result<(), Error> {
     object::programs().map_err(|why| Error::NoProgram { why })?;
-    mounts::cgroup(None)?;
+    mounts::cgroup(cgroup)?;
     MapFd::create(&MAPS[Map::Active as usize]).map_err(|e| Error::kernel("use bpf(2)", e))?;
     sys::netns_cookie().map_err(|e| Error::kernel("tell network namespaces apart", e)).map(drop)
 }
@@ -183,23 +191,30 @@ impl Bypass {
     /// # Errors
     /// When another process has taken over or the pins were removed: this one has nothing to say any more.
     pub fn beat(&mut self, alive: Duration, keep: Duration) -> Result<(), Error> {
-        let kernel = |e| Error::kernel("write its own maps", e);
-        if !self.directory.join(link_name("connect4")).exists() {
-            return Err(Error::Removed);
-        }
-        let zero = 0u32.to_ne_bytes();
-        let there = self.map(Map::About).lookup(&zero).map_err(kernel)?.map(|bytes| About::read(&bytes));
-        // Before the first beat the one before may still be named there.
-        if self.about.keep_until != 0
-            && let Some(there) = there
-            && there.owner != self.about.owner
-        {
-            return Err(Error::TakenOver { owner: there.process });
-        }
+        self.is_ours()?;
         let now = monotonic_ns();
         self.about.alive_until = now + alive.as_nanos() as u64;
         self.about.keep_until = now + keep.as_nanos() as u64;
-        self.map(Map::About).update(&zero, &self.about.bytes(), false).map_err(kernel)
+        let written = self.map(Map::About).update(&0u32.to_ne_bytes(), &self.about.bytes(), false);
+        written.map_err(|e| Error::kernel("write its own maps", e))
+    }
+
+    /// Whether it is this process that says where connections go.
+    ///
+    /// # Errors
+    /// Another process has taken over, the pins were removed, or the kernel does not say.
+    pub fn is_ours(&self) -> Result<(), Error> {
+        if !self.directory.join(link_name("connect4")).exists() {
+            return Err(Error::Removed);
+        }
+        let there = self.map(Map::About).lookup(&0u32.to_ne_bytes());
+        let there = there.map_err(|e| Error::kernel("read its own maps", e))?;
+        let there = there.map(|bytes| About::read(&bytes)).filter(|there| there.owner != self.about.owner);
+        match there {
+            // Before the first beat the one before may still be named there.
+            Some(there) if self.about.keep_until != 0 => Err(Error::TakenOver { owner: there.process }),
+            _ => Ok(()),
+        }
     }
 
     /// The number of the listener at this address, made if need be.

@@ -44,7 +44,7 @@ pub mod socket;
 mod sys;
 mod wakeup;
 
-pub use bypass::{Bypass, Page, Spec, Target, Terms, possible};
+pub use bypass::{Bypass, Page, Spec, Target, Terms, possible, possible_in};
 pub use clock::monotonic_ns;
 pub use close::{CloseOutcome, close_session};
 pub use error::Error;

@@ -85,6 +85,16 @@ pub fn list() -> Vec<PinSet> {
     all
 }
 
+/// Whether a process that lives says where connections go by what is pinned under this name.
+pub fn is_alive(name: &str) -> bool {
+    let about = || {
+        let file = mounts::home()?.join(name).join(map_name(MAPS[Map::About as usize].name));
+        let map = MapFd::get(&file, &MAPS[Map::About as usize]).ok()?;
+        map.lookup(&0u32.to_ne_bytes()).ok()?
+    };
+    about().is_some_and(|bytes| About::read(&bytes).alive_until >= monotonic_ns())
+}
+
 /// Removes what is pinned under these names, or all of it where none is given. What ends here for
 /// applications: new connections go to the ordinary listener again. Sessions stay.
 ///

@@ -34,6 +34,7 @@ async fn connections_go_past_the_router_and_everything_is_seen_moved_and_removed
     bypass::restarts_lose_no_connection(&lab, &mut route).await;
     bypass::a_goodbye_puts_nobody_in_doubt(&lab, &route).await;
     bypass::a_killed_server_refuses_nobody(&lab, &route).await;
+    bypass::a_take_over_that_fails_changes_nothing(&lab, &mut route).await;
     bypass::a_take_over_loses_no_connection(&lab, &mut route).await;
     bypass::switched_off_the_listener_serves(&lab, &route).await;
     drop(route);

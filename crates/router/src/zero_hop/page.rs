@@ -17,7 +17,7 @@ use crate::shared_state::{RoutingState, SharedState};
 use crate::view::Candidate;
 use fleet::{Address, ListenerRole, ServerName};
 use rand::Rng;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::net::SocketAddr;
 use std::sync::{Arc, PoisonError};
 use zerohop::{Bypass, Error, Page, Terms};
@@ -33,6 +33,9 @@ const REMOVED: &str = "it was switched off from outside (headroom zero-hop off, 
 #[derive(Debug, Default)]
 pub(super) struct Pages {
     listeners: HashMap<Address, Result<ListenerPage, String>>,
+    /// Addresses that somebody else removed: they stay out until this process is started anew, whatever is
+    /// opened again or changed meanwhile.
+    removed: HashSet<SocketAddr>,
     /// For the thread that follows mirrored sessions.
     target_names: TargetNames,
 }
@@ -66,7 +69,12 @@ impl PartialEq for PageInputs {
 impl Pages {
     /// Nothing written yet; which server each target is will stand in `target_names`.
     pub(super) fn new(target_names: TargetNames) -> Self {
-        Self { listeners: HashMap::new(), target_names }
+        Self { target_names, ..Self::default() }
+    }
+
+    /// Nothing is written any more: the kernel's maps may be others.
+    pub(super) fn begin_again(&mut self) {
+        self.listeners.clear();
     }
 
     /// Writes what has changed since the last look.
@@ -82,18 +90,17 @@ impl Pages {
         let routing = shared.routing();
         let mut wanted: Vec<SocketAddr> = Vec::new();
         for listener in listeners {
-            let mut fitted =
-                fit(&listener.config(), &listener.bound, routing.view.config.tls.tls.mode, mirrors);
-            if let Ok(fit) = &fitted {
-                wanted.extend(&fit.dialled);
-                let removed = fit.dialled.iter().map(|at| bypass.was_removed(*at));
-                if removed.collect::<Result<Vec<bool>, _>>()?.contains(&true) {
-                    fitted = Err(REMOVED.to_owned());
-                }
-            }
+            let fitted = fit(&listener.config(), &listener.bound, routing.view.config.tls.tls.mode, mirrors);
+            let fitted = match fitted {
+                Ok(fit) if self.is_removed(bypass, &fit.dialled)? => Err(REMOVED.to_owned()),
+                fitted => fitted,
+            };
             let written = match fitted {
                 Err(why) => Err(why),
-                Ok(fit) => Ok(self.listener(bypass, shared, &routing, listener, fit, counts)?),
+                Ok(fit) => {
+                    wanted.extend(&fit.dialled);
+                    Ok(self.listener(bypass, shared, &routing, listener, fit, counts)?)
+                }
             };
             self.listeners.insert(listener.bound.clone(), written);
         }
@@ -103,6 +110,16 @@ impl Pages {
             }
         }
         Ok(())
+    }
+
+    /// Whether somebody else removed one of these, now or before.
+    fn is_removed(&mut self, bypass: &Bypass, dialled: &[SocketAddr]) -> Result<bool, Error> {
+        for at in dialled {
+            if bypass.was_removed(*at)? {
+                self.removed.insert(*at);
+            }
+        }
+        Ok(dialled.iter().any(|at| self.removed.contains(at)))
     }
 
     fn listener(

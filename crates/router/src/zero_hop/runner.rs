@@ -7,14 +7,16 @@ use super::login_probe::{LoginProber, LoginProbes, wakeups};
 use super::mirror::Mirroring;
 use super::overview::{Identity, ListenerZeroHop, ZeroHopOverview, ZeroHopStatus};
 use super::page::Pages;
+use super::step::{Standing, Step, step};
 use crate::listener::Listener;
 use crate::shared_state::SharedState;
 use arc_swap::ArcSwap;
 use config::{RouterConfig, ZeroHop as Mode};
 use fleet::Address;
+use std::io;
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::sync::{Notify, watch};
 use tokio::time::MissedTickBehavior;
@@ -25,17 +27,41 @@ const TICK: Duration = Duration::from_millis(100);
 /// The kernel considers this process gone when it has been silent for this long: ten looks missed. For this
 /// long at most are writers sent to the primary that was known last.
 pub(super) const ALIVE: Duration = Duration::from_secs(1);
-/// Where it is not available, it is tried again after this many ticks: somebody may have mounted what was
-/// missing.
-const TRY_AGAIN: u32 = 100;
 
 /// Whether programs are in force.
 enum State {
-    /// Not asked for.
+    New,
     Off,
-    /// They are not available; taken out once it has been said.
-    Not(Option<zerohop::Error>),
+    /// Why; taken out once it has been said.
+    Unavailable(Option<zerohop::Error>),
+    SwitchedOff,
+    TakenOver,
     On(Box<Bypass>),
+}
+
+impl State {
+    fn standing(&self) -> Standing {
+        match self {
+            Self::New => Standing::New,
+            Self::Off => Standing::Off,
+            Self::Unavailable(_) => Standing::Unavailable,
+            Self::SwitchedOff => Standing::SwitchedOff,
+            Self::TakenOver => Standing::TakenOver,
+            Self::On(_) => Standing::InForce,
+        }
+    }
+}
+
+/// What others say of this process.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Signals {
+    /// The listeners are about to close.
+    pub(super) leaving: Arc<AtomicBool>,
+    /// The process that this one takes over from has not left: it says where connections go.
+    pub(super) waits: Arc<AtomicBool>,
+    /// Another process has taken over. Locked while something is written: nothing is any more once this is
+    /// set.
+    pub(super) handed_over: Arc<Mutex<bool>>,
 }
 
 /// Everything the thread carries from look to look.
@@ -44,8 +70,7 @@ pub(super) struct Runner {
     identity: Identity,
     prober: Arc<dyn LoginProber>,
     overview: Arc<ArcSwap<ZeroHopOverview>>,
-    leaving: Arc<AtomicBool>,
-    handed_over: Arc<AtomicBool>,
+    signals: Signals,
     state: State,
     why_not: String,
     ticks: u32,
@@ -68,8 +93,7 @@ impl Runner {
         identity: Identity,
         prober: Arc<dyn LoginProber>,
         overview: Arc<ArcSwap<ZeroHopOverview>>,
-        leaving: Arc<AtomicBool>,
-        handed_over: Arc<AtomicBool>,
+        signals: Signals,
     ) -> Self {
         let answered = Arc::new(Notify::new());
         let mirroring = Mirroring::default();
@@ -78,9 +102,8 @@ impl Runner {
             identity,
             prober,
             overview,
-            leaving,
-            handed_over,
-            state: State::Off,
+            signals,
+            state: State::New,
             why_not: String::new(),
             ticks: 0,
             claimed: Vec::new(),
@@ -100,9 +123,14 @@ impl Runner {
     /// Zero-hop is required and is not available.
     pub(super) fn begin(&mut self, listeners: &[Arc<Listener>]) -> Result<(), zerohop::Error> {
         let config = self.shared.routing().view.config.clone();
+        if config.zero_hop == Mode::Require && self.signals.waits.load(Relaxed) {
+            zerohop::possible_in(config.zero_hop_cgroup.as_deref())?;
+        }
         self.open_or_close(&config, listeners);
-        if let (Mode::Require, State::Not(error)) = (config.zero_hop, &mut self.state) {
-            return Err(error.take().unwrap_or(zerohop::Error::Removed));
+        if let (Mode::Require, State::Unavailable(error)) = (config.zero_hop, &mut self.state)
+            && let Some(error) = error.take()
+        {
+            return Err(error);
         }
         self.look(listeners);
         Ok(())
@@ -129,22 +157,44 @@ impl Runner {
             let listeners = listeners.borrow_and_update().clone();
             self.look(&listeners);
         }
-        self.end();
+        let handed_over = self.signals.handed_over.clone();
+        if !*handed_over.lock().unwrap_or_else(PoisonError::into_inner) {
+            self.end();
+        }
     }
 
     /// This process ends on purpose, and nobody has taken over: nothing of it stays in force. Sessions do.
     fn end(&mut self) {
-        if !matches!(self.state, State::On(_)) || self.handed_over.load(Relaxed) {
+        if !matches!(self.state, State::On(_)) {
             return;
         }
+        let removed = self.remove(self.is_anothers());
         self.state = State::Off;
         self.why_not = "this router is stopping".to_owned();
         self.counts.clear(&self.shared);
         self.mirroring.stop(&self.shared);
-        match zerohop::pins::remove(std::slice::from_ref(&self.identity.name)) {
-            Ok(_) => tracing::info!("zero-hop is removed from the kernel; open sessions stay"),
+        match removed {
+            Ok(false) => {}
+            Ok(true) => tracing::info!("zero-hop is removed from the kernel; open sessions stay"),
             Err(error) => tracing::warn!(%error, "zero-hop cannot be removed"),
         }
+    }
+
+    /// Whether another process that lives writes what is pinned under our name.
+    fn is_anothers(&self) -> bool {
+        match &self.state {
+            State::On(bypass) => matches!(bypass.is_ours(), Err(zerohop::Error::TakenOver { .. })),
+            _ => zerohop::pins::is_alive(&self.identity.name),
+        }
+    }
+
+    /// Removes what is pinned under our name, unless it is `anothers`; says whether anything was.
+    fn remove(&self, anothers: bool) -> io::Result<bool> {
+        if anothers {
+            return Ok(false);
+        }
+        let removed = zerohop::pins::remove(std::slice::from_ref(&self.identity.name))?;
+        Ok(!removed.names.is_empty())
     }
 
     /// Overrules what others have pinned for our addresses.
@@ -178,28 +228,39 @@ impl Runner {
 
     /// Brings the state to what the configuration asks for.
     fn open_or_close(&mut self, config: &RouterConfig, listeners: &[Arc<Listener>]) {
-        if self.handed_over.load(Relaxed) || self.leaving.load(Relaxed) {
+        let handed_over = self.signals.handed_over.clone();
+        let handed_over = handed_over.lock().unwrap_or_else(PoisonError::into_inner);
+        if *handed_over || self.signals.leaving.load(Relaxed) {
             return;
         }
-        match (&self.state, config.zero_hop) {
-            (State::Off, Mode::Off) if self.ticks > 0 => return,
-            (State::On(_), Mode::Auto | Mode::Require) => return,
-            (State::Not(_), Mode::Auto | Mode::Require) if !self.ticks.is_multiple_of(TRY_AGAIN) => return,
-            (_, Mode::Off) => {
-                self.state = State::Off;
-                self.why_not = "zero_hop = \"off\"".to_owned();
-                self.counts.clear(&self.shared);
-                self.mirroring.stop(&self.shared);
-                // Also what a process before us has left when it was on.
-                match zerohop::pins::remove(std::slice::from_ref(&self.identity.name)) {
-                    Ok(removed) if removed.names.is_empty() => {}
-                    Ok(_) => tracing::info!("zero-hop is off: what was pinned is removed, sessions stay"),
-                    Err(error) => tracing::warn!(%error, "zero-hop cannot be removed"),
-                }
-                return;
-            }
-            _ => {}
+        if self.signals.waits.load(Relaxed) {
+            // Were this process to fail now, the other one would go on with what it had.
+            self.why_not = "the process before this one still says where connections go".to_owned();
+            return;
         }
+        let lives = || zerohop::pins::is_alive(&self.identity.name);
+        match step(self.state.standing(), config.zero_hop, self.ticks, lives) {
+            Step::Stay => {}
+            Step::Open => self.open(config, listeners),
+            Step::Close => self.close(),
+        }
+    }
+
+    fn close(&mut self) {
+        // What a process before us has left is removed as well, however long ago it lived.
+        let removed = self.remove(!matches!(self.state, State::New) && self.is_anothers());
+        self.state = State::Off;
+        self.why_not = "zero_hop = \"off\"".to_owned();
+        self.counts.clear(&self.shared);
+        self.mirroring.stop(&self.shared);
+        match removed {
+            Ok(false) => {}
+            Ok(true) => tracing::info!("zero-hop is off: what was pinned is removed, sessions stay"),
+            Err(error) => tracing::warn!(%error, "zero-hop cannot be removed"),
+        }
+    }
+
+    fn open(&mut self, config: &RouterConfig, listeners: &[Arc<Listener>]) {
         self.claim(listeners, true);
         let spec = Spec {
             name: self.identity.name.clone(),
@@ -217,7 +278,7 @@ impl Runner {
                     );
                 }
                 self.counts = KernelCounts::resume(&bypass);
-                self.pages = Pages::new(self.mirroring.target_names());
+                self.pages.begin_again();
                 self.why_not.clear();
                 self.woken = wakeups(&bypass);
                 self.state = State::On(Box::new(bypass));
@@ -235,18 +296,24 @@ impl Runner {
         self.why_not = why;
         self.counts.clear(&self.shared);
         self.mirroring.stop(&self.shared);
-        self.state = State::Not(Some(error));
+        self.state = match error {
+            zerohop::Error::Removed => State::SwitchedOff,
+            zerohop::Error::TakenOver { .. } => State::TakenOver,
+            error => State::Unavailable(Some(error)),
+        };
     }
 
     /// One look: counts, pages, sessions that should leave, what the status shows.
     fn look(&mut self, listeners: &[Arc<Listener>]) {
-        if self.handed_over.load(Relaxed) {
+        let handed_over = self.signals.handed_over.clone();
+        let handed_over = handed_over.lock().unwrap_or_else(PoisonError::into_inner);
+        if *handed_over {
             self.mirroring.stop(&self.shared);
             return;
         }
-        if self.leaving.load(Relaxed) {
+        if self.signals.leaving.load(Relaxed) {
             self.end();
-        } else {
+        } else if !matches!(self.state, State::New) {
             self.claim(listeners, false);
         }
         if let State::On(bypass) = &mut self.state {

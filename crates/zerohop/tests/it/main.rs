@@ -279,9 +279,13 @@ fn the_next_process_takes_over_and_the_one_before_is_told() {
     assert_eq!(word(&again), "again");
     let told = pinned.bypass.beat(ALIVE, ALIVE).unwrap_err().to_string();
     assert!(told.contains("has taken over"), "of the same process id, as in two containers: {told}");
+    assert!(pinned.bypass.is_ours().is_err() && next.is_ours().is_ok());
+    assert!(pins::is_alive(&pinned.name));
     let listed = pins::list().into_iter().find(|p| p.name == pinned.name).unwrap();
     assert_eq!((listed.programs.len(), listed.sessions, listed.alive), (6, 2, true));
     assert_eq!(listed.listeners[0].servers, [(at_one, 2)]);
+    next.beat(Duration::ZERO, ALIVE).unwrap();
+    assert!(!pins::is_alive(&pinned.name), "the one before may have it back");
 }
 
 #[test]

@@ -390,6 +390,35 @@ async fn connect_past(lab: &Lab, route: &Route) -> Conn {
     }
 }
 
+/// A process that is to take over leaves what is in the kernel to the running one until it is ready; here it
+/// never is.
+pub(crate) async fn a_take_over_that_fails_changes_nothing(lab: &Lab, route: &mut Route) {
+    let mut kept = connect_past(lab, route).await;
+    let (owner, given) = (route.pid(), "it is given the listening sockets");
+    let before = route.words().matches(given).count();
+    route.take_over();
+    let deadline = Instant::now() + LIMIT;
+    while route.words().matches(given).count() == before {
+        assert!(Instant::now() < deadline, "{}", route.words());
+        tokio::time::sleep(POLL).await;
+    }
+    // It looks at the fleet for more than a second before it is ready.
+    let looks = Instant::now() + Duration::from_millis(600);
+    while Instant::now() < looks {
+        assert_eq!(pinned(route)["owner"], owner);
+        tokio::time::sleep(POLL).await;
+    }
+    route.kill_second();
+    let in_force = |status: &Value| status["zero_hop"]["in_force"] == true;
+    route.wait_for("the first goes on", in_force).await;
+    let pins = pinned(route);
+    assert!(pins["owner"] == owner && pins["alive"] == true, "{pins}");
+    kept.query_drop("SELECT 1").await.unwrap();
+    kept.disconnect().await.unwrap();
+    let past = connect_past(lab, route).await;
+    past.disconnect().await.unwrap();
+}
+
 /// New connections all the while, and one that stays: a second process takes over from the first.
 pub(crate) async fn a_take_over_loses_no_connection(lab: &Lab, route: &mut Route) {
     let past =

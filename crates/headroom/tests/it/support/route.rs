@@ -60,6 +60,14 @@ impl Route {
         self.start_with(&[], &["--take-over"]);
     }
 
+    /// The process that takes over dies before it has.
+    pub(crate) fn kill_second(&mut self) {
+        if let Some(mut second) = std::mem::replace(&mut self.child, self.first.take()) {
+            second.kill().unwrap();
+            second.wait().unwrap();
+        }
+    }
+
     /// Waits for the end of the process that another took over from.
     pub(crate) async fn first_end(&mut self) -> ExitStatus {
         let ended = self.told.ended(self.first.as_mut().unwrap()).await;
