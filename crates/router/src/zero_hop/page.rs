@@ -98,8 +98,15 @@ impl Pages {
             let written = match fitted {
                 Err(why) => Err(why),
                 Ok(fit) => {
-                    wanted.extend(&fit.dialled);
-                    Ok(self.listener(bypass, shared, &routing, listener, fit, counts)?)
+                    let dialled = fit.dialled.clone();
+                    match self.listener(bypass, shared, &routing, listener, fit, counts) {
+                        // The others have what they need.
+                        Err(error @ Error::TooMany { .. }) => Err(error.to_string()),
+                        written => {
+                            wanted.extend(dialled);
+                            Ok(written?)
+                        }
+                    }
                 }
             };
             self.listeners.insert(listener.bound.clone(), written);

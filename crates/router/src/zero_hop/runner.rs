@@ -287,7 +287,8 @@ impl Runner {
         }
     }
 
-    /// No programs (any more), and why.
+    /// No programs (any more), and why. Where that is nobody's wish they would stay in force, with picks that
+    /// nobody writes any more: they are removed.
     fn cannot(&mut self, error: zerohop::Error) {
         let why = error.to_string();
         if why != self.why_not {
@@ -299,7 +300,14 @@ impl Runner {
         self.state = match error {
             zerohop::Error::Removed => State::SwitchedOff,
             zerohop::Error::TakenOver { .. } => State::TakenOver,
-            error => State::Unavailable(Some(error)),
+            error => {
+                match self.remove(self.is_anothers()) {
+                    Ok(false) => {}
+                    Ok(true) => tracing::info!("what zero-hop had pinned is removed; open sessions stay"),
+                    Err(error) => tracing::warn!(%error, "zero-hop cannot be removed"),
+                }
+                State::Unavailable(Some(error))
+            }
         };
     }
 
