@@ -226,15 +226,7 @@ impl Router {
         self.open_listeners.send_replace(parts.listeners.clone());
         begin_tls(&self.shared, to_servers, server_key);
         let before = self.shared.routing().view.config.clone();
-        if before.threads != config.threads {
-            changes.at_next_start.push("threads: the number of threads changes at the next start".to_owned());
-        }
-        if before.insight != config.insight {
-            changes.at_next_start.push("[router.insight] takes effect at the next start".to_owned());
-        }
-        if before.data_path != config.data_path {
-            changes.at_next_start.push("data_path: the data path changes at the next start".to_owned());
-        }
+        changes.at_next_start = at_next_start(&before, &config);
         changes.router = *before != config;
         if changes.router {
             self.shared.reconfigure(config);
@@ -486,6 +478,17 @@ fn make_way(wanted: &ListenerConfig, closing: &[Arc<Listener>], paused: &mut Vec
     paused.len() > before
 }
 
+/// What differs and cannot be changed while it runs, in words.
+fn at_next_start(before: &RouterConfig, now: &RouterConfig) -> Vec<String> {
+    let differs = [
+        (before.threads != now.threads, "threads: the number of threads changes at the next start"),
+        (before.insight != now.insight, "[router.insight] takes effect at the next start"),
+        (before.data_path != now.data_path, "data_path: the data path changes at the next start"),
+        (before.epoch_file != now.epoch_file, "epoch_file takes effect at the next start"),
+    ];
+    differs.into_iter().filter(|(differs, _)| *differs).map(|(_, words)| words.to_owned()).collect()
+}
+
 fn unique(listeners: &[ListenerConfig]) -> Result<(), Error> {
     let mut seen = HashSet::new();
     let any_port = |a: &Address| matches!(a, Address::Tcp { port: 0, .. });
@@ -591,6 +594,21 @@ mod tests {
         assert!(matches!(failed, Err(Error::Listen { .. })), "{failed:?}");
         UnixStream::connect(&theirs).expect("the process before goes on");
         assert!(!ours.exists(), "what was made for nothing is taken away again");
+    }
+
+    #[test]
+    fn a_reload_says_what_takes_effect_at_the_next_start() {
+        let before = RouterConfig::default();
+        let now = RouterConfig {
+            threads: Some(7),
+            epoch_file: Some("/var/lib/headroom/epoch".into()),
+            zero_hop_cgroup: Some("/sys/fs/cgroup/app".into()),
+            ..RouterConfig::default()
+        };
+        let said = at_next_start(&before, &now);
+        assert_eq!(said.len(), 2, "{said:?}");
+        assert!(said[0].starts_with("threads") && said[1].starts_with("epoch_file"), "{said:?}");
+        assert!(at_next_start(&now, &now).is_empty());
     }
 
     #[test]

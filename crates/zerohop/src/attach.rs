@@ -86,16 +86,21 @@ fn link(
 ) -> Result<(), Error> {
     let path = directory.join(link_name(name));
     let there = sys::get(&path).ok();
-    let same = |link: &OwnedFd| sys::cgroup_of(link).ok() == mounts::cgroup_id(cgroup);
-    if let Some(link) = there.filter(same) {
-        return sys::replace(&link, program)
+    let same = |link: &&OwnedFd| sys::cgroup_of(link).ok() == mounts::cgroup_id(cgroup);
+    if let Some(link) = there.as_ref().filter(same) {
+        return sys::replace(link, program)
             .map_err(|e| Error::kernel(format!("replace the program {name}"), e));
     }
     let new = sys::attach(program, cgroup.as_fd(), attach)
         .map_err(|e| Error::kernel(format!("attach the program {name} to the cgroup"), e))?;
     // Absent or of another cgroup; from here on the new one serves.
     let _ = std::fs::remove_file(&path);
-    sys::pin(&new, &path).map_err(|e| Error::kernel("pin a link on bpffs", e))
+    sys::pin(&new, &path).map_err(|e| Error::kernel("pin a link on bpffs", e))?;
+    if let Some(other) = there {
+        // One whose cgroup was removed is detached already.
+        let _ = sys::detach(&other);
+    }
+    Ok(())
 }
 
 /// Removes what a failed start has pinned, unless it was working before.

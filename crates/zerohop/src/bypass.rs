@@ -217,6 +217,24 @@ impl Bypass {
         }
     }
 
+    /// Attaches all programs that are in force to another cgroup; `None` is the root of the cgroup v2 mount.
+    /// Connections of processes that are in one of both alone are left to the ordinary listener for a moment.
+    ///
+    /// # Errors
+    /// That cgroup is none, or what the kernel said; then some programs may be in one and some in the other.
+    pub fn move_to(&mut self, cgroup: Option<&Path>) -> Result<(), Error> {
+        let (file, path) = mounts::cgroup(cgroup)?;
+        let mut programs = object::programs().map_err(|why| Error::NoProgram { why })?;
+        programs.retain(|program| match program.name.as_str() {
+            HOLD => self.holding == Some(true),
+            name if attach::mirrors(name) => self.mirroring == Some(true),
+            _ => true,
+        });
+        attach::put_in_force(&programs, &self.maps, &self.directory, &file)?;
+        self.cgroup = path;
+        Ok(())
+    }
+
     /// The number of the listener at this address, made if need be.
     ///
     /// # Errors

@@ -15,6 +15,7 @@ use config::{RouterConfig, ZeroHop as Mode};
 use fleet::Address;
 use std::io;
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -72,6 +73,8 @@ pub(super) struct Runner {
     overview: Arc<ArcSwap<ZeroHopOverview>>,
     signals: Signals,
     state: State,
+    /// The cgroup that the programs in force were asked for.
+    cgroup: Option<PathBuf>,
     why_not: String,
     ticks: u32,
     /// The addresses whose connections are ours to decide about.
@@ -104,6 +107,7 @@ impl Runner {
             overview,
             signals,
             state: State::New,
+            cgroup: None,
             why_not: String::new(),
             ticks: 0,
             claimed: Vec::new(),
@@ -238,10 +242,12 @@ impl Runner {
             self.why_not = "the process before this one still says where connections go".to_owned();
             return;
         }
+        let moves = self.cgroup != config.zero_hop_cgroup;
         let lives = || zerohop::pins::is_alive(&self.identity.name);
-        match step(self.state.standing(), config.zero_hop, self.ticks, lives) {
+        match step(self.state.standing(), config.zero_hop, moves, self.ticks, lives) {
             Step::Stay => {}
             Step::Open => self.open(config, listeners),
+            Step::Move => self.move_to(config),
             Step::Close => self.close(),
         }
     }
@@ -281,8 +287,19 @@ impl Runner {
                 self.pages.begin_again();
                 self.why_not.clear();
                 self.woken = wakeups(&bypass);
+                self.cgroup.clone_from(&spec.cgroup);
                 self.state = State::On(Box::new(bypass));
             }
+            Err(error) => self.cannot(error),
+        }
+    }
+
+    /// The configuration names another cgroup.
+    fn move_to(&mut self, config: &RouterConfig) {
+        let State::On(bypass) = &mut self.state else { return };
+        self.cgroup.clone_from(&config.zero_hop_cgroup);
+        match bypass.move_to(config.zero_hop_cgroup.as_deref()) {
+            Ok(()) => tracing::info!(cgroup = %bypass.cgroup().display(), "zero-hop serves another cgroup"),
             Err(error) => self.cannot(error),
         }
     }

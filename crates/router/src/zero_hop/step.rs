@@ -35,17 +35,26 @@ pub(super) enum Step {
     Stay,
     /// Bring the programs in, or take them over.
     Open,
+    /// Attach them to another cgroup.
+    Move,
     /// Remove them, also those that a process before this one has left.
     Close,
 }
 
-/// The next step at this tick. `lives` says whether another process that lives writes what is pinned under
-/// our name.
-pub(super) fn step(standing: Standing, wanted: Mode, tick: u32, lives: impl Fn() -> bool) -> Step {
+/// The next step at this tick. `moves` is whether they are in another cgroup than the one asked for; `lives`
+/// says whether another process that lives writes what is pinned under our name.
+pub(super) fn step(
+    standing: Standing,
+    wanted: Mode,
+    moves: bool,
+    tick: u32,
+    lives: impl Fn() -> bool,
+) -> Step {
     match (standing, wanted) {
         (Standing::SwitchedOff, _) | (Standing::Off, Mode::Off) => Step::Stay,
         (Standing::TakenOver, _) if !tick.is_multiple_of(LIVES_LOOK) || lives() => Step::Stay,
         (_, Mode::Off) => Step::Close,
+        (Standing::InForce, _) if moves => Step::Move,
         (Standing::InForce, _) => Step::Stay,
         (Standing::Unavailable, _) if !tick.is_multiple_of(TRY_AGAIN) || lives() => Step::Stay,
         (Standing::New | Standing::Off | Standing::Unavailable | Standing::TakenOver, _) => Step::Open,
@@ -60,7 +69,7 @@ mod tests {
 
     /// The steps of two minutes.
     fn steps(standing: Standing, wanted: Mode, lives: bool) -> Vec<Step> {
-        (1..1200).map(|tick| step(standing, wanted, tick, || lives)).collect()
+        (1..1200).map(|tick| step(standing, wanted, false, tick, || lives)).collect()
     }
 
     #[test]
@@ -86,9 +95,17 @@ mod tests {
         let opened =
             |standing| steps(standing, Mode::Auto, false).iter().filter(|s| **s == Step::Open).count();
         assert_eq!((opened(Standing::Unavailable), opened(Standing::InForce)), (11, 0));
-        let begin = |wanted| step(Standing::New, wanted, 0, || unreachable!("nobody took over"));
+        let begin = |wanted| step(Standing::New, wanted, false, 0, || unreachable!("nobody took over"));
         assert_eq!(ALL.map(begin), [Step::Close, Step::Open, Step::Open]);
-        let off = |standing| step(standing, Mode::Off, 1, || false);
+        let off = |standing| step(standing, Mode::Off, false, 1, || false);
         assert_eq!((off(Standing::InForce), off(Standing::Off)), (Step::Close, Step::Stay));
+    }
+
+    #[test]
+    fn another_cgroup_takes_effect_at_the_next_tick() {
+        for (moves, expected) in [(true, Step::Move), (false, Step::Stay)] {
+            assert_eq!(step(Standing::InForce, Mode::Auto, moves, 7, || false), expected);
+        }
+        assert_eq!(step(Standing::InForce, Mode::Off, true, 7, || false), Step::Close);
     }
 }

@@ -12,6 +12,7 @@ use pinned::{ALIVE, Pinned, answers, root, spec, three, wait_for, word};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use zerohop::{Bypass, CloseOutcome, Wakeup, close_session, pins, socket};
 
@@ -286,6 +287,41 @@ fn the_next_process_takes_over_and_the_one_before_is_told() {
     assert_eq!(listed.listeners[0].servers, [(at_one, 2)]);
     next.beat(Duration::ZERO, ALIVE).unwrap();
     assert!(!pins::is_alive(&pinned.name), "the one before may have it back");
+}
+
+/// A cgroup in which no process is; removed at the end.
+struct EmptyCgroup(PathBuf);
+
+impl Drop for EmptyCgroup {
+    fn drop(&mut self) {
+        std::fs::remove_dir(&self.0).unwrap();
+    }
+}
+
+#[test]
+fn programs_move_to_another_cgroup_and_back_while_they_are_in_force() {
+    if !root() {
+        return;
+    }
+    let [(ordinary, dialled), (one, at_one), _] = three("127.0.0.1");
+    let mut pinned = Pinned::new("moved");
+    pinned.send(dialled, &[Some(at_one)]);
+    pinned.bypass.set_mirroring(true).unwrap();
+    let home = pinned.bypass.cgroup().to_owned();
+    let elsewhere = EmptyCgroup(home.join(&pinned.name));
+    std::fs::create_dir(&elsewhere.0).unwrap();
+    let words = pinned.bypass.move_to(Some(Path::new("/nowhere"))).unwrap_err().to_string();
+    assert!(words.contains("/nowhere is no directory of a cgroup v2"), "{words}");
+    pinned.bypass.move_to(Some(&elsewhere.0)).unwrap();
+    let plain = TcpStream::connect(dialled).unwrap();
+    answers(&ordinary, "plain");
+    assert_eq!(word(&plain), "plain");
+    pinned.bypass.move_to(None).unwrap();
+    let client = TcpStream::connect(dialled).unwrap();
+    let _kept = answers(&one, "one..");
+    assert_eq!(word(&client), "one..", "as before");
+    let listed = pins::list().into_iter().find(|p| p.name == pinned.name).unwrap();
+    assert_eq!((listed.programs.len(), pinned.bypass.cgroup()), (8, home.as_path()));
 }
 
 #[test]
