@@ -15,11 +15,12 @@
 //! * *A server that did not answer* may still do what it was told, though it reads as before: the variable is
 //!   set once more to what it was.
 //! * *After a reboot* the kernel has put back what does not last: such entries are closed. A server is judged
-//!   by its own start.
+//!   by its own start. That is a difference of clocks, and a clock that was set back looks like a start: what
+//!   is still as we left it is put back all the same.
 
 use crate::catalogue::Place;
 use crate::error::Refusal;
-use crate::identity::{self, Facts};
+use crate::identity;
 use crate::item::{Access, Item, ItemValue, value_of};
 use crate::journal::{End, Entry, Phase};
 use crate::resolve::same;
@@ -144,7 +145,7 @@ pub(crate) fn put_back(
     if !same_boot && !intent.lasts && !is_variable {
         return ended(End::Restarted);
     }
-    match identity::facts(access, &name) {
+    let restarted = match identity::facts(access, &name) {
         Ok(now) => {
             match identity::difference(&intent.facts, &now) {
                 Some(why) if !identity::is_doubtful(&intent.facts, &now) => return ended(End::Gone { why }),
@@ -154,20 +155,19 @@ pub(crate) fn put_back(
                 }
                 _ => {}
             }
-            if is_variable && !intent.lasts && restarted(&intent.facts, &now, same_boot) {
-                return ended(End::Restarted);
-            }
+            is_variable && !intent.lasts && server::restarted(&intent.facts, &now, same_boot)
         }
         Err(Refusal::Absent { what }) if !is_variable => {
             return ended(End::Gone { why: format!("{what} is not there") });
         }
         Err(refusal) => return Attempt::Failed(refusal),
-    }
+    };
     let now = match read_all(access, undo) {
         Ok(now) => now,
         Err(refusal) => return Attempt::Failed(refusal),
     };
     match judge(undo, &now) {
+        Judgement::Back | Judgement::Theirs { .. } if restarted => return ended(End::Restarted),
         Judgement::Back if is_pending(undo) => {
             announce();
             return match overtake(access, undo) {
@@ -223,10 +223,6 @@ fn bent(access: &mut Access<'_>, undo: &Undo, now: &[ItemValue]) -> bool {
              again");
     }
     again
-}
-
-fn restarted(then: &Facts, now: &Facts, same_boot: bool) -> bool {
-    server::restarted(then, now, same_boot)
 }
 
 /// Every item that the judgement asks for; those that are not there are left out.

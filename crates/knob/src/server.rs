@@ -176,7 +176,8 @@ pub fn is_same_value(one: &str, other: &str) -> bool {
     (same(one, other) && same(other, one)) || (bytes(one).is_some() && bytes(one) == bytes(other))
 }
 
-/// Whether the server was started anew since, as its facts then and now tell. `same_boot`: our host was not.
+/// Whether the server was started anew since, as its facts then and now tell; or its clock was set back,
+/// which shortens its uptime as well. `same_boot`: our host was not.
 pub fn restarted(then: &Facts, now: &Facts, same_boot: bool) -> bool {
     // Uptime is in whole seconds, and both ends of it are rounded.
     let (key, tolerance) = if same_boot { (STARTED_SINCE_BOOT, 3) } else { (STARTED, 60) };

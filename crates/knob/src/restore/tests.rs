@@ -1,6 +1,7 @@
 //! What is put back and what is left alone, as decisions without a host.
 
 use super::*;
+use crate::identity::Facts;
 use crate::journal::{Author, Intent};
 use crate::value::Form;
 

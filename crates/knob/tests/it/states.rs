@@ -17,6 +17,9 @@ type Variables = Arc<Mutex<BTreeMap<String, String>>>;
 /// Its variables, and a change that it has not answered yet and makes before the next one.
 struct MySql(Variables);
 
+/// When it was started, as its uptime says; among its variables, so that a test can change it.
+const STARTED: &str = "(started)";
+
 /// A value that this server takes and does not answer to.
 const SLOW: &str = "777";
 
@@ -27,7 +30,10 @@ fn variables(pairs: &[(&str, &str)]) -> Variables {
 
 impl Server for MySql {
     fn identity(&mut self) -> Result<Facts, ServerError> {
-        Ok(Facts::from([(knob::identity::ADDRESS.to_owned(), "a".to_owned())]))
+        let mut facts = Facts::from([(knob::identity::ADDRESS.to_owned(), "a".to_owned())]);
+        let started = self.0.lock().unwrap().get(STARTED).cloned();
+        facts.extend(started.map(|at| (knob::identity::STARTED_SINCE_BOOT.to_owned(), at)));
+        Ok(facts)
     }
 
     fn describe(&mut self, variable: &str) -> Result<Option<Variable>, ServerError> {
@@ -153,5 +159,23 @@ fn a_change_without_an_answer_stays_in_the_journal_until_it_is_put_back() {
         assert_eq!(restored[0].end, Some(end), "{restored:?}");
         let all = variables.lock().unwrap();
         assert_eq!((all["max_connections"].as_str(), all.get("pending")), ("151", None));
+    }
+}
+
+/// The uptime of a server is a difference of wall-clock times.
+#[test]
+fn a_clock_that_was_set_back_is_no_restart_where_the_variable_is_as_it_was_left() {
+    for (found, end, then) in
+        [("776", End::Restored, "151"), ("151", End::Restarted, "151"), ("66", End::Restarted, "66")]
+    {
+        let (dir, variables) =
+            (tempfile::tempdir().unwrap(), variables(&[("max_connections", "151"), (STARTED, "100")]));
+        let outcomes = set(&mut session(dir.path(), &variables), &["server.max_connections=776"]);
+        assert!(outcomes[0].is_in_force(), "{outcomes:?}");
+        let now = [(STARTED, "160"), ("max_connections", found)];
+        variables.lock().unwrap().extend(now.map(|(name, value)| (name.to_owned(), value.to_owned())));
+        let restored = session(dir.path(), &variables).restore(&Which::All, false);
+        assert_eq!(restored[0].end, Some(end), "{found}: {restored:?}");
+        assert_eq!(variables.lock().unwrap()["max_connections"], then);
     }
 }
