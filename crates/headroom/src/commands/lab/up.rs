@@ -9,9 +9,8 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{ExitCode, Stdio};
 use std::time::Duration;
-use term::{Paint, exit, terminal};
+use term::{Paint, StopSignals, exit, terminal};
 use tokio::io::{AsyncBufReadExt, BufReader};
-use tokio::signal::unix::{SignalKind, signal};
 
 /// What a detached lab says goes here, in the base directory.
 pub(super) const LOG: &str = "lab.log";
@@ -72,26 +71,21 @@ async fn foreground(
     base: &Path,
     environment: &Environment,
 ) -> anyhow::Result<ExitCode> {
-    let mut interrupt = signal(SignalKind::interrupt())?;
-    let mut terminate = signal(SignalKind::terminate())?;
-    let mut hang_up = signal(SignalKind::hangup())?;
+    let mut stop = StopSignals::listen()?;
     if !args.json {
         terminal::complain("Starting servers (some seconds) ...");
     }
     // Dropped half way, everything that was started is stopped again.
     let lab = tokio::select! {
         up = Lab::up(spec, base) => up?,
-        _ = interrupt.recv() => bail!("interrupted; nothing is left behind"),
-        _ = terminate.recv() => bail!("interrupted; nothing is left behind"),
+        () = stop.received() => bail!("interrupted; nothing is left behind"),
     };
     let status = lab.status().await;
     zone_config::write_all(&status)?;
     announce(&status, lab.came_up_in(), args.json, environment)?;
     tokio::select! {
         () = lab.asked_down() => {}
-        _ = interrupt.recv() => {}
-        _ = terminate.recv() => {}
-        _ = hang_up.recv() => {}
+        () = stop.received() => {}
     }
     if !args.json {
         terminal::complain("Taking it down ...");
@@ -99,7 +93,7 @@ async fn foreground(
     tokio::select! {
         down = lab.down() => down?,
         // Impatience: dropping the lab kills what is left.
-        _ = interrupt.recv() => {}
+        _ = tokio::signal::ctrl_c() => {}
     }
     Ok(exit::DONE)
 }
