@@ -239,7 +239,11 @@ fn attempt(
                 refusal
             }
             Err(stuck) => {
-                Refusal::Denied { why: format!("{refusal}; and it could not be undone yet: {stuck}") }
+                let why = format!("{refusal}; and it could not be undone yet: {stuck}");
+                match stuck {
+                    Refusal::Unreachable { .. } => Refusal::Unreachable { why },
+                    _ => Refusal::Denied { why },
+                }
             }
         }
     })

@@ -93,6 +93,13 @@ pub enum Error {
     /// The journal is text.
     #[error("{path} is no UTF-8")]
     NoText { path: PathBuf },
+    /// One name, and settings of several servers.
+    #[error("{knob} is changed at several servers: {servers}; say which one with --server")]
+    SeveralServers {
+        knob: String,
+        /// Their addresses.
+        servers: String,
+    },
     /// The server cannot be asked.
     #[error("server: {0}")]
     Server(#[from] crate::server::ServerError),
@@ -109,10 +116,15 @@ impl Error {
 
     /// Whether the command line is to blame, as against the host.
     pub fn is_usage(&self) -> bool {
-        use Error::{BadTarget, BadValue, Managed, NotAnAssignment, UnknownKnob};
+        use Error::{BadTarget, BadValue, Managed, NotAnAssignment, SeveralServers, UnknownKnob};
         matches!(
             self,
-            Managed { .. } | UnknownKnob { .. } | BadTarget { .. } | NotAnAssignment { .. } | BadValue { .. }
+            Managed { .. }
+                | UnknownKnob { .. }
+                | BadTarget { .. }
+                | NotAnAssignment { .. }
+                | BadValue { .. }
+                | SeveralServers { .. }
         )
     }
 }
@@ -127,6 +139,9 @@ pub enum Refusal {
     /// The kernel, a program or the server said no.
     #[error("{why}")]
     Denied { why: String },
+    /// The server cannot be reached: nothing was told to it.
+    #[error("{why}")]
+    Unreachable { why: String },
     /// The server was told, and gave no answer: it may happen later. Its entry stays open.
     #[error("{why}")]
     Unanswered { why: String },

@@ -103,6 +103,11 @@ pub enum End {
     Left { why: String },
     /// The thing it was made to is not there any more.
     Gone { why: String },
+    /// Closed because somebody asked for that: nothing was put back.
+    Forgotten {
+        /// What it was left at, by item.
+        left: String,
+    },
 }
 
 /// How far an entry has come.

@@ -62,7 +62,8 @@ impl From<ServerError> for Refusal {
         match &error {
             ServerError::Answered { code: 1193, message, .. } => Self::Absent { what: message.clone() },
             ServerError::Unanswered { .. } => Self::Unanswered { why: error.to_string() },
-            _ => Self::Denied { why: error.to_string() },
+            ServerError::Unreachable { .. } => Self::Unreachable { why: error.to_string() },
+            ServerError::Answered { .. } => Self::Denied { why: error.to_string() },
         }
     }
 }

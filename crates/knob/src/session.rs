@@ -5,8 +5,8 @@ use crate::action::Action;
 use crate::apply::{self, Change, Manner, Outcome};
 use crate::error::{Error, Refusal};
 use crate::host::Host;
-use crate::identity::ADDRESS;
-use crate::item::{Access, Item};
+use crate::identity::{self, ADDRESS, Facts};
+use crate::item::{Access, Item, ItemValue, value_of};
 use crate::journal::{End, Entry, Intent, Journal, Phase};
 use crate::managed::Managed;
 use crate::restore::{self, Undo};
@@ -14,7 +14,7 @@ use crate::server::{Connection, Server, ServerError};
 use config::Credentials;
 use fleet::Address;
 use serde::Serialize;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -42,12 +42,30 @@ pub struct RestoreOutcome {
     /// Why it could not be put back; then it stays in the journal.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub failed: Option<Refusal>,
+    /// What tells the device or server from others.
+    #[serde(skip)]
+    pub facts: Facts,
 }
 
 impl RestoreOutcome {
     /// Whether the setting is as it was, or was never ours to put back.
     pub fn is_back(&self) -> bool {
         matches!(self.end, Some(End::Restored | End::Already | End::Restarted | End::Refused { .. }))
+    }
+
+    /// The address of the server whose setting it is; `None` for one of this host.
+    pub fn server(&self) -> Option<&str> {
+        self.facts.get(ADDRESS).map(String::as_str)
+    }
+
+    /// Whether it is a setting of this host, or of one of these servers, also by another address of theirs.
+    pub fn concerns(&self, servers: &[Facts]) -> bool {
+        let Some(address) = self.server() else { return true };
+        let is = |server: &Facts| {
+            server.get(ADDRESS).is_some_and(|at| at == address)
+                || identity::difference(&self.facts, server).is_none()
+        };
+        servers.iter().any(is)
     }
 }
 
@@ -189,6 +207,32 @@ impl Session {
         all
     }
 
+    /// Closes what is open of these knobs, and of what is one state with them, and puts nothing back: their
+    /// server or device is removed for good. With `server` only what was set at this address.
+    ///
+    /// # Errors
+    /// Several servers have it and none is named; the journal cannot be written.
+    pub fn forget(&mut self, knobs: &[String], server: Option<&str>) -> Result<Vec<RestoreOutcome>, Error> {
+        let address = |entry: &Entry| entry.intent.facts.get(ADDRESS).cloned();
+        let mut chosen: Vec<Entry> =
+            self.chosen(&Which::Knobs(knobs.to_vec())).into_iter().cloned().collect();
+        chosen.retain(|entry| server.is_none() || address(entry).as_deref() == server);
+        for entry in &chosen {
+            let same_state = chosen.iter().filter(|other| other.intent.key == entry.intent.key);
+            let servers: BTreeSet<String> = same_state.filter_map(address).collect();
+            if servers.len() > 1 {
+                let servers = servers.into_iter().collect::<Vec<_>>().join(", ");
+                return Err(Error::SeveralServers { knob: entry.intent.knob.clone(), servers });
+            }
+        }
+        let close = |undo: Undo| -> Result<RestoreOutcome, Error> {
+            let end = End::Forgotten { left: undo.left() };
+            self.journal.close(&undo.ids, &end, now())?;
+            Ok(RestoreOutcome { end: Some(end), ..undo.outcome() })
+        };
+        restore::plan(chosen.iter()).into_iter().map(close).collect()
+    }
+
     /// Announces again what was left as somebody else had changed it, unless we have changed it since.
     fn reopen(&mut self, which: &Which) {
         let left_at = |entry: &Entry| match &entry.phase {
@@ -273,7 +317,23 @@ impl Session {
 impl Undo {
     fn outcome(&self) -> RestoreOutcome {
         let before = self.before.iter().map(|one| format!("{} = {}", one.item, one.value)).collect();
-        RestoreOutcome { knobs: self.knobs.clone(), before, end: None, failed: None }
+        let facts = self.last.intent.facts.clone();
+        RestoreOutcome { knobs: self.knobs.clone(), before, end: None, failed: None, facts }
+    }
+
+    /// What was written and nobody has put back, in words.
+    fn left(&self) -> String {
+        let read_back = match &self.last.phase {
+            Phase::Written { after } => Some(after.as_slice()),
+            _ => None,
+        };
+        let one = |write: &ItemValue| {
+            let left = read_back.and_then(|after| value_of(after, &write.item)).unwrap_or(&write.value);
+            format!("{} = {left}", write.item)
+        };
+        let all = self.writes.iter().map(one).collect::<Vec<_>>().join("; ");
+        let known = read_back.is_some();
+        if known { all } else { format!("{all}, if that was written: nobody has read it back") }
     }
 
     fn failed(&self, refusal: Refusal) -> RestoreOutcome {

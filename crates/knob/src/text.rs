@@ -1,6 +1,7 @@
 //! What `headroom knob` prints for people.
 
 use crate::apply::{Outcome, Status, Write};
+use crate::error::Refusal;
 use crate::journal::{End, Entry, Phase};
 use crate::profile::{Profile, Today};
 use crate::session::RestoreOutcome;
@@ -45,23 +46,30 @@ pub fn preview(all: &[Preview]) -> String {
     table.text()
 }
 
-/// One line for each state, and below what was left the original values and how they are put back all the
-/// same;
+/// One line for each state, and below what is not back the original values, and what can be done about it;
 /// `restore` is the command with the flags of this journal and server.
 pub fn restored(all: &[RestoreOutcome], restore: &str) -> String {
     let mut text = String::new();
-    for RestoreOutcome { knobs, before, end, failed } in all {
+    for outcome in all {
+        let RestoreOutcome { knobs, before, end, failed, .. } = outcome;
         let words = match (end, failed) {
             (_, Some(refusal)) => format!("NOT put back, still in the journal: {refusal}"),
             (Some(end), None) => ended(end),
             (None, None) => String::new(),
         };
         text.push_str(&format!("{}  {words}\n", knobs.join(", ")));
-        if matches!(end, Some(End::Left { .. })) || failed.is_some() {
+        if matches!(end, Some(End::Left { .. } | End::Gone { .. } | End::Forgotten { .. }))
+            || failed.is_some()
+        {
             text.push_str(&format!("  before: {}\n", before.join("; ")));
         }
         if matches!(end, Some(End::Left { .. })) {
             text.push_str(&format!("  to overwrite it: {restore} --force '{}'\n", knobs.join("' '")));
+        }
+        if matches!(failed, Some(Refusal::Unreachable { .. })) {
+            let server = outcome.server().map_or_else(String::new, |at| format!(" --server '{at}'"));
+            let knobs = knobs.join("' '");
+            text.push_str(&format!("  if it is removed for good: {restore}{server} --forget '{knobs}'\n"));
         }
     }
     text
@@ -75,6 +83,7 @@ fn ended(end: &End) -> String {
         End::Restarted => "back since the restart of the host or server".to_owned(),
         End::Left { why } => format!("LEFT as somebody else changed it: {why}"),
         End::Gone { why } => format!("not put back, it is another thing now: {why}"),
+        End::Forgotten { left } => format!("FORGOTTEN on request, not put back; left at: {left}"),
     }
 }
 

@@ -11,7 +11,6 @@ use crate::spec::Spec;
 use crate::store::{self, Begun, Store, StoreError};
 use crate::text;
 use knob::server::ServerError;
-use knob::session::RestoreOutcome;
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 
@@ -27,6 +26,8 @@ pub struct CarryOutRequest {
     pub resume: bool,
     /// Show every write, and make none.
     pub dry_run: bool,
+    /// The command that puts back what is in this journal, with its flags.
+    pub restore: String,
     /// The version of the program.
     pub version: String,
 }
@@ -43,7 +44,7 @@ pub enum CarryOutOutcome {
 /// Why there is no report.
 #[derive(Debug, thiserror::Error)]
 pub enum CarryOutError {
-    #[error("a setting that a dead process left is not as it was; nothing was tried")]
+    #[error("a setting of this host or server that a dead process left is not as it was; nothing was tried")]
     LeftBehind,
     /// A server that does not answer is no fault of the spec.
     #[error(transparent)]
@@ -74,21 +75,26 @@ pub fn carry_out(
     stop: &AtomicBool,
     mut say: impl FnMut(&str),
 ) -> Result<CarryOutOutcome, CarryOutError> {
-    let CarryOutRequest { spec, text, dir, resume, dry_run, version } = request;
+    let CarryOutRequest { spec, text, dir, resume, dry_run, restore, version } = request;
     // First what a dead process left: it may have stopped the server.
+    let mut not_back = Vec::new();
     if !dry_run {
         let recovered = rig.session.recover();
-        for one in &recovered {
-            let how =
-                if one.is_back() { "is put back" } else { "is NOT put back: see headroom knob journal" };
-            say(&format!("left by a dead process: {} {how}", one.knobs.join(", ")));
+        if !recovered.is_empty() {
+            say("left by a process that is dead:");
+            knob::text::restored(&recovered, &restore).lines().for_each(&mut say);
         }
-        if !recovered.iter().all(RestoreOutcome::is_back) {
-            return Err(CarryOutError::LeftBehind);
-        }
+        not_back.extend(recovered.into_iter().filter(|one| !one.is_back()));
     }
+    let mut servers = Vec::new();
     for address in rig.addresses() {
-        rig.session.server(&address)?;
+        servers.push(rig.session.server(&address)?.identity()?);
+    }
+    if not_back.iter().any(|one| one.concerns(&servers)) {
+        return Err(CarryOutError::LeftBehind);
+    }
+    if !not_back.is_empty() {
+        say("that is of another server: the trial begins all the same");
     }
     let (mut store, begun, trials) = if resume {
         let (store, history) = Store::resume(&dir, &text, &rig.words())?;
@@ -123,5 +129,108 @@ pub fn carry_out(
     match run::run(&experiment, &begun, trials, store, rig, stop, &mut tell)? {
         End::Interrupted => Err(CarryOutError::Interrupted),
         End::Ended(_) => Ok(CarryOutOutcome::Report(Box::new(Past::read(&dir)?.report))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::tests::EXAMPLE;
+    use fleet::Address;
+    use knob::apply::{self, Manner};
+    use knob::identity::{ADDRESS, Facts};
+    use knob::journal::Author;
+    use knob::server::{Kind, Server, Variable};
+    use knob::session::Connect;
+    use knob::{Host, Session};
+    use load::workload::sysbench;
+    use load::{Account, Target};
+    use std::path::Path;
+    use std::sync::Arc;
+
+    /// A server that leaves a change without an answer: its entry stays open.
+    struct Silent(String);
+
+    impl Server for Silent {
+        fn identity(&mut self) -> Result<Facts, ServerError> {
+            let facts = [(ADDRESS, self.0.clone()), ("server_uuid", format!("of {}", self.0))];
+            Ok(facts.map(|(key, value)| (key.to_owned(), value)).into())
+        }
+
+        fn describe(&mut self, _: &str) -> Result<Option<Variable>, ServerError> {
+            Ok(Some(Variable { kind: Kind::Text, dynamic: Some(true) }))
+        }
+
+        fn global(&mut self, _: &str) -> Result<String, ServerError> {
+            Ok("151".to_owned())
+        }
+
+        fn set_global(&mut self, _: &str, _: &str) -> Result<(), ServerError> {
+            Err(ServerError::Unanswered { address: self.0.clone(), why: "no answer".to_owned() })
+        }
+
+        fn reconnect(&mut self) -> Result<(), ServerError> {
+            Ok(())
+        }
+    }
+
+    /// A session that reaches all servers but one.
+    fn session(journal: &Path, removed: &'static str) -> Session {
+        let connect: Connect = Box::new(move |address| match address == removed {
+            true => Err(ServerError::Unreachable { address: address.to_owned(), why: "nobody".to_owned() }),
+            false => Ok(Box::new(Silent(address.to_owned())) as Box<dyn Server>),
+        });
+        Session::open(Host::new("/nowhere"), journal, connect).unwrap()
+    }
+
+    /// What comes of a trial at a server where something is left at this or another one, which may be
+    /// `removed`; what it says before.
+    fn carried_out(at: &str, left_at: &str, removed: &'static str) -> (CarryOutError, String) {
+        let dir = tempfile::tempdir().unwrap();
+        let manner = Manner::of(Author::default());
+        let mut first = session(dir.path(), "");
+        let change = ["server.max_connections=77".to_owned()];
+        let checked =
+            apply::check(&Host::new("/nowhere"), Some(first.server(left_at).unwrap()), &change, &[]).unwrap();
+        first.apply(&checked, Some(left_at), &Manner { keep: true, ..manner.clone() });
+        drop(first);
+        let address: Address = at.parse().unwrap();
+        let account = Account { user: String::new(), password: String::new(), database: String::new() };
+        let workload = sysbench::workload("oltp_point_select", &sysbench::Options::default()).unwrap();
+        let stop = Arc::new(AtomicBool::new(false));
+        let (session, target) = (session(dir.path(), removed), Target::single(address.clone(), account));
+        let (host, workload) = (Host::new("/nowhere"), Arc::new(workload));
+        let server = Some(address.to_string());
+        let mut rig = HostRig::new(session, host, server, manner, Vec::new(), workload, target, stop.clone());
+        let request = CarryOutRequest {
+            spec: Spec::parse(EXAMPLE, "t.toml").unwrap(),
+            text: EXAMPLE.to_owned(),
+            // There is nothing to go on with: where it comes as far as that, it was not refused before.
+            dir: dir.path().join("none"),
+            resume: true,
+            dry_run: false,
+            restore: "headroom knob restore".to_owned(),
+            version: "test".to_owned(),
+        };
+        let mut said = String::new();
+        let mut say = |line: &str| said.push_str(&format!("{line}\n"));
+        let error = carry_out(request, &mut rig, &stop, &mut say).unwrap_err();
+        (error, said)
+    }
+
+    #[test]
+    fn what_is_left_at_a_server_that_is_removed_hinders_no_trial_at_another_and_is_named_in_words() {
+        let (error, said) = carried_out("127.0.0.1:1", "10.0.0.9:3306", "10.0.0.9:3306");
+        assert!(matches!(error, CarryOutError::Store(StoreError::Missing(_))), "{error}");
+        assert!(said.contains("server.max_connections  NOT put back"), "{said}");
+        assert!(said.contains("before: @@GLOBAL.max_connections = 151"), "{said}");
+        assert!(said.contains("restore --server '10.0.0.9:3306' --forget"), "{said}");
+    }
+
+    #[test]
+    fn what_is_left_at_the_server_of_the_trial_refuses_it() {
+        let (error, said) = carried_out("127.0.0.1:1", "127.0.0.1:1", "");
+        assert!(matches!(error, CarryOutError::LeftBehind), "{error}");
+        assert!(said.contains("NOT put back") && said.contains("before: "), "{said}");
     }
 }

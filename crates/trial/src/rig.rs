@@ -487,7 +487,7 @@ fn run_to_end(command: &mut Command) -> Result<(), String> {
 }
 
 fn words(restored: &RestoreOutcome) -> String {
-    let RestoreOutcome { knobs, before, end, failed } = restored;
+    let RestoreOutcome { knobs, before, end, failed, .. } = restored;
     let why = match (failed, end) {
         (Some(refusal), _) => refusal.to_string(),
         (None, Some(knob::journal::End::Left { why } | knob::journal::End::Gone { why })) => why.clone(),

@@ -70,6 +70,8 @@ Examples:
       This one, and what is one state with it.
   headroom knob restore --left
       Only what a dead process left: for ExecStopPost of a systemd unit.
+  headroom knob restore --forget server.max_connections --server 10.0.0.9:3306
+      That server is removed for good: its entry is closed, and nothing is put back.
 
 Exit code 1 when something was left or could not be put back.";
 
@@ -89,6 +91,11 @@ pub(crate) struct RestoreArgs {
     /// Also what somebody else has changed since: their value is lost.
     #[arg(long)]
     force: bool,
+    /// Close the entries of these knobs and put nothing back: their server or device is removed for good.
+    /// What they were and what they are left at is printed, and stays in the journal. With --server only
+    /// those of this server.
+    #[arg(long, requires = "knobs", conflicts_with_all = ["left", "force"])]
+    forget: bool,
     #[command(flatten)]
     login: LoginArgs,
     #[command(flatten)]
@@ -155,9 +162,13 @@ async fn restore(args: RestoreArgs, environment: &Environment) -> anyhow::Result
     let command = restore_command(&args.place, &args.login);
     let connect = args.login.connect(environment)?;
     let (directory, force) = (args.place.journals(environment)?, args.force);
+    let forgotten = args.forget.then(|| args.login.address());
     let restored = blocking(move || {
         let mut session = session(host, &directory, connect)?;
-        anyhow::Ok(session.restore(&which, force))
+        match (&which, forgotten) {
+            (Which::Knobs(knobs), Some(server)) => Ok(session.forget(knobs, server.as_deref())?),
+            _ => anyhow::Ok(session.restore(&which, force)),
+        }
     })
     .await?;
     if args.json {
@@ -173,7 +184,8 @@ async fn restore(args: RestoreArgs, environment: &Environment) -> anyhow::Result
         );
         return Ok(exit::no());
     }
-    Ok(verdict(&restored))
+    // Closed without being put back is what was asked for.
+    Ok(if args.forget { exit::DONE } else { verdict(&restored) })
 }
 
 /// Takes the journal, and says what of it was lost.
@@ -215,11 +227,22 @@ pub(crate) async fn blocking<T: Send + 'static>(
 
 /// How what is in this journal is put back, by this login.
 fn restore_command(place: &PlaceArgs, login: &LoginArgs) -> String {
+    let root = Some(place.root.as_path()).filter(|root| *root != Path::new("/"));
+    restore_line(place.journal.as_deref(), root, login.user.as_deref(), login.option_file.as_deref())
+}
+
+/// The same from the flags themselves.
+pub(crate) fn restore_line(
+    journal: Option<&Path>,
+    root: Option<&Path>,
+    user: Option<&str>,
+    option_file: Option<&Path>,
+) -> String {
     let mut command = CommandLine::new("headroom knob restore");
-    command.path("--journal", place.journal.as_deref());
-    command.path("--root", Some(place.root.as_path()).filter(|root| *root != Path::new("/")));
-    command.flag("--user", login.user.as_deref());
-    command.path("--option-file", login.option_file.as_deref());
+    command.path("--journal", journal);
+    command.path("--root", root);
+    command.flag("--user", user);
+    command.path("--option-file", option_file);
     command.line()
 }
 

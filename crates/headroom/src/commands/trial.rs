@@ -2,7 +2,7 @@
 
 mod init;
 
-use crate::commands::knob::{blocking, connect_as};
+use crate::commands::knob::{blocking, connect_as, restore_line};
 use crate::commands::load::{account_with_tls, named, tls::TlsArgs};
 use crate::environment::Environment;
 use crate::version;
@@ -276,8 +276,10 @@ async fn experiment(args: RunArgs, environment: &Environment) -> anyhow::Result<
     let (dir, server, beside) = (args.dir(), Some(address.to_string()), args.beside.clone());
     let (reset, hosts) = (spec.reset.clone(), spec.hosts.clone());
     let version = version::version().to_owned();
-    let request =
-        CarryOutRequest { spec, text, dir: dir.clone(), resume: args.resume, dry_run: args.dry_run, version };
+    let restore =
+        restore_line(args.journal.as_deref(), None, args.user.as_deref(), args.option_file.as_deref());
+    let (resume, dry_run) = (args.resume, args.dry_run);
+    let request = CarryOutRequest { spec, text, dir: dir.clone(), resume, dry_run, restore, version };
     let done = blocking(move || {
         let session = Session::open(host.clone(), &journals, connect)?;
         let mut rig = HostRig::new(session, host, server, manner, beside, workload, target, stop.clone());

@@ -207,6 +207,7 @@ fn json_of_knob_keeps_its_keys() {
         before: vec!["b".into()],
         end,
         failed,
+        facts: knob::identity::Facts::new(),
     };
     let tuner = knob::tuner::Tuner { program: "p".into(), pid: 1, why: "w".into(), rewrites: Vec::new() };
     let outcomes = [

@@ -1,12 +1,12 @@
 //! Variables of a server that change each other: they are put back together. The server is made up and does
 //! as MySQL 8 does; what MariaDB does is tried on a real one.
 
-use knob::Host;
 use knob::apply::{self, Manner, Outcome, Status};
 use knob::identity::Facts;
 use knob::journal::{Author, End};
 use knob::server::{Kind, Server, ServerError, Variable};
 use knob::session::{Connect, Session, Which};
+use knob::{Host, Refusal, text};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
@@ -14,8 +14,9 @@ use std::time::Duration;
 
 type Variables = Arc<Mutex<BTreeMap<String, String>>>;
 
-/// Its variables, and a change that it has not answered yet and makes before the next one.
-struct MySql(Variables);
+/// Its variables, a change that it has not answered yet and makes before the next one among them; and its
+/// address.
+struct MySql(Variables, String);
 
 /// When it was started, as its uptime says; among its variables, so that a test can change it.
 const STARTED: &str = "(started)";
@@ -30,7 +31,8 @@ fn variables(pairs: &[(&str, &str)]) -> Variables {
 
 impl Server for MySql {
     fn identity(&mut self) -> Result<Facts, ServerError> {
-        let mut facts = Facts::from([(knob::identity::ADDRESS.to_owned(), "a".to_owned())]);
+        let mut facts = Facts::from([(knob::identity::ADDRESS.to_owned(), self.1.clone())]);
+        facts.insert("server_uuid".to_owned(), format!("of {}", self.1));
         let started = self.0.lock().unwrap().get(STARTED).cloned();
         facts.extend(started.map(|at| (knob::identity::STARTED_SINCE_BOOT.to_owned(), at)));
         Ok(facts)
@@ -54,7 +56,7 @@ impl Server for MySql {
         }
         if value == SLOW {
             all.insert("pending".to_owned(), value.to_owned());
-            return Err(ServerError::Unanswered { address: "a".to_owned(), why: "no answer".to_owned() });
+            return Err(ServerError::Unanswered { address: self.1.clone(), why: "no answer".to_owned() });
         }
         let mut value = value.to_owned();
         let mut also = None;
@@ -81,19 +83,33 @@ impl Server for MySql {
 
 fn session(dir: &Path, variables: &Variables) -> Session {
     let variables = Arc::clone(variables);
-    let connect: Connect = Box::new(move |_| Ok(Box::new(MySql(Arc::clone(&variables))) as Box<dyn Server>));
+    let connect: Connect = Box::new(move |address| {
+        Ok(Box::new(MySql(Arc::clone(&variables), address.to_owned())) as Box<dyn Server>)
+    });
     let mut session = Session::open(Host::new("/nowhere"), dir, connect).unwrap();
     session.server("a").unwrap();
     session
 }
 
+/// Where no server answers.
+fn without_servers(dir: &Path) -> Session {
+    let connect: Connect = Box::new(|address| {
+        Err(ServerError::Unreachable { address: address.to_owned(), why: "no server here".to_owned() })
+    });
+    Session::open(Host::new("/nowhere"), dir, connect).unwrap()
+}
+
 fn set(session: &mut Session, changes: &[&str]) -> Vec<Outcome> {
+    set_at(session, "a", changes)
+}
+
+fn set_at(session: &mut Session, address: &str, changes: &[&str]) -> Vec<Outcome> {
     let changes: Vec<String> = changes.iter().map(|change| (*change).to_owned()).collect();
     let dangers = ["read_only", "super_read_only"].map(str::to_owned);
     let host = Host::new("/nowhere");
-    let checked = apply::check(&host, Some(session.server("a").unwrap()), &changes, &dangers).unwrap();
+    let checked = apply::check(&host, Some(session.server(address).unwrap()), &changes, &dangers).unwrap();
     let manner = Manner { author: Author::default(), keep: true, restart: None, patience: Duration::ZERO };
-    session.apply(&checked, Some("a"), &manner)
+    session.apply(&checked, Some(address), &manner)
 }
 
 #[test]
@@ -178,4 +194,57 @@ fn a_clock_that_was_set_back_is_no_restart_where_the_variable_is_as_it_was_left(
         assert_eq!(restored[0].end, Some(end), "{found}: {restored:?}");
         assert_eq!(variables.lock().unwrap()["max_connections"], then);
     }
+}
+
+#[test]
+fn what_was_set_at_a_server_that_is_removed_is_closed_on_request_with_its_values_in_words() {
+    let (dir, variables) = (tempfile::tempdir().unwrap(), variables(&[("max_connections", "151")]));
+    set(&mut session(dir.path(), &variables), &["server.max_connections=776"]);
+    let name = ["server.max_connections".to_owned()];
+
+    let mut without = without_servers(dir.path());
+    let restored = without.restore(&Which::All, true);
+    let failed = &restored[0].failed;
+    assert!(matches!(failed, Some(Refusal::Unreachable { .. })), "force does not reach it: {restored:?}");
+    let words = text::restored(&restored, "headroom knob restore");
+    assert!(words.contains("before: @@GLOBAL.max_connections = 151"), "{words}");
+    assert!(
+        words.contains("headroom knob restore --server 'a' --forget 'server.max_connections'"),
+        "{words}"
+    );
+    let server = |address: &str, uuid: &str| {
+        let facts = [(knob::identity::ADDRESS, address), ("server_uuid", uuid)];
+        facts.map(|(key, value)| (key.to_owned(), value.to_owned())).into_iter().collect::<Facts>()
+    };
+    assert!(restored[0].concerns(&[server("b", "of b"), server("a", "of a")]));
+    assert!(restored[0].concerns(&[server("/run/a.sock", "of a")]), "the same by another address");
+    assert!(!restored[0].concerns(&[server("b", "of b")]), "it hinders nobody else");
+
+    assert_eq!(without.forget(&name, Some("b")).unwrap(), []);
+    let forgotten = without.forget(&name, None).unwrap();
+    let end = End::Forgotten { left: "@@GLOBAL.max_connections = 776".to_owned() };
+    assert_eq!(forgotten[0].end, Some(end));
+    assert!(!forgotten[0].is_back());
+    let words = text::restored(&forgotten, "headroom knob restore");
+    assert!(words.contains("776") && words.contains("before: @@GLOBAL.max_connections = 151"), "{words}");
+    drop(without);
+    let again = session(dir.path(), &variables);
+    assert_eq!(again.journal().open_entries().count(), 0, "it is in the journal, closed");
+    assert_eq!(again.journal().entries().len(), 1);
+    assert_eq!(variables.lock().unwrap()["max_connections"], "776", "nothing was put back");
+}
+
+#[test]
+fn what_was_set_at_several_servers_is_closed_only_for_one_that_is_named() {
+    let (dir, variables) = (tempfile::tempdir().unwrap(), variables(&[("max_connections", "151")]));
+    let mut first = session(dir.path(), &variables);
+    set_at(&mut first, "a", &["server.max_connections=77"]);
+    set_at(&mut first, "b", &["server.max_connections=88"]);
+    let name = ["server.max_connections".to_owned()];
+    let words = first.forget(&name, None).unwrap_err().to_string();
+    assert!(words.contains("a, b") && words.contains("--server"), "{words}");
+    assert_eq!(first.journal().open_entries().count(), 2);
+    assert_eq!(first.forget(&name, Some("b")).unwrap().len(), 1);
+    let open: Vec<&str> = first.journal().open_entries().map(|entry| entry.intent.value.as_str()).collect();
+    assert_eq!(open, ["77"]);
 }
