@@ -22,8 +22,8 @@ use config::Credentials;
 use fleet::Address;
 use knob::apply::{self, Manner, Status};
 use knob::journal::Author;
-use knob::session::Which;
-use knob::{Host, Session, session, value};
+use knob::session::{RestoreOutcome, Which};
+use knob::{Host, Refusal, Session, session, value};
 use load::{Arrivals, LoadError};
 use plan::memory::{Measured, NoCurve};
 use std::collections::BTreeMap;
@@ -113,6 +113,12 @@ pub enum MemoryError {
     /// It was ended.
     #[error("interrupted; nothing was kept")]
     Interrupted,
+    /// A killed process left a setting of this server or host, and it cannot be put back.
+    #[error(
+        "a killed process left {knobs}, which cannot be put back: {why}. Nothing was tried: what is in force is not \
+         what was before. headroom knob restore tries again"
+    )]
+    LeftBehind { knobs: String, why: Refusal },
     /// The original size could not be set again.
     #[error("{why}; and the pool could not be put back: headroom knob restore tries again")]
     NotBack {
@@ -231,17 +237,17 @@ impl Experiment {
         on: &PoolServer,
         load: &PoolLoad,
         stop: &Arc<AtomicBool>,
-        each: impl FnMut(&str),
+        mut each: impl FnMut(&str),
     ) -> Result<Measurement, MemoryError> {
         let mut session = Session::open(Host::new("/"), &on.journal, session::as_account(on.who.clone()))?;
-        session.recover();
+        recover(&mut session, &on.address.to_string(), &mut each)?;
         let mut server = Server::open(&on.address, &on.who)?;
         let today_bytes = pool_bytes(&mut server)?;
         let manner = Manner::of(Author::here(&on.command));
         let mut pool = Pool { session, manner, address: on.address.to_string(), server };
         let measured = self.all_sizes(&mut pool, load, stop, each);
         let restored = pool.session.restore(&Which::Own, false);
-        let is_back = restored.iter().all(knob::session::RestoreOutcome::is_back);
+        let is_back = restored.iter().all(RestoreOutcome::is_back);
         match measured {
             Ok((sizes, notes)) => Ok(Measurement { sizes, today_bytes, notes, is_back }),
             Err(why) if is_back => Err(why),
@@ -335,6 +341,24 @@ impl Experiment {
     }
 }
 
+/// Puts back what a killed process left: a size that it left in force would be taken for today's.
+fn recover(session: &mut Session, address: &str, each: &mut dyn FnMut(&str)) -> Result<(), MemoryError> {
+    let mut recovered = session.recover();
+    knob::text::restored(&recovered, "headroom knob restore").lines().for_each(&mut *each);
+    recovered.retain(|one| one.failed.is_some());
+    if recovered.is_empty() {
+        return Ok(());
+    }
+    let server = session.server(address).map_err(knob::Error::Server)?;
+    let server = server.identity().map_err(knob::Error::Server)?;
+    match recovered.iter().find(|one| one.concerns(std::slice::from_ref(&server))) {
+        Some(RestoreOutcome { knobs, failed: Some(why), .. }) => {
+            Err(MemoryError::LeftBehind { knobs: knobs.join(", "), why: why.clone() })
+        }
+        _ => Ok(()),
+    }
+}
+
 fn window(
     load: &Sender<'_>,
     server: &mut Server,
@@ -415,6 +439,59 @@ impl Pool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use knob::identity::{ADDRESS, Facts};
+    use knob::server::{Kind, Variable};
+
+    type Answer<T> = Result<T, knob::server::ServerError>;
+
+    /// A server that leaves a resize without an answer.
+    struct Silent(String);
+
+    impl knob::server::Server for Silent {
+        fn identity(&mut self) -> Answer<Facts> {
+            let facts = [(ADDRESS, self.0.clone()), ("server_uuid", format!("of {}", self.0))];
+            Ok(facts.map(|(key, value)| (key.to_owned(), value)).into())
+        }
+
+        fn describe(&mut self, _: &str) -> Answer<Option<Variable>> {
+            Ok(Some(Variable { kind: Kind::Text, dynamic: Some(true) }))
+        }
+
+        fn global(&mut self, _: &str) -> Answer<String> {
+            Ok("134217728".to_owned())
+        }
+
+        fn set_global(&mut self, _: &str, _: &str) -> Answer<()> {
+            let (address, why) = (self.0.clone(), "no answer".to_owned());
+            Err(knob::server::ServerError::Unanswered { address, why })
+        }
+
+        fn reconnect(&mut self) -> Answer<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_size_that_a_killed_run_left_and_that_cannot_be_put_back_is_not_taken_for_todays() {
+        let dir = tempfile::tempdir().unwrap();
+        let open = || {
+            let connect: session::Connect =
+                Box::new(|at| Ok(Box::new(Silent(at.to_owned())) as Box<dyn knob::server::Server>));
+            Session::open(Host::new("/nowhere"), dir.path(), connect).unwrap()
+        };
+        let mut killed = open();
+        let change = ["server.innodb_buffer_pool_size=33554432".to_owned()];
+        let server = killed.server("a").unwrap();
+        let changes = apply::check(&Host::new("/nowhere"), Some(server), &change, &[]).unwrap();
+        killed.apply(&changes, Some("a"), &Manner { keep: true, ..Manner::of(Author::default()) });
+        drop(killed);
+        let mut said = String::new();
+        let refused = recover(&mut open(), "a", &mut |line| said.push_str(line)).unwrap_err().to_string();
+        assert!(refused.contains("left server.innodb_buffer_pool_size"), "{refused}");
+        assert!(refused.contains("headroom knob restore"), "{refused}");
+        assert!(said.contains("134217728"), "the original is named: {said}");
+        assert!(recover(&mut open(), "b", &mut |_| ()).is_ok(), "it is of another server");
+    }
 
     #[test]
     fn a_pool_is_warm_when_its_miss_ratio_neither_scatters_nor_falls() {
