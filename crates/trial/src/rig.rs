@@ -12,7 +12,9 @@ use diagnose::{Recent, server, verdict};
 use fleet::Address;
 use knob::apply::{self, Change, Manner, Outcome, Status};
 use knob::command_output::CommandOutput;
+use knob::identity::Facts;
 use knob::item::Access;
+use knob::server::{Server, ServerError, restarted};
 use knob::session::{RestoreOutcome, Which};
 use knob::{Host, Refusal, Session, name, resolve, tuner};
 use load::arrivals::{Open, Spacing};
@@ -28,6 +30,10 @@ use std::time::{Duration, Instant};
 const ANSWER: Duration = Duration::from_secs(2);
 /// Waiting looks at the stop flag so often.
 const SLICE: Duration = Duration::from_millis(50);
+
+/// What a server that refuses to write its dirty pages may lack.
+const NEEDS: &str =
+    "; writing dirty pages needs RELOAD and LOCK TABLES, and is left out with drain = false in [reset]";
 
 /// A host, a server and a load; or the servers of several hosts, one of them in turn.
 pub struct HostRig {
@@ -52,6 +58,8 @@ pub struct HostRig {
     pub tables: Option<sysbench::Options>,
     sampler: Sampler,
     load: Option<(Load, Arrivals)>,
+    /// The server of the load, and when it was started, from the moment when the clients were connected.
+    ran: Option<(String, Facts)>,
     /// Names of the knobs that were set and are to be put back: those that are held, and the others.
     held: BTreeSet<String>,
     own: BTreeSet<String>,
@@ -140,6 +148,7 @@ impl HostRig {
             tables,
             sampler,
             load,
+            ran: None,
             held,
             own,
         }
@@ -176,6 +185,20 @@ impl HostRig {
         Ok(server.global("version").map_err(knob::Error::Server)?)
     }
 
+    /// Asks a server; once more where the connection had ended since the last question.
+    fn ask<T>(
+        &mut self,
+        address: &str,
+        question: impl Fn(&mut (dyn Server + 'static)) -> Result<T, ServerError>,
+    ) -> Result<T, RigError> {
+        let server = self.session.server(address).map_err(knob::Error::Server)?;
+        let answer = match question(server) {
+            Err(ServerError::Unanswered { .. }) => question(server),
+            answer => answer,
+        };
+        Ok(answer.map_err(knob::Error::Server)?)
+    }
+
     fn present(&mut self, knob: &str) -> Result<String, RigError> {
         let host = self.host.clone();
         let name = name::parse(&host, knob)?;
@@ -207,7 +230,8 @@ impl HostRig {
                 (Data::Keep, _) => {}
                 (Data::Program(program), _) => self.run_program(&program)?,
                 (Data::Tables, Some(options)) => {
-                    let failed = |error: load::LoadError| RigError::Reset(error.to_string());
+                    let failed =
+                        |error: load::LoadError| RigError::ResetLoad { source: Box::new(error), hint: "" };
                     load::tables::cleanup(&self.target, options).map_err(failed)?;
                     let cores = std::thread::available_parallelism().map_or(1, usize::from) as u32;
                     load::tables::prepare(&self.target, options, cores, 1, |_| {}).map_err(failed)?;
@@ -268,10 +292,8 @@ impl HostRig {
         let names: Vec<String> = (1..=options.tables).map(|table| format!("sbtest{table}")).collect();
         let flush = format!("FLUSH TABLES {} FOR EXPORT", names.join(", "));
         load::tables::statements(&self.target, &[flush, "UNLOCK TABLES".to_owned()]).map_err(|error| {
-            RigError::Reset(format!(
-                "{error}; writing dirty pages needs RELOAD and LOCK TABLES, and is left out with drain = false in \
-                 [reset]"
-            ))
+            let refused = matches!(error, load::LoadError::Refused { .. });
+            RigError::ResetLoad { source: Box::new(error), hint: if refused { NEEDS } else { "" } }
         })
     }
 
@@ -341,6 +363,22 @@ fn memory(level: &diagnose::host::memory::Level) -> f64 {
 }
 
 impl Rig for HostRig {
+    fn answers(&mut self) -> Result<(), RigError> {
+        self.addresses()
+            .iter()
+            .try_for_each(|address| self.ask(address, |server| server.global("version")).map(drop))
+    }
+
+    fn ran_through(&mut self) -> Result<(), RigError> {
+        let Some((address, then)) = self.ran.take() else { return Ok(()) };
+        let now = self.ask(&address, Server::identity)?;
+        // A trial is no longer than a boot of this host.
+        if restarted(&then, &now, true) {
+            return Err(RigError::Restarted { server: address });
+        }
+        Ok(())
+    }
+
     fn value(&mut self, knob: &str) -> Result<String, RigError> {
         let values = self.on_each(|rig| if knob == HOST { rig.version() } else { rig.present(knob) })?;
         if self.hosts.is_empty() {
@@ -387,8 +425,16 @@ impl Rig for HostRig {
             Restore::NotHeld => Which::OwnKnobs(own.difference(&self.held).cloned().collect()),
         };
         let restored = self.session.restore(&which, false);
-        let left: Vec<String> = restored.iter().filter(|one| !one.is_back()).map(words).collect();
-        if left.is_empty() { Ok(()) } else { Err(RigError::NotBack(left)) }
+        let left: Vec<&RestoreOutcome> = restored.iter().filter(|one| !one.is_back()).collect();
+        let silent = |one: &&RestoreOutcome| {
+            matches!(one.failed, Some(Refusal::Unreachable { .. } | Refusal::Unanswered { .. }))
+        };
+        let (all, all_silent) = (left.iter().map(|one| words(one)).collect(), left.iter().all(silent));
+        match left.is_empty() {
+            true => Ok(()),
+            false if all_silent => Err(RigError::NotBackYet(all)),
+            false => Err(RigError::NotBack(all)),
+        }
     }
 
     fn pause(&mut self, time: Duration) {
@@ -401,6 +447,10 @@ impl Rig for HostRig {
     }
 
     fn connect(&mut self, point: Point) -> Result<(), RigError> {
+        self.ran = match self.server.clone() {
+            Some(address) => Some((address.clone(), self.ask(&address, Server::identity)?)),
+            None => None,
+        };
         if let Some(options) = self.tables.as_ref().filter(|_| self.reset.fill) {
             let read =
                 (1..=options.tables).map(|table| format!("SELECT SUM(LENGTH(pad)) FROM sbtest{table}"));

@@ -1,22 +1,26 @@
 //! The loop: apply, warm up, measure, put back, write down. What is next, when a warm-up is over and when a
 //! cell is given up is decided elsewhere.
+//!
+//! A trial during which no server answered, or the server was started anew, says nothing about its settings:
+//! it is no outcome and is not written down. It is waited for the server, and the same trial is run again.
+
+mod attempt;
+mod outage;
 
 use crate::design::{Design, DesignError, Levels};
 use crate::guard::{self, Window};
 use crate::order::Run;
 use crate::schedule::{self, Next};
-use crate::spec::{Every, Metric, Point, Spec};
+use crate::spec::{Every, Point, Spec};
 use crate::store::{
-    self, Begun, Ended, HostFigures, Measured, Outcome, RefusedLevel, Second, Store, StoreError, Trial,
+    self, Begun, Ended, HostFigures, Outcome, RefusedLevel, Second, Store, StoreError, Trial,
 };
+use attempt::{Made, PlannedTrial, trial};
 use fleet::Blame;
 use knob::Refusal;
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
-
-/// A warm-up is looked at in windows of a fifth of it, within these bounds.
-const WINDOW: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(3));
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
 
 /// A knob and the value it is to have.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -49,6 +53,18 @@ pub struct Stretch {
 
 /// What an experiment is run on: settings that are changed and put back, and a load. All errors are words.
 pub trait Rig {
+    /// Whether every server answers now.
+    ///
+    /// # Errors
+    /// One does not.
+    fn answers(&mut self) -> Result<(), RigError>;
+
+    /// Whether the server has run through since the clients of the load were connected.
+    ///
+    /// # Errors
+    /// It does not answer, or was started anew: its settings may be lost, and its cache is.
+    fn ran_through(&mut self) -> Result<(), RigError>;
+
     /// The present value of a knob.
     ///
     /// # Errors
@@ -209,6 +225,14 @@ pub enum Event<'a> {
         time_left: Duration,
     },
     Over(&'a Trial),
+    /// No server answers, and it is waited for.
+    Unanswered {
+        why: &'a RigError,
+        /// For this long at most.
+        left: Duration,
+    },
+    /// It answers again, and the trial is run once more.
+    Again,
     /// The baseline is measured once more, to see whether everything is as it was.
     Returning,
 }
@@ -231,6 +255,16 @@ pub enum RunError {
     /// Something else than the experiment changed a setting, or it cannot be put back.
     #[error("a setting is not back as it was, so nothing more is tried: {0}")]
     NotBack(RigError),
+    /// The trial is not counted, and can be run later.
+    #[error(
+        "{why}: the trial is not counted, and once the server answers the experiment can go on (--resume){}",
+        left.as_ref().map_or_else(String::new, |left| format!(", which first puts back what is still changed: {left}"))
+    )]
+    Unanswered {
+        why: Box<RigError>,
+        /// What is not back either.
+        left: Option<Box<RigError>>,
+    },
     /// Without a baseline nothing can be compared.
     #[error("the baseline cannot be measured: {0}")]
     Baseline(String),
@@ -254,6 +288,12 @@ pub enum RigError {
     /// Settings that are not as they were, in words.
     #[error("{}", .0.join("; "))]
     NotBack(Vec<String>),
+    /// Settings that are not as they were because their server does not answer, in words.
+    #[error("{}", .0.join("; "))]
+    NotBackYet(Vec<String>),
+    /// Its settings may be lost, and its cache is.
+    #[error("{server} was started anew during the trial")]
+    Restarted { server: String },
     #[error(transparent)]
     Load(#[from] load::LoadError),
     #[error("nothing is connected")]
@@ -261,6 +301,13 @@ pub enum RigError {
     /// The data are not as they were.
     #[error("the reset before a trial failed: {0}")]
     Reset(String),
+    /// The same, in the words of the server or of the connection to it.
+    #[error("the reset before a trial failed: {source}{hint}")]
+    ResetLoad {
+        source: Box<load::LoadError>,
+        /// What is needed for it.
+        hint: &'static str,
+    },
 }
 
 impl RigError {
@@ -269,9 +316,26 @@ impl RigError {
         match self {
             Self::Knob(error) => error.blame(),
             Self::Load(error) => error.blame(),
+            Self::ResetLoad { source, .. } => source.blame(),
             Self::Danger { .. } | Self::Unreadable(_) | Self::Refused(_) | Self::NotBack(_) => Blame::Config,
-            Self::Reset(_) => Blame::Server,
+            Self::Reset(_) | Self::NotBackYet(_) | Self::Restarted { .. } => Blame::Server,
             Self::NotConnected => Blame::Bug,
+        }
+    }
+
+    /// Whether it is because a server did not answer, and not because of what it was asked for.
+    pub fn is_unanswered(&self) -> bool {
+        use knob::server::ServerError::{Unanswered, Unreachable};
+        use load::LoadError::Connect;
+        match self {
+            Self::Knob(knob::Error::Server(Unanswered { .. } | Unreachable { .. })) => true,
+            Self::Load(error) => matches!(error, Connect { .. }),
+            Self::ResetLoad { source, .. } => matches!(**source, Connect { .. }),
+            // One that was told and gave no answer in time is there all the same.
+            Self::Refused(all) => all.iter().any(|(_, why)| matches!(why, Refusal::Unreachable { .. })),
+            Self::Unreadable(why) => matches!(why, Refusal::Unreachable { .. }),
+            Self::NotBackYet(_) | Self::Restarted { .. } => true,
+            _ => false,
         }
     }
 }
@@ -281,7 +345,7 @@ impl RunError {
     pub fn blame(&self) -> Blame {
         match self {
             Self::Spec(error) | Self::NotBack(error) => error.blame(),
-            Self::Baseline(_) => Blame::Server,
+            Self::Baseline(_) | Self::Unanswered { .. } => Blame::Server,
             Self::Store(_) => Blame::Config,
         }
     }
@@ -339,7 +403,6 @@ pub fn run(
         };
         let time_left = Duration::from_secs_f64(each * progress.left as f64);
         tell(&Event::Begins { next, left: progress.left, time_left });
-        let (at, began) = (store::now(), Instant::now());
         let seed = spec.seed.wrapping_add(u64::from(next.place.block) * 8 + next.place.stage as u64);
         let held_against = match next.run {
             Run::Cell(_) => baselines(&trials, next.place.load),
@@ -350,30 +413,35 @@ pub fn run(
         let data = spec.reset.every == Every::Trial || data_of.replace(block) != Some(block);
         let (run, again, slow_before) = (next.run, next.place.attempt > 0, next.slow_before);
         let wanted = PlannedTrial { run, point, seed, data, again, slow_before };
-        let outcome = trial(experiment, wanted, held_against.as_ref(), rig, stop)?;
-        let Some(outcome) = outcome else { return Ok(End::Interrupted) };
-        let done =
-            Trial { place: next.place, run: next.run, at, seconds: began.elapsed().as_secs_f64(), outcome };
+        let made = trial(experiment, wanted, held_against.as_ref(), rig, stop, tell)?;
+        let Some(Made { at, seconds, outcome }) = made else { return Ok(End::Interrupted) };
+        let done = Trial { place: next.place, run: next.run, at, seconds, outcome };
         store.keep(&done)?;
         tell(&Event::Over(&done));
         trials.push(done);
         if let Err(error) = baseline_stands(&trials) {
-            rig.restore(Restore::All).map_err(RunError::NotBack)?;
+            outage::settle(Restore::All, rig, stop, tell)?;
             return Err(error);
         }
     };
-    rig.restore(Restore::All).map_err(RunError::NotBack)?;
+    outage::settle(Restore::All, rig, stop, tell)?;
     tell(&Event::Returning);
     let mut back = Vec::new();
     for point in points {
         let (run, seed) = (Run::Baseline, spec.seed);
         let wanted = PlannedTrial { run, point, seed, data: true, again: true, slow_before: false };
-        match trial(experiment, wanted, None, rig, stop)? {
+        match trial(experiment, wanted, None, rig, stop, tell)? {
             None => return Ok(End::Interrupted),
-            Some(outcome) => back.push(outcome.figure()),
+            Some(made) => back.push(made.outcome.figure()),
         }
     }
-    rig.restore(Restore::All).map_err(RunError::NotBack)?;
+    outage::settle(Restore::All, rig, stop, tell)?;
+    // What cannot be read would count as changed.
+    if let Err(why) = rig.answers()
+        && !outage::wait(why, rig, stop, tell)?
+    {
+        return Ok(End::Interrupted);
+    }
     let differ = begun.start.iter().filter_map(|(knob, then)| {
         let now = rig.value(knob).unwrap_or_else(|why| format!("unreadable: {why}"));
         (now != *then).then(|| (knob.clone(), then.clone(), now))
@@ -404,135 +472,6 @@ fn baselines(trials: &[Trial], load: usize) -> Option<Window> {
         Outcome::Measured(measured) => Some(measured.window),
         _ => None,
     }))
-}
-
-/// A trial before it is made.
-#[derive(Clone, Copy)]
-struct PlannedTrial {
-    run: Run,
-    point: Point,
-    seed: u64,
-    /// Whether the data are made as they were first.
-    data: bool,
-    /// Whether it is a second attempt: a measurement that is not stationary then counts.
-    again: bool,
-    /// Whether the attempt before was too slow: then this one gives the cell up if it is, too.
-    slow_before: bool,
-}
-
-/// One trial: reset, apply, measure, put back. `None` when everything is to end.
-fn trial(
-    experiment: &Experiment,
-    wanted: PlannedTrial,
-    baseline: Option<&Window>,
-    rig: &mut dyn Rig,
-    stop: &AtomicBool,
-) -> Result<Option<Outcome>, RunError> {
-    if stop.load(Ordering::Relaxed) {
-        rig.restore(Restore::All).map_err(RunError::NotBack)?;
-        return Ok(None);
-    }
-    let outcome = match rig.reset(wanted.data) {
-        Err(error) => Outcome::void(error.to_string()),
-        Ok(()) => match rig.apply(&experiment.assignments(wanted.run)) {
-            Err(error) => Outcome::Refused { why: error.to_string() },
-            Ok(()) => {
-                let measured = measure(&experiment.spec, wanted, baseline, rig);
-                rig.disconnect();
-                measured
-            }
-        },
-    };
-    let stopped = stop.load(Ordering::Relaxed);
-    // After a cell that went wrong everything is the baseline's before the next begins.
-    let sound = matches!(outcome, Outcome::Measured(_)) && !stopped;
-    rig.restore(if sound { Restore::NotHeld } else { Restore::All }).map_err(RunError::NotBack)?;
-    // What was broken off is no figure.
-    Ok((!stopped).then_some(outcome))
-}
-
-fn measure(spec: &Spec, wanted: PlannedTrial, baseline: Option<&Window>, rig: &mut dyn Rig) -> Outcome {
-    match figures(spec, wanted, baseline, rig) {
-        Ok(measured) => Outcome::Measured(Box::new(measured)),
-        Err(outcome) => outcome,
-    }
-}
-
-fn figures(
-    spec: &Spec,
-    wanted: PlannedTrial,
-    baseline: Option<&Window>,
-    rig: &mut dyn Rig,
-) -> Result<Measured, Outcome> {
-    let PlannedTrial { point, seed, again, slow_before, .. } = wanted;
-    let void = Outcome::void;
-    let failed = |error: RigError| void(error.to_string());
-    let given_up = |why: String| Outcome::GivenUp { why };
-    let slow = |why: String| if slow_before { given_up(why) } else { Outcome::Void { why, slow: true } };
-    rig.pause(spec.timing.reset);
-    rig.connect(point).map_err(failed)?;
-    let full: std::cell::Cell<Option<f64>> = std::cell::Cell::new(None);
-    let fuller =
-        |memory: Option<f64>| memory.map_or(full.get(), |now| Some(full.get().unwrap_or(0.0).max(now)));
-    let mut go_on = |_: &Second, memory: Option<f64>| {
-        full.set(fuller(memory));
-        memory.is_none_or(|memory| memory <= spec.guard.memory)
-    };
-    let (windows, warm_up, steady) = warm_up(spec, seed, rig, &mut go_on).map_err(failed)?;
-    if let Some(recent) = guard::recent(&windows) {
-        let words = |why: String| format!("after the warm-up {why}");
-        if let Some(why) = guard::gives_up(&spec.guard, &recent, full.get(), baseline) {
-            return Err(given_up(words(why)));
-        }
-        if let Some(why) = guard::is_slow(&spec.guard, &recent, baseline) {
-            return Err(slow(words(why)));
-        }
-    }
-    let stretch = rig.send(spec.timing.measure, seed, &mut go_on).map_err(failed)?;
-    let memory = fuller(stretch.memory);
-    if let Some(why) = guard::gives_up(&spec.guard, &stretch.window, memory, baseline) {
-        return Err(given_up(why));
-    }
-    if let Some(why) = stretch.void.first() {
-        return Err(void(why.clone()));
-    }
-    if let Some(why) = guard::is_slow(&spec.guard, &stretch.window, baseline) {
-        return Err(slow(why));
-    }
-    if let Some(why) = guard::voids(&spec.guard, &stretch.host, &stretch.series, steady || again) {
-        return Err(void(why));
-    }
-    let Stretch { window, notes, series, host, bottleneck, .. } = stretch;
-    let figure = match spec.metric {
-        Metric::Throughput => window.per_second,
-        Metric::P99 => window.p99_ms,
-    };
-    if !(figure.is_finite() && figure > 0.0) {
-        return Err(void(format!("its {} is {figure}", spec.metric.words())));
-    }
-    let warm_up_s = warm_up.as_secs_f64();
-    Ok(Measured { figure, window, warm_up_s, steady, series, host, bottleneck, notes })
-}
-
-/// Sends until the load is steady, or the time for that is over. Other keys than the measurement's: the same
-/// ones would put exactly those into the cache.
-fn warm_up(
-    spec: &Spec,
-    seed: u64,
-    rig: &mut dyn Rig,
-    go_on: &mut dyn FnMut(&Second, Option<f64>) -> bool,
-) -> Result<(Vec<Window>, Duration, bool), RigError> {
-    let length = (spec.timing.warm_up / 5).clamp(WINDOW.0, WINDOW.1);
-    let (mut windows, mut sent) = (Vec::new(), Duration::ZERO);
-    while sent + length <= spec.timing.warm_up {
-        let seed = seed.wrapping_add((windows.len() as u64 + 1) << 32);
-        windows.push(rig.send(length, seed, go_on)?.window);
-        sent += length;
-        if guard::is_steady(&windows) {
-            return Ok((windows, sent, true));
-        }
-    }
-    Ok((windows, sent, false))
 }
 
 #[cfg(test)]

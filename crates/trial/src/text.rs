@@ -180,6 +180,10 @@ pub fn event(experiment: &Experiment, event: &Event<'_>) -> String {
             )
         }
         Event::Over(trial) => format!("  {}", outcome(experiment.spec.metric, &trial.outcome)),
+        Event::Unanswered { why, left } => {
+            format!("  no answer: {why}; waiting for the server, {:.0} s at most", left.as_secs_f64())
+        }
+        Event::Again => "  it answers again, and everything is back: the same trial once more".to_owned(),
         Event::Returning => "the baseline once more: is everything as it was?".to_owned(),
     }
 }

@@ -305,7 +305,7 @@ async fn experiment(args: RunArgs, environment: &Environment) -> anyhow::Result<
             }
             Ok(verdict(&report))
         }
-        Err(error @ CarryOutError::Interrupted) => {
+        Err(error @ (CarryOutError::Interrupted | CarryOutError::Run(RunError::Unanswered { .. }))) => {
             bail!("{error}. To go on: {}", resume_command(&args, &dir));
         }
         // A spec that does not fit is a wrong command line.

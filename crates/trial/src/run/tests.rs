@@ -5,6 +5,7 @@ use super::*;
 use crate::store::tests::{EXAMPLE, begun};
 use crate::store::{self, History};
 use std::path::Path;
+use std::sync::atomic::Ordering;
 
 /// A host of two knobs, whose load takes what they are set to.
 #[derive(Default)]
@@ -24,15 +25,51 @@ struct Simulated {
     held: std::collections::BTreeSet<String>,
     restarts: usize,
     resets: usize,
+    /// In this stretch, counted from 1, the server ends; it answers again after this many questions.
+    down: Option<(usize, usize)>,
+    /// At this setting it ends while it is sent to, each time.
+    crashes: Option<&'static str>,
+    /// It was started anew since the clients were connected.
+    anew: bool,
+    /// A person asks for the end while it is waited for.
+    stops_in_pause: Option<std::sync::Arc<AtomicBool>>,
 }
 
 impl Simulated {
     fn new() -> Self {
         Self { now: begun().start, ..Self::default() }
     }
+
+    fn is_down(&self) -> bool {
+        self.down.is_some_and(|(after, questions)| self.sent >= after && questions > 0)
+    }
+
+    fn there(&self) -> Result<(), RigError> {
+        let (address, why) = ("127.0.0.1:1".to_owned(), "connection refused".to_owned());
+        let nobody = knob::server::ServerError::Unreachable { address, why };
+        if self.is_down() { Err(knob::Error::Server(nobody).into()) } else { Ok(()) }
+    }
 }
 
 impl Rig for Simulated {
+    fn answers(&mut self) -> Result<(), RigError> {
+        let there = self.there();
+        if let Some((_, questions)) = self.down.as_mut().filter(|_| there.is_err()) {
+            *questions -= 1;
+            // A start puts back what was set.
+            if *questions == 0 {
+                self.now = begun().start;
+                self.held.clear();
+            }
+        }
+        there
+    }
+
+    fn ran_through(&mut self) -> Result<(), RigError> {
+        self.there()?;
+        if self.anew { Err(RigError::Restarted { server: "127.0.0.1:1".to_owned() }) } else { Ok(()) }
+    }
+
     fn value(&mut self, knob: &str) -> Result<String, RigError> {
         self.now.get(knob).cloned().ok_or_else(|| Refusal::Absent { what: knob.to_owned() }.into())
     }
@@ -43,6 +80,7 @@ impl Rig for Simulated {
     }
 
     fn apply(&mut self, assignments: &[Assignment]) -> Result<(), RigError> {
+        self.there()?;
         for one in assignments {
             if self.refuses == Some(&format!("{}={}", one.knob, one.value)) {
                 let refusal = Refusal::Denied { why: "refused".to_owned() };
@@ -58,6 +96,7 @@ impl Rig for Simulated {
     }
 
     fn reset(&mut self, data: bool) -> Result<(), RigError> {
+        self.there()?;
         self.resets += usize::from(data);
         Ok(())
     }
@@ -66,14 +105,23 @@ impl Rig for Simulated {
         if self.stuck {
             return Err(RigError::NotBack(vec!["server.a: somebody changed it".to_owned()]));
         }
+        if self.is_down() && self.now != begun().start {
+            return Err(RigError::NotBackYet(vec!["server.a: connection refused".to_owned()]));
+        }
         let held = what == Restore::NotHeld;
         self.now.extend(begun().start.into_iter().filter(|(knob, _)| !(held && self.held.contains(knob))));
         Ok(())
     }
 
-    fn pause(&mut self, _: Duration) {}
+    fn pause(&mut self, _: Duration) {
+        if let Some(stop) = self.stops_in_pause.as_ref().filter(|_| self.is_down()) {
+            stop.store(true, Ordering::Relaxed);
+        }
+    }
 
     fn connect(&mut self, _: Point) -> Result<(), RigError> {
+        self.there()?;
+        self.anew = false;
         let set = |text: &&str| self.now.iter().any(|(knob, value)| format!("{knob}={value}") == *text);
         if self.breaks.filter(set).is_some() {
             self.breaks = None;
@@ -91,6 +139,16 @@ impl Rig for Simulated {
         let here = !self.elsewhere;
         go_on(&Second::default(), here.then_some(0.5));
         self.sent += 1;
+        if self
+            .crashes
+            .is_some_and(|text| self.now.iter().any(|(knob, value)| format!("{knob}={value}") == text))
+        {
+            self.down = Some((0, 2));
+        }
+        if self.is_down() {
+            self.anew = true;
+            return Ok(Stretch { void: vec!["nothing was answered".to_owned()], ..Stretch::default() });
+        }
         if let Some((after, stop)) = &self.stops_after {
             stop.store(self.sent >= *after, Ordering::Relaxed);
         }
@@ -248,4 +306,91 @@ fn what_is_not_back_or_no_baseline_ends_everything() {
     let mut rig = Simulated { refuses: Some("server.a=0"), ..Simulated::new() };
     let error = go(dir.path(), &mut rig, &AtomicBool::new(false)).unwrap_err();
     assert!(matches!(error, RunError::Baseline(_)), "{error}");
+}
+
+/// Whatever it was about to do: reset, apply, warm up, measure; of a baseline or a cell.
+#[test]
+fn a_server_that_is_restarted_costs_no_trial_and_no_cell() {
+    let whole = tempfile::tempdir().unwrap();
+    go(whole.path(), &mut Simulated::new(), &AtomicBool::new(false)).unwrap();
+    let whole = store::read(whole.path()).unwrap().trials;
+    for after in [0, 1, 3, 4, 5, 6, 8, 9, 13, 17, 21, 30, 33, 50, 101, 105, 108] {
+        let dir = tempfile::tempdir().unwrap();
+        let mut rig = Simulated { down: Some((after, 5)), ..Simulated::new() };
+        let end = go(dir.path(), &mut rig, &AtomicBool::new(false)).unwrap();
+        let End::Ended(ended) = end else { panic!("{end:?}") };
+        assert!(ended.complete && ended.differ.is_empty() && ended.back[0].is_some(), "{after}: {ended:?}");
+        let trials = store::read(dir.path()).unwrap().trials;
+        assert_eq!(trials.len(), whole.len(), "after {after}");
+        for trial in &trials {
+            assert!(matches!(trial.outcome, Outcome::Measured(_)), "after {after}: {trial:?}");
+            assert_eq!(trial.place.attempt, 0);
+        }
+        assert_eq!(rig.now, begun().start);
+    }
+}
+
+#[test]
+fn a_server_that_does_not_come_back_ends_the_run_without_an_outcome_and_it_goes_on_later() {
+    // Of each trial's four stretches the last is the measurement.
+    for after in [0, 4, 5, 13, 14] {
+        let dir = tempfile::tempdir().unwrap();
+        let mut rig = Simulated { down: Some((after, usize::MAX)), ..Simulated::new() };
+        let error = go(dir.path(), &mut rig, &AtomicBool::new(false)).unwrap_err();
+        let words = error.to_string();
+        assert!(matches!(error, RunError::Unanswered { .. }), "{after}: {words}");
+        assert!(words.contains("connection refused") && words.contains("--resume"), "{words}");
+        let so_far = store::read(dir.path()).unwrap();
+        assert!(so_far.ended.is_none() && so_far.trials.len() == after.saturating_sub(1) / 4);
+        let end = go(dir.path(), &mut Simulated::new(), &AtomicBool::new(false)).unwrap();
+        assert!(matches!(end, End::Ended(Ended { complete: true, .. })), "{end:?}");
+        let trials = store::read(dir.path()).unwrap().trials;
+        assert!(trials.iter().all(|trial| matches!(trial.outcome, Outcome::Measured(_))));
+    }
+}
+
+#[test]
+fn what_is_still_changed_when_nobody_answers_is_said() {
+    // In the middle of the stretches of the first cell that sets something.
+    let error = (8..40).find_map(|after| {
+        let dir = tempfile::tempdir().unwrap();
+        let mut rig = Simulated { down: Some((after, usize::MAX)), ..Simulated::new() };
+        match go(dir.path(), &mut rig, &AtomicBool::new(false)) {
+            Err(error @ RunError::Unanswered { left: Some(_), .. }) => Some(error),
+            _ => None,
+        }
+    });
+    let words = error.unwrap().to_string();
+    assert!(words.contains("first puts back") && words.contains("server.a"), "{words}");
+}
+
+#[test]
+fn a_person_can_end_the_wait_for_a_server() {
+    // In the lead-in, whose settings are those at the start, and in a cell.
+    let ended = [0, 5].map(|after| {
+        let dir = tempfile::tempdir().unwrap();
+        let stop = std::sync::Arc::new(AtomicBool::new(false));
+        let down = Some((after, usize::MAX));
+        let mut rig = Simulated { down, stops_in_pause: Some(stop.clone()), ..Simulated::new() };
+        go(dir.path(), &mut rig, &stop)
+    });
+    assert!(matches!(ended[0], Ok(End::Interrupted)), "{ended:?}");
+    assert!(
+        matches!(ended[1], Err(RunError::Unanswered { left: Some(_), .. })),
+        "not all is back: {ended:?}"
+    );
+}
+
+#[test]
+fn a_cell_that_ends_the_server_each_time_is_given_up_and_the_rest_goes_on() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut rig = Simulated { crashes: Some("server.b=1"), ..Simulated::new() };
+    let end = go(dir.path(), &mut rig, &AtomicBool::new(false)).unwrap();
+    assert!(matches!(end, End::Ended(Ended { complete: true, .. })), "{end:?}");
+    let trials = store::read(dir.path()).unwrap().trials;
+    let (of_it, others): (Vec<&Trial>, Vec<&Trial>) =
+        trials.iter().partition(|trial| trial.run == Run::Cell(2));
+    let [Trial { outcome: Outcome::GivenUp { why }, .. }] = of_it[..] else { panic!("{of_it:?}") };
+    assert!(why.contains("3 times"), "{why}");
+    assert!(others.iter().all(|trial| matches!(trial.outcome, Outcome::Measured(_))));
 }

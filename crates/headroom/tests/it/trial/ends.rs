@@ -1,6 +1,6 @@
 //! `headroom trial run` that is ended in every way at moments that nobody chose: Ctrl-C, TERM, HUP, kill -9.
 //! Each time every variable of the server is as it was, at once or after a restore, and `--resume` goes on to
-//! the same end.
+//! the same end. And its server is restarted under it.
 
 use super::{headroom, text, variables};
 use lab::{Account, DATABASE, Lab, Spec};
@@ -61,14 +61,13 @@ cells = 3
 blocks = 3
 ";
 
-struct Scene<'a> {
-    lab: &'a Lab,
+struct Scene {
     dir: tempfile::TempDir,
     login: PathBuf,
     address: String,
 }
 
-impl Scene<'_> {
+impl Scene {
     fn path(&self) -> &Path {
         self.dir.path()
     }
@@ -106,7 +105,7 @@ impl Scene<'_> {
 
 /// Runs until one more trial is over, then for some time, so that the end may come at any moment of a trial;
 /// `None` if the experiment was over first.
-fn until_some_moment(scene: &Scene<'_>) -> Option<Child> {
+fn until_some_moment(scene: &Scene) -> Option<Child> {
     let before = scene.lines().len();
     let mut child = scene.run().stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
     let began = Instant::now();
@@ -136,20 +135,26 @@ fn send(child: &mut Child, signal: rustix::process::Signal) -> Option<i32> {
     }
 }
 
-pub(crate) async fn however_it_ends_every_variable_is_as_it_was(spec: &Spec) {
-    use rustix::process::Signal;
-    let base = tempfile::tempdir().unwrap();
-    let lab = Lab::up(spec, base.path()).await.unwrap();
+/// Tables, and the spec for this server.
+async fn prepared(lab: &Lab) -> Scene {
     let (dir, login) = (tempfile::tempdir().unwrap(), lab.credentials_file(Account::Root));
     // Root comes by the socket only.
     let address = lab.socket("a1").unwrap().display().to_string();
-    let scene = Scene { lab: &lab, dir, login, address };
+    let scene = Scene { dir, login, address };
     let prepare = ["load", "prepare", "oltp_read_write", "--server", &scene.address, "--database", DATABASE];
     let mut prepare = headroom(scene.path(), &scene.login, &prepare);
     let output = prepare.args(["--tables", "1", "--table-size", "1000"]).output().unwrap();
     assert!(output.status.success(), "{}", text(&output));
-    let start = variables(scene.lab).await;
-    std::fs::write(scene.path().join("ends.toml"), of_this_server(&start)).unwrap();
+    std::fs::write(scene.path().join("ends.toml"), of_this_server(&variables(lab).await)).unwrap();
+    scene
+}
+
+pub(crate) async fn however_it_ends_every_variable_is_as_it_was(spec: &Spec) {
+    use rustix::process::Signal;
+    let base = tempfile::tempdir().unwrap();
+    let lab = Lab::up(spec, base.path()).await.unwrap();
+    let scene = prepared(&lab).await;
+    let start = variables(&lab).await;
 
     let mut seen_changed = 0;
     let ends =
@@ -213,6 +218,48 @@ fn each_trial_stands_once(lines: &[String]) {
     let slots = trials.iter().filter(|trial| trial["place"]["attempt"] == 0).count();
     // Three cells, the lead-in, two baselines and the A/A cell in three blocks.
     assert_eq!(slots, 21, "{given_up:?}");
+}
+
+#[tokio::test]
+async fn a_server_that_is_restarted_in_the_middle_costs_no_trial() {
+    let base = tempfile::tempdir().unwrap();
+    let lab = Lab::up(&Spec::new(&[("a", 1)]), base.path()).await.unwrap();
+    let scene = prepared(&lab).await;
+    let start = variables(&lab).await;
+    let mut restarts = 0;
+    while restarts < 3 {
+        // The moment in a trial is nobody's choice.
+        let mut child = until_some_moment(&scene).expect("it is over too early");
+        restarts += 1;
+        lab.change("a1", "stop".parse().unwrap()).await.unwrap();
+        lab.change("a1", "start".parse().unwrap()).await.unwrap();
+        let lines = scene.lines().len();
+        let began = Instant::now();
+        while scene.lines().len() < lines + 2 && child.try_wait().unwrap().is_none() {
+            assert!(began.elapsed() < LIMIT, "it does not go on: {:?}", scene.lines().last());
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        send(&mut child, rustix::process::Signal::INT);
+    }
+    let output = scene.run().output().unwrap();
+    let report: Value =
+        serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{}", text(&output)));
+    assert!(report["complete"].as_bool().unwrap(), "{report}");
+    assert_eq!(report["differ"], Value::Array(Vec::new()), "{report}");
+    let now = variables(&lab).await;
+    // What the lab itself had set is lost by a restart.
+    for name in ["innodb_flush_log_at_trx_commit", "innodb_io_capacity", "innodb_max_dirty_pages_pct"] {
+        assert_eq!(now[name], start[name], "{name}");
+    }
+    assert!(scene.open().is_empty());
+    for line in scene.lines().iter().filter(|line| line.contains("\"line\":\"trial\"")) {
+        let trial: Value = serde_json::from_str(line).unwrap();
+        let (status, why) = (trial["outcome"]["status"].as_str(), trial["outcome"]["why"].to_string());
+        let of_the_outage = why.contains("onnect") || why.contains("ended");
+        assert!(status == Some("measured") || (status == Some("void") && !of_the_outage), "{line}");
+    }
+    each_trial_stands_once(&scene.lines());
+    lab.down().await.unwrap();
 }
 
 #[tokio::test]
