@@ -11,7 +11,7 @@ use crate::design::{Design, DesignError, Levels};
 use crate::guard::{self, Window};
 use crate::order::Run;
 use crate::schedule::{self, Next};
-use crate::spec::{Every, Point, Spec};
+use crate::spec::{Data, Every, Point, Spec};
 use crate::store::{
     self, Begun, Ended, HostFigures, Outcome, RefusedLevel, Second, Store, StoreError, Trial,
 };
@@ -231,6 +231,8 @@ pub enum Event<'a> {
         /// For this long at most.
         left: Duration,
     },
+    /// The baseline is run first, and not counted.
+    LeadIn,
     /// It answers again, and the trial is run once more.
     Again,
     /// The baseline is measured once more, to see whether everything is as it was.
@@ -393,6 +395,7 @@ pub fn run(
     let points = spec.load.points();
     // Of this process: one that goes on with an experiment does not rely on what a killed one left.
     let mut data_of = None;
+    let mut is_first = true;
     let complete = loop {
         let progress = schedule::progress(spec, &experiment.design, &experiment.possible, &trials);
         let Some(next) = progress.next else { break progress.cut == 0 };
@@ -412,7 +415,9 @@ pub fn run(
         let block = (next.place.load, next.place.stage, next.place.block);
         let data = spec.reset.every == Every::Trial || data_of.replace(block) != Some(block);
         let (run, again, slow_before) = (next.run, next.place.attempt > 0, next.slow_before);
-        let wanted = PlannedTrial { run, point, seed, data, again, slow_before };
+        // That of a block is its first trial.
+        let lead_in = std::mem::take(&mut is_first) && run != Run::LeadIn;
+        let wanted = PlannedTrial { run, point, seed, data, lead_in, again, slow_before };
         let made = trial(experiment, wanted, held_against.as_ref(), rig, stop, tell)?;
         let Some(Made { at, seconds, outcome }) = made else { return Ok(End::Interrupted) };
         let done = Trial { place: next.place, run: next.run, at, seconds, outcome };
@@ -429,7 +434,9 @@ pub fn run(
     let mut back = Vec::new();
     for point in points {
         let (run, seed) = (Run::Baseline, spec.seed);
-        let wanted = PlannedTrial { run, point, seed, data: true, again: true, slow_before: false };
+        let made_anew = spec.reset.data != Data::Keep && spec.reset.every == Every::Block;
+        let lead_in = std::mem::take(&mut is_first) || made_anew;
+        let wanted = PlannedTrial { run, point, seed, data: true, lead_in, again: true, slow_before: false };
         match trial(experiment, wanted, None, rig, stop, tell)? {
             None => return Ok(End::Interrupted),
             Some(made) => back.push(made.outcome.figure()),

@@ -183,6 +183,7 @@ pub fn event(experiment: &Experiment, event: &Event<'_>) -> String {
         Event::Unanswered { why, left } => {
             format!("  no answer: {why}; waiting for the server, {:.0} s at most", left.as_secs_f64())
         }
+        Event::LeadIn => "  a lead-in first, which is not counted".to_owned(),
         Event::Again => "  it answers again, and everything is back: the same trial once more".to_owned(),
         Event::Returning => "the baseline once more: is everything as it was?".to_owned(),
     }

@@ -3,7 +3,7 @@
 use super::{Event, Experiment, Restore, Rig, RigError, RunError, Stretch, outage};
 use crate::guard::{self, Window};
 use crate::order::Run;
-use crate::spec::{Metric, Point, Spec};
+use crate::spec::{Every, Metric, Point, Spec};
 use crate::store::{self, Measured, Outcome, Second};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -23,6 +23,9 @@ pub(super) struct PlannedTrial {
     pub(super) seed: u64,
     /// Whether the data are made as they were first.
     pub(super) data: bool,
+    /// Whether a lead-in comes before it and counts for nothing: the first run of this process, or after the
+    /// data were made anew, is unlike the rest.
+    pub(super) lead_in: bool,
     /// Whether it is a second attempt: a measurement that is not stationary then counts.
     pub(super) again: bool,
     /// Whether the attempt before was too slow: then this one gives the cell up if it is, too.
@@ -38,8 +41,8 @@ pub(super) struct Made {
     pub(super) outcome: Outcome,
 }
 
-/// One trial: reset, apply, measure, put back; once more where no server answered. `None` when everything is
-/// to end.
+/// One trial: reset, apply, measure, put back; once more where no server answered, after a lead-in: the cache
+/// of a server that was restarted is empty. `None` when everything is to end.
 pub(super) fn trial(
     experiment: &Experiment,
     wanted: PlannedTrial,
@@ -49,24 +52,32 @@ pub(super) fn trial(
     tell: &mut dyn FnMut(&Event<'_>),
 ) -> Result<Option<Made>, RunError> {
     let (mut outages, mut always_applied) = (0, true);
+    let mut now = wanted;
     loop {
         if stop.load(Ordering::Relaxed) {
             outage::settle(Restore::All, rig, stop, tell)?;
             return Ok(None);
         }
+        if now.lead_in {
+            tell(&Event::LeadIn);
+        }
         let (at, began) = (store::now(), Instant::now());
-        let attempt = attempt(experiment, wanted, baseline, rig);
+        let attempt = attempt(experiment, now, baseline, rig);
         let seconds = began.elapsed().as_secs_f64();
         let (why, applied) = match attempt {
+            Attempt::Over(outcome) if now.lead_in => {
+                outage::settle(left_by(&outcome), rig, stop, tell)?;
+                let data = now.data && experiment.spec.reset.every == Every::Trial;
+                now = PlannedTrial { lead_in: false, data, ..now };
+                continue;
+            }
             Attempt::Over(outcome) => {
                 let stopped = stop.load(Ordering::Relaxed);
-                // After a cell that went wrong everything is the baseline's before the next begins.
-                let sound = matches!(outcome, Outcome::Measured(_)) && !stopped;
-                outage::settle(if sound { Restore::NotHeld } else { Restore::All }, rig, stop, tell)?;
+                outage::settle(if stopped { Restore::All } else { left_by(&outcome) }, rig, stop, tell)?;
                 // What was broken off is no figure.
                 return Ok((!stopped).then_some(Made { at, seconds, outcome }));
             }
-            Attempt::Unanswered { why, applied } => (why, applied),
+            Attempt::Unanswered { why, applied } => (why, applied && !now.lead_in),
         };
         outages += 1;
         always_applied &= applied;
@@ -82,7 +93,14 @@ pub(super) fn trial(
             return Ok(Some(Made { at, seconds, outcome: Outcome::GivenUp { why: words } }));
         }
         tell(&Event::Again);
+        now = PlannedTrial { lead_in: wanted.run != Run::LeadIn, ..wanted };
     }
+}
+
+/// What is put back after a trial: after one that went wrong everything is the baseline's before the next
+/// begins.
+fn left_by(outcome: &Outcome) -> Restore {
+    if matches!(outcome, Outcome::Measured(_)) { Restore::NotHeld } else { Restore::All }
 }
 
 /// What one attempt at a trial came to.
@@ -102,6 +120,8 @@ fn attempt(
     baseline: Option<&Window>,
     rig: &mut dyn Rig,
 ) -> Attempt {
+    let lead_in = PlannedTrial { run: Run::LeadIn, again: true, slow_before: false, ..wanted };
+    let (wanted, baseline) = if wanted.lead_in { (lead_in, None) } else { (wanted, baseline) };
     let void = |error: RigError| Outcome::void(error.to_string());
     let refused = |error: RigError| Outcome::Refused { why: error.to_string() };
     if let Err(why) = rig.answers() {

@@ -25,6 +25,8 @@ struct Simulated {
     held: std::collections::BTreeSet<String>,
     restarts: usize,
     resets: usize,
+    /// "data" where they were made anew, else the settings of each run.
+    log: Vec<String>,
     /// In this stretch, counted from 1, the server ends; it answers again after this many questions.
     down: Option<(usize, usize)>,
     /// At this setting it ends while it is sent to, each time.
@@ -92,12 +94,14 @@ impl Rig for Simulated {
             }
             self.now.insert(one.knob.clone(), one.value.clone());
         }
+        self.log.push(self.now.values().cloned().collect::<Vec<_>>().join(" "));
         Ok(())
     }
 
     fn reset(&mut self, data: bool) -> Result<(), RigError> {
         self.there()?;
         self.resets += usize::from(data);
+        self.log.extend(data.then(|| "data".to_owned()));
         Ok(())
     }
 
@@ -172,7 +176,15 @@ fn experiment(refused: &[RefusedLevel]) -> Experiment {
 }
 
 fn go(dir: &Path, rig: &mut Simulated, stop: &AtomicBool) -> Result<End, RunError> {
-    let experiment = experiment(&[]);
+    go_on(&experiment(&[]), dir, rig, stop)
+}
+
+fn go_on(
+    experiment: &Experiment,
+    dir: &Path,
+    rig: &mut Simulated,
+    stop: &AtomicBool,
+) -> Result<End, RunError> {
     let (mut store, trials) = match store::read(dir) {
         Err(_) => (Store::create(dir, EXAMPLE, &begun()).unwrap(), Vec::new()),
         Ok(_) => {
@@ -180,7 +192,7 @@ fn go(dir: &Path, rig: &mut Simulated, stop: &AtomicBool) -> Result<End, RunErro
             (store, history.trials)
         }
     };
-    run(&experiment, &begun(), trials, &mut store, rig, stop, &mut |_| {})
+    run(experiment, &begun(), trials, &mut store, rig, stop, &mut |_| {})
 }
 
 #[test]
@@ -393,4 +405,34 @@ fn a_cell_that_ends_the_server_each_time_is_given_up_and_the_rest_goes_on() {
     let [Trial { outcome: Outcome::GivenUp { why }, .. }] = of_it[..] else { panic!("{of_it:?}") };
     assert!(why.contains("3 times"), "{why}");
     assert!(others.iter().all(|trial| matches!(trial.outcome, Outcome::Measured(_))));
+}
+
+#[test]
+fn the_first_run_of_a_process_and_after_data_that_were_made_anew_counts_for_nothing() {
+    let mut experiment = experiment(&[]);
+    experiment.spec.reset.data = Data::Tables;
+    let settings = |run: Run| {
+        let values = experiment.assignments(run).into_iter().map(|one| one.value);
+        values.collect::<Vec<_>>().join(" ")
+    };
+    let dir = tempfile::tempdir().unwrap();
+    let stop = std::sync::Arc::new(AtomicBool::new(false));
+    let mut rig = Simulated { stops_after: Some((10, stop.clone())), ..Simulated::new() };
+    assert_eq!(go_on(&experiment, dir.path(), &mut rig, &stop).unwrap(), End::Interrupted);
+    assert_eq!(rig.log[..2], ["data".to_owned(), settings(Run::LeadIn)], "a block begins with its own");
+    let before = store::read(dir.path()).unwrap().trials;
+    assert_eq!(before.len(), 2);
+
+    // In the middle of a block.
+    let mut rig = Simulated::new();
+    go_on(&experiment, dir.path(), &mut rig, &AtomicBool::new(false)).unwrap();
+    let trials = store::read(dir.path()).unwrap().trials;
+    let next = trials[before.len()].run;
+    assert_ne!(next, Run::LeadIn);
+    assert_eq!(rig.log[..3], ["data".to_owned(), settings(Run::LeadIn), settings(next)]);
+    assert_eq!(trials.iter().filter(|trial| trial.run == Run::LeadIn).count(), 4, "each block's own alone");
+    // The baseline in the end.
+    let baseline = settings(Run::Baseline);
+    assert_eq!(rig.log[rig.log.len() - 3..], ["data".to_owned(), baseline.clone(), baseline]);
+    assert_eq!(rig.log.iter().filter(|what| *what == "data").count(), 4 + 1);
 }
