@@ -4,10 +4,12 @@
 //! evidence; those that no agent stands beside are told of by the first that knows them (`together.rs`). Each
 //! agent is asked at its own pace (`follow.rs`), so that one which is silent delays nobody.
 
+mod error;
 mod follow;
 mod merge;
 pub mod page;
 
+pub use error::AgentError;
 pub use follow::FollowedAgents;
 
 use anyhow::{Context, bail};
@@ -64,7 +66,7 @@ impl Agents {
         }
         let mut answers = asked.join_all().await;
         answers.sort_by_key(|(at, _)| *at);
-        let told = |(at, answer): (usize, Result<WatchView, String>)| AgentAnswer::now(self.name(at), answer);
+        let told = |(at, answer): (usize, Result<_, _>)| AgentAnswer::now(self.name(at), answer);
         merge(answers.into_iter().map(told).collect())
     }
 
@@ -74,24 +76,24 @@ impl Agents {
     /// There are several, or it does not answer with what was asked for.
     pub async fn ask_one(&self, target: &str) -> anyhow::Result<Vec<u8>> {
         let [web] = &self.each[..] else { bail!("one agent's history is asked: name one with --agent") };
-        answer(&web.at(target), self.token.as_ref()).await.map_err(|why| anyhow::anyhow!(why))
+        Ok(answer(&web.at(target), self.token.as_ref()).await?)
     }
 
     /// What one of them answers there, in the order of the command line; `None` where there is none such.
-    pub async fn read(&self, at: usize, target: &str) -> Option<Result<Vec<u8>, String>> {
+    pub async fn read(&self, at: usize, target: &str) -> Option<Result<Vec<u8>, AgentError>> {
         let web = self.each.get(at)?.at(target);
         Some(answer(&web, self.token.as_ref()).await)
     }
 
     /// What each says of its host now, and of the stretch before in its history.
-    pub async fn histories(&self, stretch: Duration) -> Vec<(HostWatch, Result<Vec<u8>, String>)> {
+    pub async fn histories(&self, stretch: Duration) -> Vec<(HostWatch, Result<Vec<u8>, AgentError>)> {
         // As fine as an agent answers over a day: a peak of a minute counts.
         let step = (stretch.as_secs_f64() / 2000.0).max(1.0);
         let target = format!("/history.json?from=-{}&step={step}", stretch.as_secs());
         let mut all = Vec::new();
         for (at, now) in self.ask().await.hosts.into_iter().enumerate() {
             let history = self.read(at, &target).await;
-            all.push((now, history.unwrap_or_else(|| Err("no answer".to_owned()))));
+            all.push((now, history.unwrap_or(Err(AgentError::NotAsked))));
         }
         all
     }
@@ -102,23 +104,19 @@ impl Agents {
     }
 }
 
-async fn one(web: &Web, token: Option<&Token>) -> Result<WatchView, String> {
+async fn one(web: &Web, token: Option<&Token>) -> Result<WatchView, AgentError> {
     serde_json::from_slice(&answer(web, token).await?)
-        .map_err(|_| format!("{} does not answer like headroom agent of this version", web.address()))
+        .map_err(|_| AgentError::OtherVersion { at: web.address().to_string() })
 }
 
-async fn answer(web: &Web, token: Option<&Token>) -> Result<Vec<u8>, String> {
-    let (code, body) = web.get(token).await.map_err(|error| error.to_string())?;
+async fn answer(web: &Web, token: Option<&Token>) -> Result<Vec<u8>, AgentError> {
+    let (code, body) = web.get(token).await?;
+    let at = || web.address().to_string();
     match code {
         200 => Ok(body.to_vec()),
-        401 => Err(match token {
-            Some(_) => format!("{} takes another token", web.address()),
-            None => format!(
-                "{} asks for its token: --agent-token-file FILE, or HEADROOM_AGENT_TOKEN in the environment",
-                web.address()
-            ),
-        }),
-        _ => Err(format!("{} answered {code}", web.address())),
+        401 if token.is_some() => Err(AgentError::OtherToken { at: at() }),
+        401 => Err(AgentError::NoToken { at: at() }),
+        _ => Err(AgentError::Status { at: at(), code }),
     }
 }
 

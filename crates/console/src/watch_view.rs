@@ -6,6 +6,7 @@ use crate::objectives::view::{ObjectiveView, WebhookView};
 use crate::sample_view::{HostSampleView, LimitsView, ServerSampleView, SpaceView};
 use crate::status_view::FlowView;
 use diagnose::verdict::{Confidence, Figure, Finding, Name, Unit, Verdict, figure};
+use fleet::Blame;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
@@ -192,13 +193,37 @@ pub struct FigureView {
     pub threshold: Option<f64>,
 }
 
+/// Why there is no sample of a host.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NoSample {
+    /// Its agent does not answer, or answers with something else.
+    #[error("{why}")]
+    Unanswered {
+        /// As the view has it.
+        why: String,
+    },
+    /// Its agent has not read it twice yet.
+    #[error("it has no sample yet")]
+    NotYet,
+}
+
+impl NoSample {
+    /// Whose fault it is.
+    pub fn blame(&self) -> Blame {
+        match self {
+            Self::Unanswered { .. } => Blame::Network,
+            Self::NotYet => Blame::Server,
+        }
+    }
+}
+
 impl HostWatch {
     /// The host.
     ///
     /// # Errors
-    /// Why there is no sample, in words.
-    pub fn sample(self) -> Result<HostSampleView, String> {
-        self.host.ok_or(self.unanswered.unwrap_or_else(|| "it has no sample yet".to_owned()))
+    /// There is no sample of it.
+    pub fn sample(self) -> Result<HostSampleView, NoSample> {
+        self.host.ok_or(self.unanswered.map_or(NoSample::NotYet, |why| NoSample::Unanswered { why }))
     }
 }
 

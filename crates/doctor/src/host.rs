@@ -53,8 +53,7 @@ pub struct HostFacts {
     pub unreadable: Vec<String>,
     /// Whether the kernel tells for how long tasks waited (`/proc/pressure`).
     pub pressure: bool,
-    /// Where routers of this user take commands, or why nowhere.
-    pub runtime_directory: Result<PathBuf, String>,
+    pub runtime_directory: RuntimeDirectory,
 }
 
 /// What came of setting up a ring.
@@ -89,6 +88,14 @@ pub enum Bpffs {
     Writable(PathBuf),
     /// Mounted, and closed to this user.
     Closed(PathBuf),
+}
+
+/// Where routers of this user take commands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RuntimeDirectory {
+    Usable(PathBuf),
+    /// Nowhere: why, in words that say what to do.
+    Unusable(String),
 }
 
 /// Whether this host's clock is kept right.
@@ -359,8 +366,10 @@ fn pressure(facts: &HostFacts) -> Finding {
 
 fn runtime_directory(facts: &HostFacts) -> Finding {
     match &facts.runtime_directory {
-        Ok(directory) => Finding::pass(HOST, "runtime directory", directory.display().to_string()),
-        Err(why) => Finding::warn(HOST, "runtime directory", why.as_str())
+        RuntimeDirectory::Usable(directory) => {
+            Finding::pass(HOST, "runtime directory", directory.display().to_string())
+        }
+        RuntimeDirectory::Unusable(why) => Finding::warn(HOST, "runtime directory", why.as_str())
             .costs("no command reaches a router (drain, undrain, record), and no other process takes over from it")
             .mend("RuntimeDirectory=headroom and RuntimeDirectoryMode=0700 in the unit, or HEADROOM_RUNTIME_DIR"),
     }

@@ -1,5 +1,6 @@
 //! What can go wrong: [`Error`] before anything is touched, [`Refusal`] for one knob while the others go on.
 
+use crate::profile::{PLACEHOLDERS, PROFILES};
 use fleet::Blame;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
@@ -22,6 +23,15 @@ pub enum Error {
         /// What would be right.
         why: String,
     },
+    /// No published list of settings has this name.
+    #[error("there is {}", PROFILES.iter().map(|profile| profile.name).collect::<Vec<_>>().join(" and "))]
+    UnknownProfile {
+        /// What was asked for.
+        name: String,
+    },
+    /// Not what a placeholder of such a list stands for, such as `disk=vda`.
+    #[error("write disk=vda; the names are {}", PLACEHOLDERS.join(", "))]
+    NotAPlaceholder { text: String },
     /// Not of the form `NAME=VALUE`.
     #[error("'{text}' is not of the form NAME=VALUE, for example block.scheduler@vda=none")]
     NotAnAssignment { text: String },
@@ -116,11 +126,15 @@ impl Error {
 
     /// Whether the command line is to blame, as against the host.
     pub fn is_usage(&self) -> bool {
-        use Error::{BadTarget, BadValue, Managed, NotAnAssignment, SeveralServers, UnknownKnob};
+        use Error::{
+            BadTarget, BadValue, Managed, NotAPlaceholder, NotAnAssignment, SeveralServers, UnknownKnob, UnknownProfile,
+        };
         matches!(
             self,
             Managed { .. }
                 | UnknownKnob { .. }
+                | UnknownProfile { .. }
+                | NotAPlaceholder { .. }
                 | BadTarget { .. }
                 | NotAnAssignment { .. }
                 | BadValue { .. }

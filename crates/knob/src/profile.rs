@@ -5,6 +5,7 @@
 //! memory may cost another one. Rows that are stale say by what they are replaced; rows that no running host
 //! can change say what it takes.
 
+use crate::error::Error;
 use serde::Serialize;
 
 /// A published list of settings.
@@ -62,21 +63,21 @@ pub fn find(name: &str) -> Option<&'static Profile> {
 /// Reads a profile's name.
 ///
 /// # Errors
-/// Which names there are.
-pub fn parse_name(name: &str) -> Result<String, String> {
-    let names: Vec<&str> = PROFILES.iter().map(|profile| profile.name).collect();
-    if names.contains(&name) { Ok(name.to_owned()) } else { Err(format!("there is {}", names.join(" and "))) }
+/// No profile has it; the message has those that there are.
+pub fn parse_name(name: &str) -> Result<String, Error> {
+    let profile = find(name).ok_or_else(|| Error::UnknownProfile { name: name.to_owned() })?;
+    Ok(profile.name.to_owned())
 }
 
 /// Reads what a placeholder stands for: `disk=vda`.
 ///
 /// # Errors
-/// What to write, with the names that there are.
-pub fn parse_placeholder(text: &str) -> Result<(String, String), String> {
+/// It is not of this form, or the name is none of [`PLACEHOLDERS`].
+pub fn parse_placeholder(text: &str) -> Result<(String, String), Error> {
     let known = |(name, value): &(&str, &str)| PLACEHOLDERS.contains(name) && !value.is_empty();
     let halves = text.split_once('=').filter(known);
     let owned = |(name, value): (&str, &str)| (name.to_owned(), value.to_owned());
-    halves.map(owned).ok_or_else(|| format!("write disk=vda; the names are {}", PLACEHOLDERS.join(", ")))
+    halves.map(owned).ok_or_else(|| Error::NotAPlaceholder { text: text.to_owned() })
 }
 
 impl Row {
@@ -525,6 +526,18 @@ mod tests {
             (24, 25)
         );
         assert!(find("hatena").is_none());
+    }
+
+    #[test]
+    fn a_name_that_means_nothing_is_refused_with_those_that_there_are() {
+        assert_eq!(parse_name("pinterest").unwrap(), "pinterest");
+        let refused = parse_name("hatena").unwrap_err();
+        assert_eq!(refused.to_string(), "there is letsencrypt and pinterest");
+        assert_eq!(parse_placeholder("disk=vda").unwrap(), ("disk".to_owned(), "vda".to_owned()));
+        for text in ["disk", "disk=", "raid=md0"] {
+            let refused = parse_placeholder(text).unwrap_err();
+            assert!(refused.is_usage() && refused.to_string().starts_with("write disk=vda"), "{refused}");
+        }
     }
 
     #[test]

@@ -64,7 +64,7 @@ use crate::halving::Stage;
 use crate::verdict::Good;
 use check::Checker;
 use config::Complaints;
-use fleet::Address;
+use fleet::{Address, AddressError, Blame};
 use load::distribution::Distribution;
 use load::workload::sysbench::Options;
 use serde::{Deserialize, Serialize};
@@ -293,6 +293,27 @@ impl Constraint {
     }
 }
 
+/// Why it is not known which server is tried.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NoServer {
+    /// Hosts of the spec, and one of the command line.
+    #[error("the spec names hosts, each with its server: leave --server out")]
+    HostsAndServer,
+    /// The spec's is no address.
+    #[error("server = \"{text}\": {source}")]
+    NoAddress { text: String, source: AddressError },
+    /// Neither the spec nor the command line names one.
+    #[error("nothing says which server; name one with --server, or server = in the spec")]
+    NotNamed,
+}
+
+impl NoServer {
+    /// Whose fault it is: whoever wrote the spec or the command line.
+    pub fn blame(&self) -> Blame {
+        Blame::Config
+    }
+}
+
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Raw {
@@ -401,18 +422,16 @@ impl Spec {
     /// The first server that is tried: of the first host, else the one that is named, else the file's.
     ///
     /// # Errors
-    /// What is wrong with it, in words.
-    pub fn address(&self, named: Option<&Address>) -> Result<Address, String> {
+    /// See [`NoServer`].
+    pub fn address(&self, named: Option<&Address>) -> Result<Address, NoServer> {
         match (named, &self.server, self.hosts.first()) {
-            (Some(_), _, Some(_)) => {
-                Err("the spec names hosts, each with its server: leave --server out".to_owned())
-            }
+            (Some(_), _, Some(_)) => Err(NoServer::HostsAndServer),
             (None, _, Some(host)) => Ok(host.server.clone()),
             (Some(address), ..) => Ok(address.clone()),
-            (None, Some(text), None) => text.parse().map_err(|error| format!("server = \"{text}\": {error}")),
-            (None, None, None) => {
-                Err("nothing says which server; name one with --server, or server = in the spec".to_owned())
+            (None, Some(text), None) => {
+                text.parse().map_err(|source| NoServer::NoAddress { text: text.clone(), source })
             }
+            (None, None, None) => Err(NoServer::NotNamed),
         }
     }
 

@@ -11,7 +11,7 @@ use crate::inventory::{Inventory, RoleRow};
 use crate::words::figure;
 use plan::quantile::{nearest_rank, sorted};
 use serde::{Deserialize, Serialize};
-use std::fmt::Write;
+use std::fmt::{Display, Write};
 use term::Table;
 
 /// Of what was used.
@@ -66,6 +66,24 @@ pub struct MeasuredRoles {
     pub kept: Vec<String>,
 }
 
+/// Why an agent's answer tells no demand.
+#[derive(Debug, thiserror::Error)]
+pub enum DemandError {
+    #[error("no history of an agent: {0}")]
+    NoHistory(#[source] serde_json::Error),
+    #[error("the agent's history has no host")]
+    NoHost,
+    /// Too few cells for a 95th percentile.
+    #[error(
+        "its history has {readings} readings of the {what}, and {FEWEST} are needed: wait, or ask for a longer stretch"
+    )]
+    TooFew {
+        /// Which resource.
+        what: &'static str,
+        readings: usize,
+    },
+}
+
 #[derive(Deserialize)]
 struct History {
     step_s: f64,
@@ -88,12 +106,11 @@ impl Demand {
     /// From what an agent says of its host.
     ///
     /// # Errors
-    /// In words: it is no history, or too little was read.
-    pub fn of(answer: &HostAnswer) -> Result<Self, String> {
-        let history: History = serde_json::from_str(&answer.history)
-            .map_err(|error| format!("no history of an agent: {error}"))?;
+    /// It is no history, or too little was read.
+    pub fn of(answer: &HostAnswer) -> Result<Self, DemandError> {
+        let history: History = serde_json::from_str(&answer.history).map_err(DemandError::NoHistory)?;
         let host = history.subjects.iter().find(|subject| subject.kind == "host");
-        let host = host.ok_or("the agent's history has no host")?;
+        let host = host.ok_or(DemandError::NoHost)?;
         let values = |name: &str| {
             let series = host.series.iter().find(|series| series.name == name);
             series.map(|series| &series.values[..]).unwrap_or_default()
@@ -106,14 +123,11 @@ impl Demand {
                 .collect()
         };
         let fewest = std::cell::Cell::new(usize::MAX);
-        let p95 = |what: &str, names: &[&str]| {
+        let p95 = |what: &'static str, names: &[&str]| {
             let all = sorted(cells(names));
             fewest.set(fewest.get().min(all.len()));
             if all.len() < FEWEST {
-                return Err(format!(
-                    "its history has {} readings of the {what}, and {FEWEST} are needed: wait, or ask for a longer stretch",
-                    all.len()
-                ));
+                return Err(DemandError::TooFew { what, readings: all.len() });
             }
             Ok(nearest_rank(&all, SHARE).unwrap_or(0.0))
         };
@@ -142,8 +156,12 @@ impl Demand {
 
 impl Inventory {
     /// Puts measured demands in the place of those that are written down: of each role that has a host with
-    /// an agent to itself. `ask` says what the agent of a host answers, by its place among the hosts.
-    pub fn measure(&mut self, mut ask: impl FnMut(usize) -> Result<HostAnswer, String>) -> MeasuredRoles {
+    /// an agent to itself. `ask` says what the agent of a host answers, by its place among the hosts, or why
+    /// it does not.
+    pub fn measure<E: Display>(
+        &mut self,
+        mut ask: impl FnMut(usize) -> Result<HostAnswer, E>,
+    ) -> MeasuredRoles {
         let mut found = MeasuredRoles { roles: Vec::new(), kept: Vec::new() };
         for (at, host) in self.hosts.iter().enumerate() {
             let mut here: Vec<&mut RoleRow> =
@@ -152,9 +170,11 @@ impl Inventory {
             let demand = match (here.as_mut_slice(), &host.agent) {
                 ([], _) => continue,
                 (_, None) => Err(format!("{} has no agent", host.name)),
-                ([role], Some(_)) => {
-                    ask(at).and_then(|answer| Demand::of(&answer)).map(|demand| (role, demand))
-                }
+                ([role], Some(_)) => match ask(at).map(|answer| Demand::of(&answer)) {
+                    Ok(Ok(demand)) => Ok((role, demand)),
+                    Ok(Err(error)) => Err(error.to_string()),
+                    Err(error) => Err(error.to_string()),
+                },
                 (_, Some(_)) => Err(format!(
                     "the figures of {} are of all roles that run there, and do not tell them apart",
                     host.name
@@ -213,6 +233,7 @@ impl MeasuredRoles {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::io::{Error, ErrorKind};
 
     const TOML: &str = r#"
         [[host]]
@@ -266,7 +287,8 @@ mod tests {
     #[test]
     fn a_role_alone_on_its_host_gets_what_the_host_used() {
         let mut inventory = Inventory::parse(TOML, "i.toml").unwrap();
-        let found = inventory.measure(|at| if at == 0 { Ok(answer(100)) } else { Err("?".to_owned()) });
+        let refused = || Error::from(ErrorKind::ConnectionRefused);
+        let found = inventory.measure(|at| if at == 0 { Ok(answer(100)) } else { Err(refused()) });
         let role = &inventory.roles[0];
         assert_eq!((role.cpu, role.memory, role.iops, role.network), (7.6, 30.4, 1140.0, 9.5));
         assert!((role.mb_s - 18.7).abs() < 0.05, "{role:?}");
@@ -279,20 +301,20 @@ mod tests {
 
     #[test]
     fn what_cannot_be_measured_keeps_what_is_written_down_with_the_reason() {
-        let measured = |toml: &str, answer: Result<HostAnswer, String>| {
+        let measured = |toml: &str, answer: Result<HostAnswer, ErrorKind>| {
             let mut inventory = Inventory::parse(toml, "i.toml").unwrap();
             let found = inventory.measure(|_| answer.clone());
             assert_eq!(inventory.roles[0].cpu, 1.0);
             found.kept[0].clone()
         };
         assert!(measured(TOML, Ok(answer(19))).contains("r1: its history has 19 readings of the disk"));
-        assert!(measured(TOML, Err("refused".to_owned())).contains("r1: refused"));
+        assert_eq!(measured(TOML, Err(ErrorKind::ConnectionRefused)), "r1: connection refused");
         let no_agent = TOML.replace("agent = ", "zone_of = ").replace("zone_of = \"https://h1:9307\"", "");
         assert!(measured(&no_agent, Ok(answer(100))).contains("h1 has no agent"));
         let two = format!("{TOML}\non = 'h1'");
         assert!(measured(&two, Ok(answer(100))).contains("r1, spare: the figures of h1 are of all roles"));
         let mut unsized_requests = Inventory::parse(TOML, "i.toml").unwrap();
-        unsized_requests.measure(|_| Ok(HostAnswer { request_bytes: None, ..answer(100) }));
+        unsized_requests.measure(|_| Ok::<_, Error>(HostAnswer { request_bytes: None, ..answer(100) }));
         assert_eq!(unsized_requests.roles[0].mb_s, 7.0, "it is kept");
     }
 }

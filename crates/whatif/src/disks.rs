@@ -2,7 +2,7 @@
 //! probe` measured on another host.
 
 use crate::baseline::Baseline;
-use crate::file::{self, FileError};
+use crate::file::{self, FileError, Mistake};
 use crate::ledger::{Answer, Kind, Observed, Prediction};
 use crate::load_answer::LEVEL;
 use crate::load_point::{LoadPoint, Observations};
@@ -94,10 +94,9 @@ pub struct DisksAnswer {
 /// # Errors
 /// The file cannot be read, is no probe, or left the disk out.
 pub fn read(path: &Path) -> Result<NamedDisk, FileError> {
-    let wrong = |why: &str| FileError::Wrong(format!("{}: {why}", path.display()));
-    let probe: Probe = serde_json::from_str(&file::read(path)?)
-        .map_err(|error| wrong(&format!("this is not what headroom probe --json prints: {error}")))?;
-    of_probe(&probe).ok_or_else(|| wrong("this probe left the disk out; headroom probe --directory DIR"))
+    let probe = serde_json::from_str::<Probe>(&file::read(path)?).map_err(Mistake::NoProbe);
+    let disk = probe.and_then(|probe| of_probe(&probe).ok_or(Mistake::NoDisk));
+    disk.map_err(FileError::wrong(path.display().to_string()))
 }
 
 /// The disk of a probe; `None` where it was left out.

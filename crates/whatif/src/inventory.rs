@@ -34,11 +34,12 @@
 //! The same as CSV has a heading
 //! `kind,name,zone,group,on,server,id,agent,cpu,memory,iops,mb_s,network,price,watts,work`.
 
-use crate::file::{self, FileError};
+use crate::file::{self, FileError, Mistake};
 use crate::words::figure;
 use plan::placement::{Host, Question, Role};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
+use std::fmt::Display;
 use std::path::Path;
 
 /// What is where.
@@ -185,20 +186,22 @@ impl Inventory {
     /// # Errors
     /// It cannot be read, or what is wrong in it.
     pub fn read(path: &Path) -> Result<Self, FileError> {
-        Self::parse(&file::read(path)?, &path.display().to_string()).map_err(FileError::Wrong)
+        Self::parse(&file::read(path)?, &path.display().to_string())
     }
 
     /// Reads TOML, or CSV where the name ends in `.csv`.
     ///
     /// # Errors
-    /// The file with line and what is wrong.
-    pub fn parse(text: &str, name: &str) -> Result<Self, String> {
+    /// What is wrong in it, with its line where it is CSV.
+    pub fn parse(text: &str, name: &str) -> Result<Self, FileError> {
         let inventory = if name.ends_with(".csv") {
-            Self::of_csv(text).map_err(|(line, why)| format!("{name}:{line}: {why}"))?
+            let wrong = |(line, source)| FileError::WrongLine { name: name.to_owned(), line, source };
+            Self::of_csv(text).map_err(wrong)?
         } else {
-            toml::from_str(text).map_err(|error| format!("{name}: {error}"))?
+            let parsed = toml::from_str::<Self>(text).map_err(Mistake::from);
+            parsed.map_err(FileError::wrong(name))?
         };
-        inventory.check().map_err(|why| format!("{name}: {why}"))?;
+        inventory.check().map_err(FileError::wrong(name))?;
         Ok(inventory)
     }
 
@@ -210,29 +213,26 @@ impl Inventory {
         toml::to_string(self)
     }
 
-    fn of_csv(text: &str) -> Result<Self, (usize, String)> {
+    fn of_csv(text: &str) -> Result<Self, (usize, Mistake)> {
         let mut lines = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
-        let (_, heading) = lines.next().ok_or((1, "it is empty".to_owned()))?;
+        let (_, heading) = lines.next().ok_or((1, Mistake::Empty))?;
         let columns: Vec<&str> = heading.split(',').map(str::trim).collect();
         const KNOWN: [&str; 16] = [
             "kind", "name", "zone", "group", "on", "server", "id", "agent", "cpu", "memory", "iops", "mb_s",
             "network", "price", "watts", "work",
         ];
         if let Some(other) = columns.iter().find(|column| !KNOWN.contains(column)) {
-            return Err((1, format!("there is no column '{other}'; there are {}", KNOWN.join(", "))));
+            return Err((1, Mistake::UnknownColumn { column: (*other).to_owned(), known: &KNOWN }));
         }
         let mut inventory = Self::default();
         for (at, line) in lines {
             let number = at + 1;
             if line.contains('"') {
-                return Err((number, "quotation marks are not read; leave them out".to_owned()));
+                return Err((number, Mistake::Quoted));
             }
             let cells: Vec<&str> = line.split(',').map(str::trim).collect();
             if cells.len() != columns.len() {
-                return Err((
-                    number,
-                    format!("{} cells, and the heading has {}", cells.len(), columns.len()),
-                ));
+                return Err((number, Mistake::Cells { found: cells.len(), expected: columns.len() }));
             }
             let text = |name: &str| {
                 let at = columns.iter().position(|column| *column == name)?;
@@ -240,12 +240,14 @@ impl Inventory {
             };
             let figure = |name: &str| match text(name) {
                 None => Ok(None),
-                Some(cell) => {
-                    cell.parse().map(Some).map_err(|_| (number, format!("{name} = '{cell}' is not a number")))
-                }
+                Some(cell) => cell.parse().map(Some).map_err(|_| {
+                    let column = name.to_owned();
+                    (number, Mistake::NoNumber { column, cell })
+                }),
             };
-            let must = |name: &str| figure(name)?.ok_or((number, format!("{name} is missing")));
-            let name = text("name").ok_or((number, "name is missing".to_owned()))?;
+            let missing = |name: &str| (number, Mistake::Missing { column: name.to_owned() });
+            let must = |name: &str| figure(name)?.ok_or_else(|| missing(name));
+            let name = text("name").ok_or_else(|| missing("name"))?;
             match text("kind").as_deref() {
                 Some("host") => inventory.hosts.push(HostRow {
                     name,
@@ -272,49 +274,50 @@ impl Inventory {
                     mb_s: figure("mb_s")?.unwrap_or(0.0),
                     network: figure("network")?.unwrap_or(0.0),
                 }),
-                _ => return Err((number, "kind is neither host nor role".to_owned())),
+                _ => return Err((number, Mistake::NoKind)),
             }
         }
         Ok(inventory)
     }
 
-    fn check(&self) -> Result<(), String> {
-        if !(self.options.fill > 0.0 && self.options.fill <= 1.0) {
-            return Err("options.fill is a share above 0 and at most 1".to_owned());
+    fn check(&self) -> Result<(), Mistake> {
+        let fill = self.options.fill;
+        if !(fill > 0.0 && fill <= 1.0) {
+            return Err(Mistake::Fill { fill });
         }
         let mut names = BTreeSet::new();
         let all = self.hosts.iter().map(|host| &host.name).chain(self.roles.iter().map(|role| &role.name));
         if let Some(twice) = all.into_iter().find(|name| !names.insert(name.as_str())) {
-            return Err(format!("'{twice}' is there twice; every host and role has a name of its own"));
+            return Err(Mistake::Twice { name: twice.clone() });
         }
         for host in &self.hosts {
             let figures = [host.cpu, host.memory, host.iops, host.mb_s, host.network];
             let mut figures =
                 figures.into_iter().chain([host.price, host.watts, host.work].into_iter().flatten());
             if figures.any(|figure| !figure.is_finite() || figure < 0.0) {
-                return Err(format!("host '{}' has a figure below 0", host.name));
+                return Err(Mistake::BelowZero { kind: "host", name: host.name.clone() });
             }
         }
         for role in &self.roles {
             let figures = [role.cpu, role.memory, role.iops, role.mb_s, role.network];
             if figures.iter().any(|figure| !figure.is_finite() || *figure < 0.0) {
-                return Err(format!("role '{}' has a figure below 0", role.name));
+                return Err(Mistake::BelowZero { kind: "role", name: role.name.clone() });
             }
             if let Some(on) = &role.on
                 && !self.hosts.iter().any(|host| host.name == *on)
             {
-                return Err(format!(
-                    "role '{}' runs on '{on}', which is no host of this inventory",
-                    role.name
-                ));
+                return Err(Mistake::UnknownHost { role: role.name.clone(), host: on.clone() });
             }
         }
         Ok(())
     }
 
     /// Where it differs from what its servers say, in words; each role that names a server is asked. A
-    /// server that does not answer differs too.
-    pub fn differences(&self, mut ask: impl FnMut(&str) -> Result<ServerFacts, String>) -> Vec<String> {
+    /// server that does not answer differs too, with the reason of whoever asked it.
+    pub fn differences<E: Display>(
+        &self,
+        mut ask: impl FnMut(&str) -> Result<ServerFacts, E>,
+    ) -> Vec<String> {
         let mut found = Vec::new();
         for role in &self.roles {
             let Some(server) = &role.server else { continue };
@@ -327,7 +330,10 @@ impl Inventory {
     }
 
     /// The same of hosts that name an agent.
-    pub fn host_differences(&self, mut ask: impl FnMut(&str) -> Result<HostFacts, String>) -> Vec<String> {
+    pub fn host_differences<E: Display>(
+        &self,
+        mut ask: impl FnMut(&str) -> Result<HostFacts, E>,
+    ) -> Vec<String> {
         let mut found = Vec::new();
         for host in &self.hosts {
             let Some(agent) = &host.agent else { continue };
@@ -372,6 +378,7 @@ impl Inventory {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::io::{Error, ErrorKind};
 
     const TOML: &str = r#"
         [[host]]
@@ -400,57 +407,55 @@ mod tests {
         let inventory = Inventory::parse(&text, "i.toml").unwrap();
         let says = |hostname: &str, gib: u64| {
             let facts = ServerFacts { hostname: hostname.to_owned(), pool_bytes: gib << 30, id: None };
-            inventory.differences(|_| Ok(facts.clone()))
+            inventory.differences(|_| Ok::<_, Error>(facts.clone()))
         };
         assert!(says("h1.example.org", 8).is_empty());
         assert!(says("h2", 8)[0].contains("the server says h2"));
         assert!(says("h1", 16)[0].contains("less than its buffer pool of 16.00 GiB"));
-        assert!(inventory.differences(|_| Err("refused".to_owned()))[0].contains("not compared: refused"));
+        let refused = inventory.differences(|_| Err(Error::from(ErrorKind::ConnectionRefused)));
+        assert_eq!(refused, ["r1: not compared: connection refused"]);
         let other = Inventory::parse(&text.replace("memory = 8", "memory = 8\nid = 'u1'"), "i.toml").unwrap();
         let facts = |id: &str| ServerFacts { hostname: "h1".into(), pool_bytes: 1, id: Some(id.into()) };
-        assert!(other.differences(|_| Ok(facts("u1"))).is_empty());
-        assert!(other.differences(|_| Ok(facts("u2")))[0].contains("it says its id is u2"));
+        assert!(other.differences(|_| Ok::<_, Error>(facts("u1"))).is_empty());
+        assert!(other.differences(|_| Ok::<_, Error>(facts("u2")))[0].contains("it says its id is u2"));
     }
 
     #[test]
     fn a_host_is_compared_with_what_its_agent_says() {
         let text = TOML.replace("[[role]]", "agent = 'https://h1:9307'\n[[role]]");
         let inventory = Inventory::parse(&text, "i.toml").unwrap();
-        let says = |cores: usize, gib: u64| {
-            inventory.host_differences(|_| Ok(HostFacts { cores, memory_bytes: gib << 30 }))
+        let bytes = |cores: usize, memory_bytes: u64| {
+            inventory.host_differences(|_| Ok::<_, Error>(HostFacts { cores, memory_bytes }))
         };
+        let says = |cores: usize, gib: u64| bytes(cores, gib << 30);
         assert!(says(16, 128).is_empty());
         assert!(says(24, 128).is_empty(), "a ceiling may be lower than what there is");
         assert!(says(8, 128)[0].contains("16 cores, and its agent says 8"));
-        let mib = |memory_bytes| inventory.host_differences(|_| Ok(HostFacts { cores: 16, memory_bytes }));
-        assert!(mib(125_900 << 20).is_empty(), "the firmware and the kernel keep some");
-        assert!(mib(110_000 << 20)[0].contains("128 GiB of memory"));
+        assert!(bytes(16, 125_900 << 20).is_empty(), "the firmware and the kernel keep some");
+        assert!(bytes(16, 110_000 << 20)[0].contains("128 GiB of memory"));
         assert!(says(16, 512)[0].contains("128 GiB of memory, and its agent says 512"));
-        assert_eq!(inventory.host_differences(|_| Err("refused".to_owned())).len(), 1);
+        let refused = inventory.host_differences(|_| Err(Error::from(ErrorKind::ConnectionRefused)));
+        assert_eq!(refused, ["h1: not compared: connection refused"]);
     }
 
     #[test]
     fn what_is_wrong_is_said_with_its_line() {
-        let wrong = |csv: &str| Inventory::parse(csv, "i.csv").unwrap_err();
+        let wrong = |csv: &str| Inventory::parse(csv, "i.csv").unwrap_err().to_string();
+        let wrong_toml = |toml: &str| Inventory::parse(toml, "i.toml").unwrap_err().to_string();
         assert!(wrong("kind,size\n").contains("i.csv:1: there is no column 'size'"));
         assert!(
             wrong("kind,name,cpu,memory,iops,mb_s,network\nhost,h,x,1,1,1,1\n")
                 .contains("i.csv:2: cpu = 'x' is not a number")
         );
         assert!(wrong("kind,name\nhost\n").contains("i.csv:2: 1 cells"));
-        assert!(
-            Inventory::parse(&TOML.replace("on = \"h1\"", "on = \"h2\""), "i.toml")
-                .unwrap_err()
-                .contains("no host")
+        assert_eq!(
+            wrong_toml(&TOML.replace("on = \"h1\"", "on = \"h2\"")),
+            "i.toml: role 'r1' runs on 'h2', which is no host of this inventory"
         );
         for figure in ["watts = -1", "work = nan"] {
             let host = TOML.replace("[[role]]", &format!("{figure}\n[[role]]"));
-            assert!(Inventory::parse(&host, "i.toml").unwrap_err().contains("a figure below 0"), "{figure}");
+            assert_eq!(wrong_toml(&host), "i.toml: host 'h1' has a figure below 0", "{figure}");
         }
-        assert!(
-            Inventory::parse(&TOML.replace("cpu = 4.5", "cpus = 4.5"), "i.toml")
-                .unwrap_err()
-                .contains("cpus")
-        );
+        assert!(wrong_toml(&TOML.replace("cpu = 4.5", "cpus = 4.5")).contains("cpus"));
     }
 }

@@ -2,7 +2,7 @@
 //! from an agent's history.
 
 use crate::baseline::{Baseline, BaselineSource};
-use crate::file::{self, FileError};
+use crate::file::{self, FileError, Mistake};
 use load::Outcome;
 use load::arrivals::Arrivals;
 use load::measure::{Heading, Trial};
@@ -78,10 +78,7 @@ impl Source {
     /// # Errors
     /// See [`SourceError`].
     pub fn read(&self) -> Result<Observations, SourceError> {
-        let wrong = |path: &Path| {
-            let path = path.display().to_string();
-            move |why: String| FileError::Wrong(format!("{path}: {why}"))
-        };
+        let wrong = |path: &Path| FileError::wrong(path.display().to_string());
         match self {
             Self::Trials(path) => {
                 let (heading, seen) = of_trials(&file::read(path)?).map_err(wrong(path))?;
@@ -206,13 +203,10 @@ pub(crate) fn queue_inputs(seen: &[LoadPoint], cores: u32) -> QueueInputs {
 
 /// Reads a file of trials of `headroom measure --trials`: its first line says of what they are. Trials that
 /// lost more than a hundredth had a queue that did not drain, and are left out.
-///
-/// # Errors
-/// In words, with the line.
-pub fn of_trials(text: &str) -> Result<(Heading, Vec<LoadPoint>), String> {
+fn of_trials(text: &str) -> Result<(Heading, Vec<LoadPoint>), Mistake> {
     let mut lines = text.lines().enumerate();
-    let wrong = |at: usize, error: serde_json::Error| format!("line {}: {error}", at + 1);
-    let (_, first) = lines.next().ok_or("it is empty")?;
+    let wrong = |at: usize, source| Mistake::NoTrial { line: at + 1, source };
+    let (_, first) = lines.next().ok_or(Mistake::Empty)?;
     let heading = serde_json::from_str(first).map_err(|error| wrong(0, error))?;
     let mut seen = Vec::new();
     for (at, line) in lines {
@@ -225,21 +219,17 @@ pub fn of_trials(text: &str) -> Result<(Heading, Vec<LoadPoint>), String> {
 }
 
 /// Reads the JSON of an agent's `/history.json` for one server: cells in which both rate and mean were read.
-///
-/// # Errors
-/// In words: what is wrong with it.
-pub fn of_agent(json: &str, server: Option<&str>) -> Result<Vec<LoadPoint>, String> {
-    let view: History =
-        serde_json::from_str(json).map_err(|error| format!("no history of an agent: {error}"))?;
+fn of_agent(json: &str, server: Option<&str>) -> Result<Vec<LoadPoint>, Mistake> {
+    let view: History = serde_json::from_str(json).map_err(Mistake::NoHistory)?;
     let named = |subject: &&Subject| {
         subject.kind == "server" && server.is_none_or(|name| subject.name.as_deref() == Some(name))
     };
     let servers: Vec<&Subject> = view.subjects.iter().filter(named).collect();
-    let names = || servers.iter().filter_map(|one| one.name.as_deref()).collect::<Vec<_>>().join(", ");
     let [subject] = servers.as_slice() else {
-        return Err(match servers.len() {
-            0 => "the agent's history has no such server".to_owned(),
-            _ => format!("the agent watches several servers; name one: {}", names()),
+        let names: Vec<String> = servers.iter().filter_map(|one| one.name.clone()).collect();
+        return Err(match servers.is_empty() {
+            true => Mistake::UnknownServer,
+            false => Mistake::SeveralServers { names },
         });
     };
     let host = view.subjects.iter().find(|one| one.kind == "host");
@@ -289,8 +279,8 @@ mod tests {
         let seen = of_agent(HISTORY, None).unwrap();
         assert_eq!(seen.len(), 2);
         assert_eq!((seen[1].per_s, seen[1].at_work, seen[1].busy), (200.0, 0.6, Some(0.4)));
-        assert!(of_agent(HISTORY, Some("db2")).unwrap_err().contains("no such server"));
-        assert!(of_agent("[]", None).unwrap_err().contains("no history of an agent"));
+        assert!(matches!(of_agent(HISTORY, Some("db2")), Err(Mistake::UnknownServer)));
+        assert!(matches!(of_agent("[]", None), Err(Mistake::NoHistory(_))));
     }
 
     #[test]
@@ -302,7 +292,7 @@ mod tests {
         let text = [heading.to_owned(), trial(0, 2.0), trial(50, 400.0), trial(0, 0.0)].join("\n");
         let (heading, seen) = of_trials(&text).unwrap();
         assert_eq!((heading.workload.as_str(), seen.len()), ("w", 1));
-        assert!(of_trials("{}").unwrap_err().contains("line 1"));
+        assert!(of_trials("{}").unwrap_err().to_string().starts_with("line 1: "));
     }
 
     #[test]

@@ -17,7 +17,7 @@ pub use answer::{MemoryAnswer, Row, answer};
 
 use crate::pool_load::{PoolLoad, Sender};
 use crate::server::{Server, ServerError};
-use crate::words::{bytes, figure};
+use crate::words::{ValueError, bytes, figure};
 use config::Credentials;
 use fleet::Address;
 use knob::apply::{self, Manner, Status};
@@ -148,15 +148,14 @@ pub const SIZES: RangeInclusive<usize> = 3..=7;
 /// Reads sizes such as `16G`, as many as are allowed.
 ///
 /// # Errors
-/// What is wrong, in words.
-pub fn parse_sizes(texts: &[String], allowed: RangeInclusive<usize>) -> Result<Vec<u64>, String> {
+/// One is no size, or their number is not allowed.
+pub fn parse_sizes(texts: &[String], allowed: RangeInclusive<usize>) -> Result<Vec<u64>, ValueError> {
     if !allowed.contains(&texts.len()) {
-        let (least, most) = allowed.into_inner();
-        return Err(format!("name {least} to {most} sizes; there are {}", texts.len()));
+        return Err(ValueError::Sizes { allowed, found: texts.len() });
     }
     let size = |text: &String| {
         let bytes = value::size(text).filter(|bytes| *bytes > 0);
-        bytes.ok_or_else(|| format!("'{text}' is no size; write for example 16G"))
+        bytes.ok_or_else(|| ValueError::NoSize { text: text.clone() })
     };
     texts.iter().map(size).collect()
 }
@@ -165,16 +164,12 @@ pub fn parse_sizes(texts: &[String], allowed: RangeInclusive<usize>) -> Result<V
 /// recording. `pass` is how long one of a recording takes.
 ///
 /// # Errors
-/// In words: no size can be seen to be warm within the time that is said.
-pub fn warm_most(said: Option<Duration>, pass: Option<Duration>) -> Result<Duration, String> {
+/// No size can be seen to be warm within the time that is said.
+pub fn warm_most(said: Option<Duration>, pass: Option<Duration>) -> Result<Duration, ValueError> {
     let Some(pass) = pass else { return Ok(said.unwrap_or(WARM_MOST)) };
-    let most = said.unwrap_or(WARM_MOST.max(2 * WARM_LEAST * pass));
-    if most < WARM_LEAST * pass {
-        return Err(format!(
-            "a size is seen to be warm after {WARM_LEAST} passes of {:.0} s at the earliest; give it {:.0} s or more",
-            pass.as_secs_f64(),
-            (WARM_LEAST * pass).as_secs_f64()
-        ));
+    let (most, least) = (said.unwrap_or(WARM_MOST.max(2 * WARM_LEAST * pass)), WARM_LEAST * pass);
+    if most < least {
+        return Err(ValueError::WarmTooShort { passes: WARM_LEAST, pass, least });
     }
     Ok(most)
 }
@@ -529,7 +524,21 @@ mod tests {
     fn sizes_are_read_and_counted() {
         let read = |text: &str| parse_sizes(&text.split(',').map(str::to_owned).collect::<Vec<_>>(), SIZES);
         assert_eq!(read("64M,128m,1G").unwrap(), [64 << 20, 128 << 20, 1 << 30]);
-        assert!(read("1G,2G").unwrap_err().contains("name 3 to 7 sizes; there are 2"));
-        assert!(read("1G,2G,much").unwrap_err().contains("'much' is no size"));
+        let wrong = |text: &str| read(text).unwrap_err().to_string();
+        assert_eq!(wrong("1G,2G"), "name 3 to 7 sizes; there are 2");
+        assert_eq!(wrong("1G,2G,much"), "'much' is no size; write for example 16G");
+    }
+
+    #[test]
+    fn a_time_in_which_no_size_can_be_seen_to_be_warm_is_refused() {
+        let seconds = Duration::from_secs;
+        let short = warm_most(Some(seconds(59)), Some(seconds(10))).unwrap_err().to_string();
+        assert!(
+            short.contains("after 6 passes of 10 s") && short.contains("give it 60 s or more"),
+            "{short}"
+        );
+        assert_eq!(warm_most(Some(seconds(60)), Some(seconds(10))), Ok(seconds(60)));
+        assert_eq!(warm_most(None, Some(seconds(100))), Ok(seconds(1200)));
+        assert_eq!(warm_most(None, None), Ok(WARM_MOST));
     }
 }

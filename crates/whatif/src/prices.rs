@@ -10,7 +10,7 @@
 //! trend_a_year = -0.1    # what prices do: -10 % a year
 //! ```
 
-use crate::file::{self, FileError};
+use crate::file::{self, FileError, Mistake};
 use serde::Deserialize;
 use std::path::Path;
 
@@ -35,23 +35,27 @@ impl Prices {
     /// It cannot be read, or what is wrong in it.
     pub fn read(path: Option<&Path>) -> Result<Self, FileError> {
         let Some(path) = path else { return Ok(Self::default()) };
-        Self::parse(&file::read(path)?, &path.display().to_string()).map_err(FileError::Wrong)
+        Self::parse(&file::read(path)?, &path.display().to_string())
     }
 
     /// Reads a file.
     ///
     /// # Errors
-    /// What is wrong, with the place.
-    pub fn parse(text: &str, name: &str) -> Result<Self, String> {
-        let prices: Self = toml::from_str(text).map_err(|error| format!("{name}: {error}"))?;
-        let all = [prices.core, prices.gib, prices.reader, prices.disk, prices.zone_gb];
+    /// What is wrong in it.
+    pub fn parse(text: &str, name: &str) -> Result<Self, FileError> {
+        let prices = toml::from_str::<Self>(text).map_err(Mistake::from);
+        prices.and_then(Self::check).map_err(FileError::wrong(name))
+    }
+
+    fn check(self) -> Result<Self, Mistake> {
+        let all = [self.core, self.gib, self.reader, self.disk, self.zone_gb];
         if all.iter().flatten().any(|price| !price.is_finite() || *price < 0.0) {
-            return Err(format!("{name}: a price is below 0"));
+            return Err(Mistake::Price);
         }
-        if prices.trend_a_year.is_some_and(|trend| !(trend > -1.0 && trend < 10.0)) {
-            return Err(format!("{name}: trend_a_year is a share, such as -0.1 for 10 % less each year"));
+        match self.trend_a_year {
+            Some(trend) if !(trend > -1.0 && trend < 10.0) => Err(Mistake::Trend { trend }),
+            _ => Ok(self),
         }
-        Ok(prices)
     }
 
     /// What waiting these days saves (or costs, below 0) of a price, by the trend.
@@ -70,7 +74,13 @@ mod tests {
         let prices = Prices::parse("core = 11.0\ntrend_a_year = -0.1", "p.toml").unwrap();
         assert!((prices.saved_by_waiting(100.0, 365.0).unwrap() - 10.0).abs() < 1e-9);
         assert_eq!(Prices::default().saved_by_waiting(100.0, 365.0), None);
-        assert!(Prices::parse("cpu = 1.0", "p.toml").unwrap_err().contains("p.toml"));
-        assert!(Prices::parse("core = -1.0", "p.toml").unwrap_err().contains("below 0"));
+        let wrong = |text: &str| Prices::parse(text, "p.toml").unwrap_err().to_string();
+        assert!(
+            wrong("cpu = 1.0").starts_with("p.toml: TOML parse error at line 1"),
+            "{}",
+            wrong("cpu = 1.0")
+        );
+        assert_eq!(wrong("core = -1.0"), "p.toml: a price is below 0");
+        assert!(wrong("trend_a_year = -10.0").contains("such as -0.1 for 10 % less"));
     }
 }

@@ -1,10 +1,10 @@
 //! Readers in each zone: how many survive the loss of any zone, what one more adds, what crosses zones, and
 //! when growth meets the ceiling.
 
-use crate::file::{self, FileError};
+use crate::file::{self, FileError, Mistake};
 use crate::ledger::{Answer, Kind, Observed, Prediction};
 use crate::prices::Prices;
-use crate::words::{assumed, figure, percent};
+use crate::words::{ValueError, assumed, figure, percent};
 use plan::Interval;
 use plan::growth::Growth;
 pub use plan::replicas::Question as ReplicasQuestion;
@@ -98,11 +98,8 @@ pub struct ReplicasAnswer {
     pub primary_forecast: Option<Forecast>,
 }
 
-/// Reads lines `DAY,READS_PER_SECOND`; a heading that begins with a letter is left out.
-///
-/// # Errors
-/// `line: what is wrong`.
-pub fn growth(text: &str) -> Result<Vec<(f64, f64)>, String> {
+/// Reads lines `DAY,READS_PER_SECOND`; a heading that begins with a letter is left out. `name` is the file's.
+fn growth(text: &str, name: &str) -> Result<Vec<(f64, f64)>, FileError> {
     let lines = text.lines().enumerate().filter(|(_, line)| {
         let line = line.trim();
         !line.is_empty() && !line.starts_with(char::is_alphabetic)
@@ -110,27 +107,31 @@ pub fn growth(text: &str) -> Result<Vec<(f64, f64)>, String> {
     let point = |(at, line): (usize, &str)| {
         let parts = line.split_once(',');
         let both = parts.and_then(|(day, load)| Some((day.trim().parse().ok()?, load.trim().parse().ok()?)));
-        both.ok_or_else(|| format!("{}: '{line}' is not DAY,READS_PER_SECOND", at + 1))
+        both.ok_or_else(|| {
+            let source = Mistake::NoGrowth { text: line.to_owned() };
+            FileError::WrongLine { name: name.to_owned(), line: at + 1, source }
+        })
     };
     lines.map(point).collect()
 }
 
-/// The same of a file.
+/// Growth so far, from a file of lines `DAY,READS_PER_SECOND`; a heading that begins with a letter is left
+/// out.
 ///
 /// # Errors
-/// It cannot be read, or what is wrong in it.
+/// It cannot be read, or a line is wrong.
 pub fn read_growth(path: &Path) -> Result<Vec<(f64, f64)>, FileError> {
-    growth(&file::read(path)?).map_err(|why| FileError::Wrong(format!("{}:{why}", path.display())))
+    growth(&file::read(path)?, &path.display().to_string())
 }
 
 /// Reads `NAME=READS`, such as `a=400`.
 ///
 /// # Errors
-/// What is wrong, in words.
-pub fn parse_zone(text: &str) -> Result<(String, f64), String> {
+/// It is not of this form.
+pub fn parse_zone(text: &str) -> Result<(String, f64), ValueError> {
     let parts = text.split_once('=').and_then(|(name, reads)| Some((name.to_owned(), reads.parse().ok()?)));
     let fine = parts.filter(|(_, reads): &(String, f64)| *reads >= 0.0 && reads.is_finite());
-    fine.ok_or_else(|| "write NAME=READS, such as a=400".to_owned())
+    fine.ok_or_else(|| ValueError::NoZone { text: text.to_owned() })
 }
 
 /// Answers.
@@ -406,8 +407,12 @@ mod tests {
 
     #[test]
     fn growth_is_read_with_its_line_numbers() {
-        assert_eq!(growth("day,reads\n0,100\n1, 101.5\n").unwrap(), [(0.0, 100.0), (1.0, 101.5)]);
-        assert!(growth("0,100\n1;2\n").unwrap_err().starts_with("2: "));
+        let read = |text: &str| growth(text, "g.csv");
+        assert_eq!(read("day,reads\n0,100\n1, 101.5\n").unwrap(), [(0.0, 100.0), (1.0, 101.5)]);
+        assert_eq!(
+            read("0,100\n1;2\n").unwrap_err().to_string(),
+            "g.csv:2: '1;2' is not DAY,READS_PER_SECOND"
+        );
     }
 
     #[test]

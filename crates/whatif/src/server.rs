@@ -7,7 +7,7 @@ use crate::inventory::ServerFacts;
 use config::Credentials;
 use diagnose::host::cgroup::Limits;
 use diagnose::host::is_here;
-use fleet::Address;
+use fleet::{Address, AddressError};
 use mysql_async::Conn;
 use mysql_async::prelude::Queryable;
 use std::collections::BTreeMap;
@@ -21,6 +21,9 @@ const TICKS: f64 = 100.0;
 /// What went wrong.
 #[derive(Debug, thiserror::Error)]
 pub enum ServerError {
+    /// Where it should be is no address.
+    #[error("{text}: {source}")]
+    NoAddress { text: String, source: AddressError },
     /// No connection, or no answer.
     #[error("{address}: {why}")]
     Unanswered {
@@ -74,14 +77,14 @@ impl Server {
         Ok(Self { address: address.clone(), runtime, conn })
     }
 
-    /// What the server at an address says of itself; why not, in words.
+    /// What the server at an address says of itself.
     ///
     /// # Errors
     /// No address, or no answer.
-    pub fn ask(server: &str, who: &Credentials) -> Result<ServerFacts, String> {
-        let address: Address = server.parse().map_err(|error| format!("{server}: {error}"))?;
-        let facts = Self::open(&address, who).and_then(|mut server| server.facts());
-        facts.map_err(|error| error.to_string())
+    pub fn ask(server: &str, who: &Credentials) -> Result<ServerFacts, ServerError> {
+        let no_address = |source| ServerError::NoAddress { text: server.to_owned(), source };
+        let address: Address = server.parse().map_err(no_address)?;
+        Self::open(&address, who)?.facts()
     }
 
     /// Rows of two texts.

@@ -1,6 +1,36 @@
-//! How figures with intervals are written.
+//! How figures with intervals are written, and values of a command line are read.
 
 use plan::Interval;
+use std::ops::RangeInclusive;
+use std::time::Duration;
+
+/// Why a value of a command line is not taken.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ValueError {
+    #[error("must be a number above 0")]
+    NotAboveZero { text: String },
+    #[error("must be a share, from 0 to 1")]
+    NoShare { text: String },
+    #[error("write NAME=READS, such as a=400")]
+    NoZone { text: String },
+    #[error("'{text}' is no size; write for example 16G")]
+    NoSize { text: String },
+    /// More or fewer sizes than are allowed.
+    #[error("name {} to {} sizes; there are {found}", allowed.start(), allowed.end())]
+    Sizes { allowed: RangeInclusive<usize>, found: usize },
+    /// Less time than it takes to see that a buffer pool is warm.
+    #[error(
+        "a size is seen to be warm after {passes} passes of {:.0} s at the earliest; give it {:.0} s or more",
+        pass.as_secs_f64(), least.as_secs_f64()
+    )]
+    WarmTooShort {
+        passes: u32,
+        /// How long one takes.
+        pass: Duration,
+        /// All of them.
+        least: Duration,
+    },
+}
 
 /// Three significant digits.
 pub fn figure(value: f64) -> String {
@@ -19,19 +49,19 @@ pub fn figure(value: f64) -> String {
 /// Reads a number above 0.
 ///
 /// # Errors
-/// What is wrong, in words.
-pub fn parse_above_zero(text: &str) -> Result<f64, String> {
+/// It is no number, or not above 0.
+pub fn parse_above_zero(text: &str) -> Result<f64, ValueError> {
     let value = text.parse().ok().filter(|value: &f64| *value > 0.0 && value.is_finite());
-    value.ok_or_else(|| "must be a number above 0".to_owned())
+    value.ok_or_else(|| ValueError::NotAboveZero { text: text.to_owned() })
 }
 
 /// Reads a share.
 ///
 /// # Errors
-/// What is wrong, in words.
-pub fn parse_share(text: &str) -> Result<f64, String> {
+/// It is no number from 0 to 1.
+pub fn parse_share(text: &str) -> Result<f64, ValueError> {
     let value = text.parse().ok().filter(|value| (0.0..=1.0).contains(value));
-    value.ok_or_else(|| "must be a share, from 0 to 1".to_owned())
+    value.ok_or_else(|| ValueError::NoShare { text: text.to_owned() })
 }
 
 /// `12.3 (11.0 to 14.1)`.

@@ -3,7 +3,7 @@
 //! ones of the agents themselves, because who does not answer cannot tell when that began.
 
 use super::merge::{AgentAnswer, merge};
-use super::{Agents, one};
+use super::{AgentError, Agents, one};
 use crate::history::{HistoryStore, said};
 use crate::series::{self, HostNow, ServerNow};
 use crate::{EVERY, Views};
@@ -25,12 +25,12 @@ pub struct FollowedAgents {
 /// One agent, as it was last heard.
 #[derive(Default)]
 struct LastAnswer {
-    answer: Option<Result<WatchView, String>>,
+    answer: Option<Result<WatchView, AgentError>>,
     at: Option<Instant>,
     before: Vec<ServerWatch>,
 }
 
-type Answered = (usize, Instant, Result<WatchView, String>);
+type Answered = (usize, Instant, Result<WatchView, AgentError>);
 
 impl FollowedAgents {
     /// Begins to ask.
@@ -87,7 +87,7 @@ async fn listen(
 }
 
 impl LastAnswer {
-    fn hear(&mut self, when: Instant, answer: Result<WatchView, String>) {
+    fn hear(&mut self, when: Instant, answer: Result<WatchView, AgentError>) {
         if let Ok(view) = &answer {
             self.before.clone_from(&view.servers);
         }

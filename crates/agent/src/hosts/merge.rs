@@ -1,6 +1,7 @@
 //! One view of what several agents say. The same server is known by what it calls itself (its host's name,
 //! port and id), else by its name. Servers of an agent that has fallen silent stay in sight, as such.
 
+use super::AgentError;
 use console::watch_view::{HostWatch, ServerWatch, WatchView};
 
 /// What one agent says.
@@ -8,14 +9,14 @@ pub(crate) struct AgentAnswer {
     /// Its address, without secrets.
     pub(crate) agent: String,
     /// What it answered last.
-    pub(crate) answer: Result<WatchView, String>,
+    pub(crate) answer: Result<WatchView, AgentError>,
     /// The servers of its last whole answer, for when there is none now.
     pub(crate) before: Vec<ServerWatch>,
 }
 
 impl AgentAnswer {
     /// Of an agent that was asked for the first time.
-    pub(crate) fn now(agent: String, answer: Result<WatchView, String>) -> Self {
+    pub(crate) fn now(agent: String, answer: Result<WatchView, AgentError>) -> Self {
         Self { agent, answer, before: Vec::new() }
     }
 }
@@ -43,7 +44,8 @@ pub(crate) fn merge(all: Vec<AgentAnswer>) -> WatchView {
             Ok(view) => view,
             Err(why) => {
                 told.extend(before.into_iter().map(|server| (Trust::Stale, of_agent(server))));
-                whole.hosts.push(HostWatch { agent, unanswered: Some(why), ..HostWatch::default() });
+                let unanswered = Some(why.to_string());
+                whole.hosts.push(HostWatch { agent, unanswered, ..HostWatch::default() });
                 continue;
             }
         };
@@ -127,6 +129,10 @@ mod tests {
         WatchView { servers, gaps: 1, window_s: 10.0, ..WatchView::default() }
     }
 
+    fn silent() -> Result<WatchView, AgentError> {
+        Err(AgentError::Status { at: "https://db2".to_owned(), code: 500 })
+    }
+
     #[test]
     fn each_server_is_told_of_by_the_agent_beside_it() {
         let one = view(vec![server("127.0.0.1:3306", "db1", true), server("db2:3306", "db2", false)]);
@@ -146,9 +152,9 @@ mod tests {
         let one = view(vec![server("db1:3306", "db1", true), server("db2:3306", "db2", false)]);
         let whole = merge(vec![
             AgentAnswer::now("https://db1".into(), Ok(one)),
-            AgentAnswer::now("https://db2".into(), Err("late".into())),
+            AgentAnswer::now("https://db2".into(), silent()),
         ]);
-        assert_eq!(whole.hosts[1].unanswered.as_deref(), Some("late"));
+        assert_eq!(whole.hosts[1].unanswered.as_deref(), Some("https://db2 answered 500"));
         let names: Vec<_> = whole.servers.iter().map(|s| (s.name.as_str(), s.on_this_host)).collect();
         assert_eq!(names, [("db1:3306", true), ("db2:3306", false)]);
     }
@@ -157,7 +163,7 @@ mod tests {
     fn servers_of_an_agent_that_fell_silent_stay_in_sight_unless_another_tells_of_them() {
         let one = view(vec![server("db1:3306", "db1", true), server("db2:3306", "db2", false)]);
         let before = vec![server("127.0.0.1:3306", "db2", true), server("db3:3306", "db3", true)];
-        let silent = AgentAnswer { agent: "https://db2".into(), answer: Err("late".into()), before };
+        let silent = AgentAnswer { agent: "https://db2".into(), answer: silent(), before };
         let whole = merge(vec![AgentAnswer::now("https://db1".into(), Ok(one)), silent]);
         let told: Vec<_> = whole.servers.iter().map(|s| (s.name.as_str(), s.sample.is_some())).collect();
         assert_eq!(told, [("db1:3306", true), ("db2:3306", true), ("db3:3306", false)]);

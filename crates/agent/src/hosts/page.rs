@@ -74,7 +74,7 @@ async fn pass_on(
                 [(header::CONTENT_TYPE, "application/json"), (header::X_CONTENT_TYPE_OPTIONS, "nosniff")];
             (kind, body).into_response()
         }
-        Some(Err(why)) => (StatusCode::BAD_GATEWAY, why + "\n").into_response(),
+        Some(Err(error)) => (StatusCode::BAD_GATEWAY, format!("{error}\n")).into_response(),
         None => (StatusCode::NOT_FOUND, "there is no such host\n").into_response(),
     }
 }

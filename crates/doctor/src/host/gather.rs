@@ -1,6 +1,6 @@
 //! The facts of this host: what is tried, and what is read. Nothing stays of it.
 
-use super::{Bpffs, BypassOutcome, Clock, HostFacts, RingOutcome};
+use super::{Bpffs, BypassOutcome, Clock, HostFacts, RingOutcome, RuntimeDirectory};
 use diagnose::host::cgroup::Limits;
 use rustix::fs::Access;
 use rustix::process::{Resource, getrlimit};
@@ -24,7 +24,7 @@ const READ_BY_THE_AGENT: [&str; 9] = [
 const SMALL: uring::Size = uring::Size { requests: 8, completions: 16, chunks: 2, chunk_bytes: 4096 };
 
 /// Looks at this host. Where routers take commands the caller knows, who reads the environment.
-pub fn facts(runtime_directory: Result<PathBuf, String>) -> HostFacts {
+pub fn facts(runtime_directory: RuntimeDirectory) -> HostFacts {
     let status = text("/proc/self/status");
     let (cpu_limit, memory_limit) = cgroup_limits();
     HostFacts {

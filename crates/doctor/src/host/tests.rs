@@ -24,7 +24,7 @@ fn full() -> HostFacts {
         clock: Clock::Synchronised,
         unreadable: Vec::new(),
         pressure: true,
-        runtime_directory: Ok("/run/headroom".into()),
+        runtime_directory: RuntimeDirectory::Usable("/run/headroom".into()),
     }
 }
 
@@ -52,7 +52,9 @@ fn container() -> HostFacts {
         memory_limit: Some(512 << 20),
         clock: Clock::Unknown,
         unreadable: vec!["/proc/interrupts".to_owned()],
-        runtime_directory: Err("there is no directory for it: HEADROOM_RUNTIME_DIR is not set".to_owned()),
+        runtime_directory: RuntimeDirectory::Unusable(
+            "there is no directory for it: HEADROOM_RUNTIME_DIR is not set".to_owned(),
+        ),
         ..full()
     }
 }

@@ -5,7 +5,7 @@ use crate::credentials;
 use crate::environment::Environment;
 use crate::source::{self, SourceArgs, SourceError};
 use clap::Args;
-use doctor::host::{self, Demands};
+use doctor::host::{self, Demands, RuntimeDirectory};
 use doctor::{Finding, Report};
 use std::process::ExitCode;
 
@@ -38,7 +38,10 @@ pub(crate) struct DoctorArgs {
 pub(crate) async fn run(args: DoctorArgs, environment: &Environment) -> anyhow::Result<ExitCode> {
     let sourced = check::checked(source::for_fleet(&args.source));
     let demands = Demands::of(sourced.as_ref().ok().map(|sourced| &sourced.config));
-    let directory = environment.possible_control_directory().map_err(|error| format!("{error:#}"));
+    let directory = match environment.possible_control_directory() {
+        Ok(directory) => RuntimeDirectory::Usable(directory),
+        Err(error) => RuntimeDirectory::Unusable(format!("{error:#}")),
+    };
     let facts = host::gather::facts(directory);
     let mut report = Report { findings: host::findings(&facts, &demands) };
     match sourced {

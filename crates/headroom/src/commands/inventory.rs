@@ -3,6 +3,7 @@
 use crate::commands::knob::{blocking, credentials_as};
 use crate::environment::Environment;
 use ::agent::Agents;
+use ::agent::hosts::AgentError;
 use anyhow::Context;
 use clap::{ArgGroup, Args};
 use console::token::Token;
@@ -59,11 +60,13 @@ pub(crate) struct InventoryArgs {
     json: bool,
 }
 
+const NO_ANSWER: &str = "no answer";
+
 /// What an agent says of its host: now, and in its history.
-fn host_answer(now: HostWatch, history: Vec<u8>) -> Result<HostAnswer, String> {
+fn host_answer(now: HostWatch, history: Vec<u8>) -> anyhow::Result<HostAnswer> {
     let host = now.sample()?;
     Ok(HostAnswer {
-        history: String::from_utf8(history).map_err(|error| error.to_string())?,
+        history: String::from_utf8(history)?,
         cores: host.cpus(),
         memory_bytes: host.memory.level.total,
         request_bytes: host.request_bytes(),
@@ -100,8 +103,7 @@ impl InventoryArgs {
         environment: &Environment,
     ) -> anyhow::Result<ExitCode> {
         let mut answers = self.histories(&inventory, environment).await?;
-        let found =
-            inventory.measure(|host| answers.remove(&host).unwrap_or_else(|| Err("no answer".to_owned())));
+        let found = inventory.measure(|host| answers.remove(&host).context(NO_ANSWER).flatten());
         if self.json {
             terminal::print_json(&found)?;
         } else {
@@ -124,12 +126,12 @@ impl InventoryArgs {
         &self,
         inventory: &Inventory,
         environment: &Environment,
-    ) -> anyhow::Result<HashMap<usize, Result<HostAnswer, String>>> {
+    ) -> anyhow::Result<HashMap<usize, anyhow::Result<HostAnswer>>> {
         let agents = self.agents(inventory, environment)?;
         let with_agent = inventory.hosts.iter().enumerate().filter(|(_, host)| host.agent.is_some());
         let answers = with_agent.zip(agents.histories(self.stretch).await);
-        let answer = |((at, _), (now, history)): ((usize, _), (_, Result<_, String>))| {
-            (at, history.and_then(|history| host_answer(now, history)))
+        let answer = |((at, _), (now, history)): ((usize, _), (_, Result<_, AgentError>))| {
+            (at, history.map_err(Into::into).and_then(|history| host_answer(now, history)))
         };
         Ok(answers.map(answer).collect())
     }
@@ -148,8 +150,8 @@ impl InventoryArgs {
         let agents = self.agents(inventory, environment)?;
         let mut hosts = agents.ask().await.hosts.into_iter();
         differences.extend(inventory.host_differences(|_| {
-            let host = hosts.next().ok_or("no answer")?.sample()?;
-            Ok(HostFacts { cores: host.cpus(), memory_bytes: host.memory.level.total })
+            let host = hosts.next().context(NO_ANSWER)?.sample()?;
+            anyhow::Ok(HostFacts { cores: host.cpus(), memory_bytes: host.memory.level.total })
         }));
         Ok(differences)
     }

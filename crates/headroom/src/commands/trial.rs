@@ -242,7 +242,7 @@ fn verdict(report: &Report) -> ExitCode {
 
 async fn experiment(args: RunArgs, environment: &Environment) -> anyhow::Result<ExitCode> {
     let (spec, text) = spec(&args.spec)?;
-    let address = spec.address(args.server.as_ref()).map_err(exit::usage_error)?;
+    let address = spec.address(args.server.as_ref()).map_err(|error| exit::usage_error(error.to_string()))?;
     let stop = Arc::new(AtomicBool::new(false));
     on_stop(stop.clone())?;
     let (account, tls) = account_with_tls(

@@ -6,11 +6,11 @@ use super::record::{self, FailoverRecord, GuardRecord, Pause};
 use crate::Error;
 use crate::connection::{BRIEFLY, Connection};
 use crate::facts;
-use crate::failover::risk::{self, SourceEvidence};
+use crate::failover::risk::{self, LossRisk, SourceEvidence};
 use crate::failover::{scene, source};
 use config::Credentials;
 use fleet::{Server, ServerName, Snapshot, State};
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 use std::fmt::Write;
 use std::time::{Duration, Instant};
 
@@ -106,7 +106,13 @@ pub struct GuardOverview {
     /// Replicas that are not read-only, and what to do: no failover begins while there is one.
     pub writable_replicas: Vec<(ServerName, String)>,
     /// What a failover now could lose, or the facts by which nothing could.
-    pub loss: Result<String, String>,
+    #[serde(serialize_with = "in_words")]
+    pub loss: Result<String, LossRisk>,
+}
+
+/// What could be lost is a sentence in JSON.
+fn in_words<S: Serializer>(loss: &Result<String, LossRisk>, to: S) -> Result<S::Ok, S::Error> {
+    loss.as_ref().map_err(ToString::to_string).serialize(to)
 }
 
 impl GuardOverview {
@@ -156,7 +162,7 @@ impl GuardOverview {
             .collect();
         let unknown = ServerName::new("the primary");
         let named = primary.as_ref().unwrap_or(&unknown);
-        let loss = risk::rule_out_loss(&replicas, &names, named, &evidence).map_err(|loss| loss.to_string());
+        let loss = risk::rule_out_loss(&replicas, &names, named, &evidence);
         Self { primary, holders, pause, last_failover, silent, writable_replicas, loss }
     }
 

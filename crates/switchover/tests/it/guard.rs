@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use switchover::facts;
 use switchover::failover::confirm::Rule;
 use switchover::failover::rejoin::{self, RejoinOutcome};
+use switchover::failover::risk::LossRisk;
 use switchover::guard::decide::Caution;
 use switchover::guard::status::{self, GuardOverview};
 use switchover::guard::{Guard, GuardOptions, GuardStatus};
@@ -178,7 +179,7 @@ async fn one_of_two_guards_acts_once_and_neither_while_paused_or_a_second_time()
     loop {
         let snapshot = observe::survey(&config(&fleet)).await;
         let restarted = GuardOverview::read(&snapshot, &who, DEADLINE).await.loss;
-        if restarted.as_ref().is_err_and(|loss| loss.contains("did not wait for acknowledgements")) {
+        if restarted == Err(LossRisk::SourceOff) {
             break;
         }
         assert!(Instant::now() < until, "{restarted:?}");

@@ -11,6 +11,7 @@ use std::time::Duration;
 use term::{exit, terminal};
 use whatif::memory::parse_sizes;
 use whatif::server::Server;
+use whatif::words::ValueError;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -48,7 +49,7 @@ pub(crate) struct EstimateArgs {
 
 /// Does it.
 pub(crate) async fn run(args: EstimateArgs, environment: &Environment) -> anyhow::Result<ExitCode> {
-    let wrong = |why: String| exit::usage_error(format!("--sizes: {why}"));
+    let wrong = |error: ValueError| exit::usage_error(format!("--sizes: {error}"));
     let sizes = parse_sizes(&args.sizes, 1..=20).map_err(wrong)?;
     let who = credentials_as(args.user.as_deref(), args.option_file.as_deref(), environment)?;
     let listening = term::StopFlag::listen(|| ());
