@@ -24,6 +24,7 @@ mod monitor;
 mod objectives;
 mod page;
 mod router;
+pub mod rule_view;
 mod series;
 mod serve;
 mod server_task;
@@ -36,6 +37,7 @@ pub use compare::{PastStretch, StretchError};
 pub use hosts::{Agents, FollowedAgents};
 pub use keys::{Files, Keys};
 pub use monitor::{Monitor, MonitorOptions, Reconfigure};
+pub use rule_view::RuleView;
 pub use serve::{bind, serve};
 
 use console::watch_view::WatchView;

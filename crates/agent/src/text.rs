@@ -6,8 +6,7 @@ use console::objectives;
 use console::sample_view::{HostSampleView, LimitsView};
 use console::watch_view::RouterWatch;
 use console::watch_view::{NamedView, ServerWatch, VerdictView, WatchView};
-use diagnose::verdict::{RULES, Rule, Unit, figure};
-use fleet::Blame;
+use diagnose::verdict::{Unit, figure};
 use std::time::Duration;
 use term::{Paint, Table};
 use time::OffsetDateTime;
@@ -238,42 +237,6 @@ fn first_line(view: &WatchView) -> Option<String> {
     Some(format!("{}: {} -> {next}", concerned.join(", "), named.called))
 }
 
-/// What a rule says, where its thresholds come from, and all there is to try.
-///
-/// # Errors
-/// No rule has this name; the message has all names.
-pub fn explain(name: &str) -> Result<String, UnknownRule> {
-    let named = |rule: &&Rule| rule_name(rule) == name || rule.called == name;
-    let rule = RULES.iter().find(named).ok_or_else(|| UnknownRule(name.to_owned()))?;
-    let mut text = format!("{} ({})\n\nnamed when  {}\n", rule.called, rule_name(rule), rule.when);
-    text.push_str("sources     N Netdata's stock alarms, K the kernel's documentation, I reasoned\n");
-    if !rule.explains.is_empty() {
-        let effects: Vec<&str> = rule.explains.iter().map(|name| name.rule().called).collect();
-        text.push_str(&format!("explains    {} (named after it where both are there)\n", effects.join(", ")));
-    }
-    for (at, advice) in rule.next.iter().enumerate() {
-        text.push_str(&format!("{}{advice}\n", if at == 0 { "try first   " } else { "then        " }));
-    }
-    Ok(text)
-}
-
-/// There is no such rule.
-#[derive(Debug, thiserror::Error)]
-#[error("no rule is called '{0}'; there are: {names}", names = RULES.iter().map(rule_name).collect::<Vec<_>>().join(", "))]
-pub struct UnknownRule(String);
-
-impl UnknownRule {
-    /// Whose fault it is: whoever wrote it.
-    pub fn blame(&self) -> Blame {
-        Blame::Config
-    }
-}
-
-fn rule_name(rule: &Rule) -> String {
-    let name = serde_json::to_value(rule.name).ok();
-    name.as_ref().and_then(|name| name.as_str()).unwrap_or_default().to_owned()
-}
-
 /// The limits that a server lives under, and the room for its data; nothing where none is known.
 fn surroundings(server: &ServerWatch, now: OffsetDateTime) -> String {
     let mut known = server.limits.as_ref().map_or_else(Vec::new, limits);
@@ -472,16 +435,6 @@ mod tests {
             server.space.as_mut().unwrap().full_in_s = full_in_s;
             assert_eq!(surroundings(&server, OffsetDateTime::UNIX_EPOCH), "  4.00 GiB left for its data\n");
         }
-    }
-
-    #[test]
-    fn every_rule_is_explained_and_an_unknown_one_brings_the_names_of_all() {
-        for rule in RULES {
-            let text = explain(&rule_name(rule)).unwrap();
-            assert!(text.contains(rule.when) && text.contains(rule.next[0]), "{text}");
-        }
-        let error = explain("the moon").unwrap_err().to_string();
-        assert!(error.contains("'the moon'") && error.contains("cpu-limit"), "{error}");
     }
 
     #[test]

@@ -4,7 +4,9 @@ use crate::arrivals::Arrivals;
 use crate::outcome::{KindOutcome, Moment, Outcome, Times};
 use crate::store::Run;
 use chart::{Line, Lines, escape};
+use serde::Serialize;
 use std::fmt::Write;
+use std::path::PathBuf;
 use term::Table;
 use time::OffsetDateTime;
 
@@ -57,21 +59,66 @@ pub fn html(runs: &[Run]) -> String {
     page
 }
 
+/// A run of the history, as `headroom report --list --json` prints it.
+#[derive(Clone, Debug, Serialize)]
+pub struct RunView<'a> {
+    /// Its number, from 1.
+    pub run: i64,
+    /// Seconds since 1970 UTC.
+    pub ended_epoch_s: u64,
+    pub workload: &'a str,
+    /// What it was made with beside its name.
+    pub options: &'a str,
+    pub target: &'a str,
+    /// What the operator called it.
+    pub label: &'a str,
+    /// Transactions done a second.
+    pub per_second: f64,
+    /// Of response times.
+    pub p99_ms: f64,
+    /// Whether its figures may be used.
+    pub sound: bool,
+}
+
+/// A page that was written, as `headroom report --json` prints it.
+#[derive(Clone, Debug, Serialize)]
+pub struct PageView {
+    pub page: PathBuf,
+    /// The runs on it, by number.
+    pub runs: Vec<i64>,
+}
+
+impl<'a> From<&'a Run> for RunView<'a> {
+    fn from(run: &'a Run) -> Self {
+        let outcome = &run.outcome;
+        Self {
+            run: run.id,
+            ended_epoch_s: run.at,
+            workload: &outcome.workload,
+            options: &outcome.options,
+            target: &run.target,
+            label: &run.label,
+            per_second: outcome.totals.per_second,
+            p99_ms: outcome.response.p99_ms,
+            sound: outcome.is_sound(),
+        }
+    }
+}
+
 /// A line for each run, for people.
 pub fn list(runs: &[Run]) -> String {
     let mut table =
         Table::new(&[">run", "when (UTC)", "workload", "target", "label", ">tx/s", ">p99 ms", "sound"]);
-    for run in runs {
-        let outcome = &run.outcome;
+    for run in runs.iter().map(RunView::from) {
         table.row(vec![
-            run.id.to_string(),
-            moment(run.at),
-            outcome.workload.clone(),
-            run.target.clone(),
-            run.label.clone(),
-            format!("{:.1}", outcome.totals.per_second),
-            format!("{:.3}", outcome.response.p99_ms),
-            if outcome.is_sound() { "yes" } else { "VOID" }.to_owned(),
+            run.run.to_string(),
+            moment(run.ended_epoch_s),
+            run.workload.to_owned(),
+            run.target.to_owned(),
+            run.label.to_owned(),
+            format!("{:.1}", run.per_second),
+            format!("{:.3}", run.p99_ms),
+            if run.sound { "yes" } else { "VOID" }.to_owned(),
         ]);
     }
     table.text()

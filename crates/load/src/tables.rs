@@ -9,11 +9,43 @@ use crate::workload::Lane;
 use crate::workload::sysbench::{C, Options, PAD};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
+use serde::Serialize;
 use std::fmt::Write;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 /// Bytes of an INSERT, about: below `max_allowed_packet` wherever that is not very small.
 const BATCH: usize = 512 * 1024;
+
+/// What was done with the tables of a workload, as `headroom load prepare` and `cleanup` print it with
+/// `--json`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct TablesReport {
+    pub done: TablesChange,
+    pub workload: String,
+    /// Where they are, for people.
+    pub target: String,
+    pub database: String,
+    /// sysbench's tables; empty where the workload has statements of its own for its tables.
+    pub tables: Vec<String>,
+    /// Rows of each, where sysbench's were made.
+    pub rows_each: Option<u32>,
+    /// How many statements of its own were sent.
+    pub statements: usize,
+}
+
+/// What is done with tables.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum TablesChange {
+    /// Made and filled.
+    Prepared,
+    Removed,
+}
+
+/// The names of sysbench's tables.
+pub fn names(options: &Options) -> Vec<String> {
+    (1..=options.tables).map(|table| format!("sbtest{table}")).collect()
+}
 
 /// Makes and fills the tables, `sessions` at a time. `made` is called for each that is ready.
 ///

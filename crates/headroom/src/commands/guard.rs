@@ -17,7 +17,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 use switchover::failover::confirm::Rule;
 use switchover::guard::decide::Caution;
-use switchover::guard::status::{self, GuardOverview};
+use switchover::guard::status::{self, GuardOverview, PauseReport};
 use switchover::guard::{Guard, GuardOptions, GuardStatus};
 use switchover::perform::Deadlines;
 use term::log::{self, LogFormat};
@@ -70,11 +70,17 @@ enum GuardCommand {
         /// Shown by `status` and in the guards' logs.
         #[arg(long, value_name = "TEXT", default_value = "")]
         why: String,
+        /// Print JSON.
+        #[arg(long)]
+        json: bool,
     },
     /// Let guards act again, also soon after a failover: somebody has looked.
     Resume {
         #[command(flatten)]
         fleet: FleetArgs,
+        /// Print JSON.
+        #[arg(long)]
+        json: bool,
     },
     /// Who is active, paused or not, the last failover, and what one now could lose.
     Status {
@@ -140,19 +146,20 @@ struct RunArgs {
 pub(crate) async fn run(args: GuardArgs, environment: &Environment) -> anyhow::Result<ExitCode> {
     match args.command {
         None => args.run.guard(environment).await,
-        Some(GuardCommand::Pause { fleet, time, why }) => {
-            fleet.pause(time, &why, environment).await?;
-            terminal::complain(
+        Some(GuardCommand::Pause { fleet, time, why, json }) => {
+            let written = fleet.pause(time, &why, environment).await?;
+            show(
+                &written,
                 "paused: no guard acts until headroom guard resume, or until the time is over",
-            );
-            Ok(exit::DONE)
+                json,
+            )
         }
-        Some(GuardCommand::Resume { fleet }) => {
+        Some(GuardCommand::Resume { fleet, json }) => {
             let (config, admin) = fleet.read(environment)?;
             let snapshot = observe::survey(&config.fleet).await;
-            status::pause(&snapshot, &admin, false, None, &host(), "", deadline(&config)).await?;
-            terminal::complain("resumed: the active guard acts when the primary dies");
-            Ok(exit::DONE)
+            let written =
+                status::pause(&snapshot, &admin, false, None, &host(), "", deadline(&config)).await?;
+            show(&written, "resumed: the active guard acts when the primary dies", json)
         }
         Some(GuardCommand::Status { fleet, json }) => {
             let (config, admin) = fleet.read(environment)?;
@@ -166,6 +173,15 @@ pub(crate) async fn run(args: GuardArgs, environment: &Environment) -> anyhow::R
             Ok(if found.is_guarded() && found.pause.is_none() { exit::DONE } else { exit::no() })
         }
     }
+}
+
+fn show(written: &PauseReport, words: &str, json: bool) -> anyhow::Result<ExitCode> {
+    if json {
+        terminal::print_json(written)?;
+    } else {
+        terminal::complain(words);
+    }
+    Ok(exit::DONE)
 }
 
 impl FleetArgs {
@@ -182,10 +198,10 @@ impl FleetArgs {
         time: Option<Duration>,
         why: &str,
         environment: &Environment,
-    ) -> anyhow::Result<()> {
+    ) -> anyhow::Result<PauseReport> {
         let (config, admin) = self.read(environment)?;
         let (snapshot, deadline) = (observe::survey(&config.fleet).await, deadline(&config));
-        let written = status::pause(&snapshot, &admin, true, time, &host(), why, deadline).await?;
+        let mut written = status::pause(&snapshot, &admin, true, time, &host(), why, deadline).await?;
         let waits = |left: &[ServerName]| {
             terminal::complain(&format!(
                 "written on the primary; waiting until {} shows it, at most {} s",
@@ -194,7 +210,7 @@ impl FleetArgs {
             ));
         };
         let looks = tokio::time::sleep(config.fleet.interval);
-        let shown = status::replicas_without(written, &snapshot, &admin, SHOWN, deadline, waits);
+        let shown = status::replicas_without(written.generation, &snapshot, &admin, SHOWN, deadline, waits);
         let (late, ()) = tokio::join!(shown, looks);
         if !late.is_empty() {
             terminal::complain(&format!(
@@ -203,7 +219,8 @@ impl FleetArgs {
                 text(&late)
             ));
         }
-        Ok(())
+        written.late = late;
+        Ok(written)
     }
 }
 

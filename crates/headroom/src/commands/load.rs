@@ -14,6 +14,7 @@ use config::{DataPath, Tls};
 use fleet::Address;
 use load::arrivals::{Arrivals, Open, Spacing};
 use load::store::Store;
+use load::tables::{TablesChange, TablesReport};
 use load::workload::Named;
 use load::{Account, Plan, ProgressView, Target};
 use std::path::{Path, PathBuf};
@@ -47,7 +48,7 @@ pub(crate) enum LoadCommand {
     /// Remove the tables.
     Cleanup(PrepareArgs),
     /// What can be sent.
-    List,
+    List(ListArgs),
 }
 
 /// Where the load goes.
@@ -152,6 +153,17 @@ pub(crate) struct PrepareArgs {
     /// Sessions that fill tables at the same time.
     #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=256))]
     sessions: u32,
+    /// Print what was done as JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+/// Flags of `headroom load list`.
+#[derive(Args, Debug, Clone)]
+pub(crate) struct ListArgs {
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
 }
 
 /// `--arrivals`.
@@ -188,8 +200,12 @@ pub(crate) async fn run(command: LoadCommand, environment: &Environment) -> anyh
         LoadCommand::Run(args) => send(*args, environment).await,
         LoadCommand::Prepare(args) => prepare(args, environment).await,
         LoadCommand::Cleanup(args) => cleanup(args, environment).await,
-        LoadCommand::List => {
-            terminal::print(&load::workload::named::list())?;
+        LoadCommand::List(args) => {
+            if args.json {
+                terminal::print_json(&load::workload::named::all())?;
+            } else {
+                terminal::print(&load::workload::named::list())?;
+            }
             Ok(exit::DONE)
         }
     }
@@ -228,29 +244,59 @@ async fn send(args: RunArgs, environment: &Environment) -> anyhow::Result<ExitCo
 async fn prepare(args: PrepareArgs, environment: &Environment) -> anyhow::Result<ExitCode> {
     let target = args.target.resolve(environment)?;
     if let Named::File(file) = args.workload.named()? {
-        return statements(target, file.prepare).await;
+        return args.statements(TablesChange::Prepared, target, file.prepare).await;
     }
     let options = args.workload.options();
-    let sessions = args.sessions;
+    let (sessions, sent) = (args.sessions, options.clone());
     let made = |table: u32| terminal::complain(&format!("sbtest{table} is ready"));
-    tokio::task::spawn_blocking(move || load::tables::prepare(&target, &options, sessions, 1, made))
-        .await??;
-    Ok(exit::DONE)
+    tokio::task::spawn_blocking(move || load::tables::prepare(&target, &sent, sessions, 1, made)).await??;
+    let (tables, rows_each) = (load::tables::names(&options), Some(options.table_size));
+    args.show(&TablesReport { tables, rows_each, ..args.report(TablesChange::Prepared) })
 }
 
 async fn cleanup(args: PrepareArgs, environment: &Environment) -> anyhow::Result<ExitCode> {
     let target = args.target.resolve(environment)?;
     if let Named::File(file) = args.workload.named()? {
-        return statements(target, file.cleanup).await;
+        return args.statements(TablesChange::Removed, target, file.cleanup).await;
     }
     let options = args.workload.options();
+    let tables = load::tables::names(&options);
     tokio::task::spawn_blocking(move || load::tables::cleanup(&target, &options)).await??;
-    Ok(exit::DONE)
+    args.show(&TablesReport { tables, ..args.report(TablesChange::Removed) })
 }
 
-async fn statements(target: Target, statements: Vec<String>) -> anyhow::Result<ExitCode> {
-    tokio::task::spawn_blocking(move || load::tables::statements(&target, &statements)).await??;
-    Ok(exit::DONE)
+impl PrepareArgs {
+    /// Of a workload that has statements of its own for its tables.
+    async fn statements(
+        &self,
+        done: TablesChange,
+        target: Target,
+        statements: Vec<String>,
+    ) -> anyhow::Result<ExitCode> {
+        let count = statements.len();
+        tokio::task::spawn_blocking(move || load::tables::statements(&target, &statements)).await??;
+        self.show(&TablesReport { statements: count, ..self.report(done) })
+    }
+
+    fn report(&self, done: TablesChange) -> TablesReport {
+        TablesReport {
+            done,
+            workload: self.workload.name().to_owned(),
+            target: self.target.words(),
+            database: self.target.database.clone(),
+            tables: Vec::new(),
+            rows_each: None,
+            statements: 0,
+        }
+    }
+
+    /// People see on standard error what was made.
+    fn show(&self, report: &TablesReport) -> anyhow::Result<ExitCode> {
+        if self.json {
+            terminal::print_json(report)?;
+        }
+        Ok(exit::DONE)
+    }
 }
 
 impl RunArgs {

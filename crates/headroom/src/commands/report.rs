@@ -4,6 +4,7 @@
 use crate::environment::Environment;
 use anyhow::{Context, bail};
 use clap::Args;
+use load::report::{PageView, RunView};
 use load::store::Store;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -14,6 +15,9 @@ Examples:
   headroom report                        the last run, to headroom-report.html
   headroom report 12 17 --out cmp.html   runs 12 and 17 side by side
   headroom report --list                 what is in the history";
+
+/// Runs that --list shows at most.
+const LISTED: u32 = 50;
 
 /// Turn runs of the history into one HTML page.
 #[derive(Args, Debug, Clone)]
@@ -31,6 +35,9 @@ pub(crate) struct ReportArgs {
     /// List the last runs instead.
     #[arg(long)]
     list: bool,
+    /// Print JSON: what --list lists, or which page was written.
+    #[arg(long)]
+    json: bool,
 }
 
 /// The history's usual place.
@@ -49,7 +56,12 @@ pub(crate) fn run(args: &ReportArgs, environment: &Environment) -> anyhow::Resul
     }
     let store = Store::open(&path)?;
     if args.list {
-        terminal::print(&load::report::list(&store.last(50)?))?;
+        let runs = store.last(LISTED)?;
+        if args.json {
+            terminal::print_json(&runs.iter().map(RunView::from).collect::<Vec<_>>())?;
+        } else {
+            terminal::print(&load::report::list(&runs))?;
+        }
         return Ok(exit::DONE);
     }
     let runs = if args.run.is_empty() {
@@ -65,6 +77,11 @@ pub(crate) fn run(args: &ReportArgs, environment: &Environment) -> anyhow::Resul
     }
     std::fs::write(&args.out, load::report::html(&runs))
         .with_context(|| format!("writing {}", args.out.display()))?;
-    terminal::print(&format!("{}\n", args.out.display()))?;
+    if args.json {
+        let runs = runs.iter().map(|run| run.id).collect();
+        terminal::print_json(&PageView { page: args.out.clone(), runs })?;
+    } else {
+        terminal::print(&format!("{}\n", args.out.display()))?;
+    }
     Ok(exit::DONE)
 }

@@ -6,7 +6,7 @@ use crate::commands::probe::known_ceilings;
 use crate::environment::Environment;
 use crate::{credentials, source};
 use ::agent::compare::{self, PastStretch};
-use ::agent::{Agents, EVERY, FollowedAgents, Monitor, MonitorOptions, Views, hosts, text};
+use ::agent::{Agents, EVERY, FollowedAgents, Monitor, MonitorOptions, RuleView, Views, hosts, text};
 use anyhow::Context;
 use config::{Config, FleetConfig, Objective, Webhook};
 use console::admin_client::AdminClient;
@@ -25,7 +25,12 @@ pub(crate) use args::{WatchArgs, WatchTargetArgs};
 /// Runs `headroom watch`.
 pub(crate) async fn run(args: WatchArgs, environment: &Environment) -> anyhow::Result<ExitCode> {
     if let Some(rule) = &args.explain {
-        terminal::print(&text::explain(rule)?)?;
+        let rule = RuleView::find(rule)?;
+        if args.json {
+            terminal::print_json(&rule)?;
+        } else {
+            terminal::print(&rule.text())?;
+        }
         return Ok(exit::DONE);
     }
     if let Some(stretches) = &args.compare {

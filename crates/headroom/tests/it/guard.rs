@@ -70,12 +70,16 @@ async fn it_is_paused_from_the_command_line_and_leaves_a_possible_loss_to_a_pers
     let status = output(headroom(&["status", "--json"])).await;
     assert_eq!(status.status.code(), Some(0), "{}", text(&status));
 
-    let paused = output(headroom(&["pause", "--for", "1h", "--why", "a new disk"])).await;
+    let paused = output(headroom(&["pause", "--for", "1h", "--why", "a new disk", "--json"])).await;
     assert_eq!(paused.status.code(), Some(0), "{}", text(&paused));
+    let paused: serde_json::Value = serde_json::from_slice(&paused.stdout).unwrap();
+    assert!(paused["primary"].is_string() && paused["pause"]["why"] == "a new disk", "{paused:#}");
     until(at, "/status.json", "a new disk").await;
     assert_eq!(output(headroom(&["status"])).await.status.code(), Some(1));
-    let resumed = output(headroom(&["resume"])).await;
+    let resumed = output(headroom(&["resume", "--json"])).await;
     assert_eq!(resumed.status.code(), Some(0), "{}", text(&resumed));
+    let resumed: serde_json::Value = serde_json::from_slice(&resumed.stdout).unwrap();
+    assert!(resumed["pause"].is_null(), "{resumed:#}");
     until(at, "/metrics", "headroom_guard_paused 0").await;
 
     // Without semi-sync what was acknowledged may be lost: it says so and promotes nobody.

@@ -49,8 +49,10 @@ async fn the_guides_example_is_prepared_sent_and_removed_and_the_server_counted_
     let early = headroom(&lab, &file, "run", &["--no-store"]);
     assert_eq!(early.status.code(), Some(2), "{early:?}");
     assert!(String::from_utf8_lossy(&early.stderr).contains("item"), "{early:?}");
-    let prepared = headroom(&lab, &file, "prepare", &[]);
+    let prepared = headroom(&lab, &file, "prepare", &["--json"]);
     assert!(prepared.status.success(), "{prepared:?}");
+    let prepared: Value = serde_json::from_slice(&prepared.stdout).unwrap();
+    assert_eq!((&prepared["done"], &prepared["statements"]), (&"prepared".into(), &3.into()), "{prepared:#}");
     let refused = headroom(&lab, &file, "run", &["--no-store", "--read-only"]);
     assert_eq!(refused.status.code(), Some(2), "{refused:?}");
     assert!(String::from_utf8_lossy(&refused.stderr).contains("may only read"), "{refused:?}");
@@ -77,13 +79,26 @@ async fn the_guides_example_is_prepared_sent_and_removed_and_the_server_counted_
     assert_eq!(after.0 - before.0, done(": read") + 1);
     assert_eq!(after.1 - before.1, done(": write"));
 
-    let cleaned = headroom(&lab, &file, "cleanup", &[]);
+    let cleaned = headroom(&lab, &file, "cleanup", &["--json"]);
     assert!(cleaned.status.success(), "{cleaned:?}");
+    let cleaned: Value = serde_json::from_slice(&cleaned.stdout).unwrap();
+    assert_eq!((&cleaned["done"], &cleaned["statements"]), (&"removed".into(), &1.into()), "{cleaned:#}");
     let left: Option<u64> = root
         .query_first("SELECT COUNT(*) FROM information_schema.tables WHERE table_schema = 'app'")
         .await
         .unwrap();
     assert_eq!(left, Some(0));
+
+    // sysbench's own tables are told by their names.
+    let tables = ["--tables", "2", "--table-size", "100", "--json"];
+    for (words, done, rows) in
+        [("prepare", "prepared", Value::from(100)), ("cleanup", "removed", Value::Null)]
+    {
+        let output = headroom(&lab, Path::new("oltp_read_only"), words, &tables);
+        let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert_eq!((&report["done"], &report["rows_each"]), (&done.into(), &rows), "{report:#}");
+        assert_eq!(report["tables"], serde_json::json!(["sbtest1", "sbtest2"]), "{report:#}");
+    }
     root.disconnect().await.unwrap();
     lab.down().await.unwrap();
 }

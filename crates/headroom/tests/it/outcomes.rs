@@ -18,7 +18,7 @@ const LIMIT: Duration = Duration::from_secs(60);
 type Row = (&'static str, i32, &'static str);
 
 /// No server is needed: these end before they reach one, or find none.
-const ALONE: [Row; 42] = [
+const ALONE: [Row; 46] = [
     ("", 64, ""),
     ("rout", 64, "unrecognized subcommand 'rout'"),
     ("route", 64, "name one with --server"),
@@ -40,10 +40,14 @@ const ALONE: [Row; 42] = [
     ),
     ("watch --once --agent http://127.0.0.1:1", 2, "no agent has answered"),
     ("watch --window 1s", 64, "not between 2s and 60s"),
+    ("watch --explain cpu-limit --json", 0, "{"),
+    ("watch --explain cpu-limit --once", 64, "cannot be used with"),
+    ("watch --explain the-moon --json", 2, "no rule is called 'the-moon'"),
     ("agent --listen nonsense", 64, "invalid value 'nonsense'"),
     ("probe --list --store {dir}/empty.sqlite", 1, "the history has no probe of this host"),
     ("probe --yes --no-store --no-disk --server 127.0.0.1:1", 2, ""),
     ("load", 64, ""),
+    ("load list --json", 0, "["),
     ("load run", 64, "required arguments"),
     ("load run oltp_read_only --user app", 64, "name a server with --server"),
     ("load run oltp_read_only --server 127.0.0.1:1 --no-store", 64, "no account is named"),

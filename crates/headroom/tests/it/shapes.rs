@@ -129,6 +129,7 @@ fn json_of_an_agent_keeps_its_keys() {
         kept,
     };
     insta::assert_snapshot!("history", shape(&history));
+    insta::assert_snapshot!("watch_explain", shape(&agent::RuleView::find("cpu-limit").unwrap()));
 }
 
 #[test]
@@ -154,6 +155,21 @@ fn json_of_load_and_measure_keeps_its_keys() {
         generator: filled(),
     };
     insta::assert_snapshot!("load", shape(&outcome));
+    let run = load::store::Run { id: 1, at: 1, label: "l".into(), target: "t".into(), outcome };
+    insta::assert_snapshot!("report_list", shape(&[load::report::RunView::from(&run)]));
+    let page = load::report::PageView { page: "p".into(), runs: vec![1] };
+    insta::assert_snapshot!("report_page", shape(&page));
+    insta::assert_snapshot!("load_list", shape(&load::workload::named::all()));
+    let tables = load::tables::TablesReport {
+        done: load::tables::TablesChange::Prepared,
+        workload: "w".into(),
+        target: "t".into(),
+        database: "d".into(),
+        tables: vec!["t".into()],
+        rows_each: Some(1),
+        statements: 1,
+    };
+    insta::assert_snapshot!("load_tables", shape(&tables));
     let objective: load::measure::Objective = filled();
     let capacity = load::measure::Capacity {
         rate: Some(1.0),
@@ -276,6 +292,14 @@ fn json_of_switchover_keeps_its_keys() {
         asked_router: Some("127.0.0.1:9306".to_owned()),
     };
     insta::assert_snapshot!("failover_check", shape(&failover));
+    let pause = switchover::guard::record::Pause {
+        by: "b".into(),
+        why: "w".into(),
+        left: Some(std::time::Duration::from_secs(1)),
+    };
+    let primary = fleet::ServerName::new("p");
+    let written = switchover::guard::status::PauseReport { primary, pause: Some(pause) };
+    insta::assert_snapshot!("guard_pause", shape(&written));
 }
 
 #[test]

@@ -4,6 +4,7 @@ use super::file::{BUILT_IN, File};
 use super::sysbench::{self, Options, WORKLOADS};
 use super::{Protocol, Workload};
 use crate::error::LoadError;
+use serde::Serialize;
 use std::fmt::Write;
 
 /// A workload and what surrounds it.
@@ -45,13 +46,56 @@ impl Named {
     }
 }
 
-/// All names with what they send.
+/// A workload that has a name, as `headroom load list --json` prints it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct WorkloadView {
+    pub name: &'static str,
+    /// What is sent, for people.
+    pub sends: &'static str,
+    /// Whose tables it takes.
+    pub tables: TablesOf,
+}
+
+/// Whose tables a workload takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum TablesOf {
+    /// Those that sysbench prepares too.
+    Sysbench,
+    /// Its own.
+    Own,
+}
+
+/// Every name.
+pub fn all() -> Vec<WorkloadView> {
+    let of = |tables| move |(name, sends)| WorkloadView { name, sends, tables };
+    let ours = BUILT_IN.iter().map(|(name, sends, _)| (*name, *sends)).map(of(TablesOf::Own));
+    WORKLOADS.iter().copied().map(of(TablesOf::Sysbench)).chain(ours).collect()
+}
+
+/// All names with what they send, for people.
 pub fn list() -> String {
-    let ours = BUILT_IN.iter().map(|(name, purpose, _)| (*name, *purpose));
-    let mut text = WORKLOADS.iter().copied().chain(ours).fold(String::new(), |mut text, (name, purpose)| {
-        let _ = writeln!(text, "{name:<24}{purpose}");
-        text
-    });
+    let mut text = String::new();
+    for WorkloadView { name, sends, .. } in all() {
+        let _ = writeln!(text, "{name:<24}{sends}");
+    }
     let _ = writeln!(text, "{:<24}a workload of your own (docs/guide/load.md)", "FILE.toml");
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_workload_of_the_list_is_found_with_the_tables_that_it_says() {
+        for WorkloadView { name, tables, .. } in all() {
+            let found = match Named::find(name, &Options::default()).unwrap() {
+                Named::Sysbench(_) => TablesOf::Sysbench,
+                Named::File(_) => TablesOf::Own,
+            };
+            assert_eq!(tables, found, "{name}");
+            assert!(list().contains(name), "{name}");
+        }
+    }
 }

@@ -212,8 +212,21 @@ async fn look(
     Ok((holder, found?))
 }
 
-/// Pauses or resumes all guards: written on the primary. The number of what was written, for
-/// [`replicas_without`].
+/// What was written for guards to read, as `headroom guard pause` and `resume` print it with `--json`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct PauseReport {
+    /// Where it was written.
+    pub primary: ServerName,
+    /// As `headroom guard status --json` has it; `None`: guards act again.
+    pub pause: Option<Pause>,
+    /// Replicas that do not show it yet: a guard that starts only once the primary is dead may not know it
+    /// there.
+    pub late: Vec<ServerName>,
+    /// The number of what was written, for [`replicas_without`].
+    pub generation: u64,
+}
+
+/// Pauses or resumes all guards: written on the primary.
 ///
 /// # Errors
 /// No primary is known, or it does not take the write.
@@ -225,7 +238,7 @@ pub async fn pause(
     by: &str,
     why: &str,
     deadline: Duration,
-) -> Result<u64, Error> {
+) -> Result<PauseReport, Error> {
     let Some(primary) = snapshot.primary() else {
         let why =
             "no primary takes writes, so nothing can be written for the guards to read; stop their service"
@@ -235,7 +248,9 @@ pub async fn pause(
     let mut conn = Connection::open(&primary.name, &primary.reach, who, deadline, BRIEFLY).await?;
     let written = record::write(&mut conn, on, time, by, why, deadline).await;
     conn.close().await;
-    written
+    let generation = written?;
+    let pause = on.then(|| Pause { by: by.to_owned(), why: why.to_owned(), left: time });
+    Ok(PauseReport { primary: primary.name.clone(), pause, late: Vec::new(), generation })
 }
 
 /// Between two looks whether a replica has it.

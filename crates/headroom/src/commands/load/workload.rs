@@ -49,6 +49,11 @@ pub(crate) struct WorkloadArgs {
 }
 
 impl WorkloadArgs {
+    /// As it was typed.
+    pub(super) fn name(&self) -> &str {
+        &self.name
+    }
+
     /// sysbench's options.
     pub(crate) fn options(&self) -> Options {
         let distribution = match self.distribution {

@@ -45,6 +45,24 @@ pub(crate) struct AgentsArgs {
     pub(crate) listen: Option<SocketAddr>,
 }
 
+/// What has no meaning beside a rule that is explained: nothing is watched for that.
+const NOTHING_WATCHED: [&str; 14] = [
+    "config",
+    "server",
+    "zone",
+    "user",
+    "option_file",
+    "window",
+    "router",
+    "store",
+    "agent",
+    "agent_ca",
+    "agent_token_file",
+    "listen",
+    "compare",
+    "once",
+];
+
 const WATCH_EXAMPLES: &str = "\
 Examples:
   headroom watch                               this host
@@ -80,7 +98,7 @@ pub(crate) struct WatchArgs {
           conflicts_with_all = ["once", "config", "server", "store"])]
     pub(crate) compare: Option<Vec<PastStretch>>,
     /// Print what a rule says (by its name in the JSON, as cpu-limit): thresholds, their source, what to try.
-    #[arg(long, value_name = "RULE", exclusive = true)]
+    #[arg(long, value_name = "RULE", conflicts_with_all = NOTHING_WATCHED)]
     pub(crate) explain: Option<String>,
     /// One window, then the answer.
     #[arg(long)]
