@@ -18,6 +18,7 @@ mod dialect;
 mod error;
 pub mod facts;
 pub mod failover;
+mod flags;
 pub mod guard;
 pub mod journal;
 pub mod login;
@@ -29,3 +30,4 @@ pub mod text;
 pub mod warmth;
 
 pub use error::{Error, JournalError};
+pub use flags::Flags;

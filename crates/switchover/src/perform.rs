@@ -10,11 +10,11 @@ mod servers;
 mod takeover;
 mod undo;
 
-use crate::Error;
 use crate::facts::ScheduledEvent;
 use crate::journal::{self, Journal, JournalRecord};
 use crate::semi_sync::Switches;
 use crate::step::{Event, State, Step};
+use crate::{Error, Flags};
 use config::Credentials;
 use fleet::announcement::{FREEZE, HOLD, OPERATION, PREPARE};
 use fleet::{Address, ServerName};
@@ -106,6 +106,14 @@ impl Kind {
                 step,
                 Step::Record | Step::Prepare | Step::CatchUp | Step::Hold | Step::Drain | Step::Release
             ),
+        }
+    }
+
+    /// The command that does it.
+    pub(crate) fn command(&self) -> &'static str {
+        match self {
+            Self::Switchover => "headroom switchover",
+            Self::Failover { .. } => "headroom failover",
         }
     }
 
@@ -206,6 +214,8 @@ pub struct Logins {
     pub admin: Credentials,
     /// User and password with which the former primary replicates.
     pub replication: (String, String),
+    /// By which they were named: for what a person is told to type next.
+    pub flags: Flags,
 }
 
 /// Told while it goes on.

@@ -1,5 +1,6 @@
 //! What a person reads of a switchover.
 
+use crate::Flags;
 use crate::check::{Finding, Level};
 use crate::failover;
 use crate::perform::{Kind, Outcome, Plan, Progress};
@@ -77,8 +78,8 @@ pub fn progress(plan: &Plan, progress: &Progress<'_>) -> Option<String> {
     })
 }
 
-/// How it ended.
-pub fn outcome(plan: &Plan, outcome: &Outcome, journal: &Path, paint: Paint) -> String {
+/// How it ended. `flags` are those that it was started with.
+pub fn outcome(plan: &Plan, outcome: &Outcome, journal: &Path, flags: &Flags, paint: Paint) -> String {
     let held =
         outcome.writes_held_ms.map_or(String::new(), |ms| format!("; writes were held for {ms:.0} ms"));
     let routers = outcome.routers;
@@ -113,7 +114,8 @@ pub fn outcome(plan: &Plan, outcome: &Outcome, journal: &Path, paint: Paint) -> 
     }
     if is_failover && matches!(outcome.state, State::Done) {
         let old = &plan.primary.name;
-        text.push_str(&format!("when {old} is back: headroom failover --rejoin {old}\n"));
+        let rejoin = flags.after(&format!("headroom failover --rejoin {old}"));
+        text.push_str(&format!("when {old} is back: {rejoin}\n"));
         if let Some(words) = failover::text::events_left(&plan.candidate.name, &plan.statements_of_events()) {
             text.push_str(&format!("{} {words}\n", paint.yellow("look at:")));
         }
@@ -122,7 +124,8 @@ pub fn outcome(plan: &Plan, outcome: &Outcome, journal: &Path, paint: Paint) -> 
             text.push_str(&format!("{} {words}\n", paint.yellow("look at:")));
         }
     } else if matches!(outcome.state, State::Done) {
-        text.push_str(&format!("back again: headroom switchover {}\n", plan.primary.name));
+        let back = flags.after(&format!("headroom switchover {}", plan.primary.name));
+        text.push_str(&format!("back again: {back}\n"));
     }
     text.push_str(&format!("journal: {}\n", journal.display()));
     text

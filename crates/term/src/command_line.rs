@@ -7,7 +7,7 @@ use std::path::Path;
 pub struct CommandLine(String);
 
 impl CommandLine {
-    /// These words as they are; more may follow.
+    /// These words as they are, or none; more may follow.
     pub fn new(words: &str) -> Self {
         Self(words.to_owned())
     }
@@ -19,7 +19,9 @@ impl CommandLine {
             true => word.to_owned(),
             false => format!("'{}'", word.replace('\'', r"'\''")),
         };
-        self.0.push(' ');
+        if !self.0.is_empty() {
+            self.0.push(' ');
+        }
         self.0.push_str(&quoted);
     }
 

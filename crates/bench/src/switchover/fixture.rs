@@ -2,6 +2,7 @@
 
 use super::history::ServerContent;
 use crate::binary;
+use ::switchover::Flags;
 use ::switchover::check::{Level, Limits};
 use ::switchover::journal::Journal;
 use ::switchover::perform::{self, Deadlines, Logins, Outcome};
@@ -228,7 +229,7 @@ impl MoveFixture {
             ..Credentials::default()
         };
         let replication = (Account::Repl.user().to_owned(), self.lab.password(Account::Repl).to_owned());
-        Logins { admin, replication }
+        Logins { admin, replication, flags: Flags::default() }
     }
 
     /// The fleet as we know it: a look of seconds before each move would only make the bench longer.

@@ -12,6 +12,7 @@ use fleet::{ServerName, Snapshot};
 use probe::host;
 use std::process::ExitCode;
 use std::time::Duration;
+use switchover::Flags;
 use switchover::facts;
 use switchover::failover::confirm::Rule;
 use switchover::failover::rejoin::{self, RejoinOutcome};
@@ -197,7 +198,7 @@ pub(crate) async fn run(args: FailoverArgs, environment: &Environment) -> anyhow
     let plan = scene.plan(&candidate, fence, args.deadlines(), &host())?;
     let plan = if args.gray { plan.of_gray_primary() } else { plan };
     let mut journal = Journal::create(&args.operator.journals(environment)?, &plan)?;
-    let logins = Logins { admin, replication: Default::default() };
+    let logins = Logins { admin, replication: Default::default(), flags: args.flags() };
     perform(&plan, &logins, &mut journal, State::START, false, args.json, environment).await
 }
 
@@ -212,6 +213,10 @@ fn not_done(why: &str, json: bool) -> anyhow::Result<ExitCode> {
 }
 
 impl FailoverArgs {
+    fn flags(&self) -> Flags {
+        self.operator.flags(&self.source)
+    }
+
     /// Looks until it is sure, and says what was seen.
     async fn confirm(
         &self,
@@ -297,7 +302,8 @@ impl FailoverArgs {
     ) -> anyhow::Result<ExitCode> {
         let deadline = config.deadline.max(Duration::from_secs(2));
         let by = host();
-        let successor = Successor { who: &admin, by: &by, deadlines: self.deadlines() };
+        let flags = self.flags();
+        let successor = Successor { who: &admin, by: &by, deadlines: self.deadlines(), flags: &flags };
         let unfinished = match unfinished::find(snapshot, successor, deadline).await? {
             Found::Nothing => {
                 terminal::complain("the servers show no failover that was begun and is not over");
@@ -309,14 +315,15 @@ impl FailoverArgs {
                     return Ok(exit::no());
                 }
                 stopped.start(&admin, deadline).await?;
-                terminal::complain("undone; if it is dead: headroom failover begins again");
+                let again = flags.after("headroom failover");
+                terminal::complain(&format!("undone; if it is dead, begin again: {again}"));
                 return Ok(exit::no());
             }
             Found::Promoted(unfinished) => unfinished,
         };
         terminal::complain(&unfinished.why);
         let plan = &unfinished.plan;
-        let logins = Logins { admin, replication: Default::default() };
+        let logins = Logins { admin, replication: Default::default(), flags };
         self.take_over.end_sessions(plan, &logins).await?;
         if switchover::perform::is_under_way(plan, &logins).await {
             return Err(anyhow!(
@@ -348,7 +355,7 @@ impl FailoverArgs {
         let (new, protection) = rejoin::new_primary(snapshot, &old, &admin, deadline).await?;
         let facts =
             facts::read(&old, &returned.reach, &admin, deadline).await.context("reading the old primary")?;
-        let logins = Logins { admin, replication: self.operator.replication()? };
+        let logins = Logins { admin, replication: self.operator.replication()?, flags: self.flags() };
         let paint = Paint::for_stdout(environment.no_colour);
         match rejoin::rejoin(&facts, &new, &protection, &logins, deadline).await? {
             outcome if self.json => {

@@ -240,6 +240,7 @@ impl RunArgs {
             deadlines: Deadlines { await_ms: self.apply.as_millis() as u64, ..Deadlines::default() },
             journals: self.fleet.operator.journals(environment)?,
             by: format!("guard on {}", host()),
+            flags: self.fleet.operator.flags(&self.fleet.source),
         };
         let listener = TcpListener::bind(self.listen)
             .await

@@ -19,8 +19,8 @@ use switchover::journal::{self, Journal, JournalRecord};
 use switchover::perform::{self, Deadlines, Kind, Logins, Outcome, Plan};
 use switchover::step::{self, State};
 use switchover::survey::Survey;
-use switchover::text;
-use term::{Paint, StopFlag, exit, terminal};
+use switchover::{Flags, text};
+use term::{CommandLine, Paint, StopFlag, exit, terminal};
 use warm::WarmArgs;
 
 const EXAMPLES: &str = "\
@@ -234,7 +234,7 @@ pub(crate) async fn run(args: SwitchoverArgs, environment: &Environment) -> anyh
         return Ok(exit::no());
     }
     let mut journal = Journal::create(&directory, &plan)?;
-    let logins = Logins { admin, replication: args.operator.replication()? };
+    let logins = Logins { admin, replication: args.operator.replication()?, flags: args.flags() };
     perform(&plan, &logins, &mut journal, State::START, args.drill, args.json, environment).await
 }
 
@@ -272,6 +272,7 @@ pub(crate) async fn perform(
             plan,
             &outcome,
             journal.path(),
+            &logins.flags,
             Paint::for_stdout(environment.no_colour),
         ))?;
     }
@@ -293,7 +294,7 @@ async fn resume_from_servers(
         terminal::complain("the servers know of no switchover that was begun and is not over");
         return Ok(exit::DONE);
     };
-    let logins = Logins { admin, replication: args.operator.replication()? };
+    let logins = Logins { admin, replication: args.operator.replication()?, flags: args.flags() };
     args.take_over.end_sessions(&plan, &logins).await?;
     let promoted = perform::promoted(&plan, &logins).await;
     let state = if args.undo {
@@ -345,7 +346,7 @@ pub(crate) async fn resume(
         // Replicas keep the account that they have.
         Kind::Failover { .. } => Default::default(),
     };
-    let logins = Logins { admin, replication };
+    let logins = Logins { admin, replication, flags: operator.flags(source) };
     if let Some(epoch) = perform::superseded(plan, &logins).await {
         bail!(
             "{} is of epoch {}, and the servers are at epoch {epoch}: what it began is over, nothing was touched",
@@ -364,6 +365,10 @@ pub(crate) async fn resume(
 }
 
 impl SwitchoverArgs {
+    fn flags(&self) -> Flags {
+        self.operator.flags(&self.source)
+    }
+
     fn deadlines(&self) -> Deadlines {
         let ms = |time: Duration| time.as_millis() as u64;
         Deadlines {
@@ -378,6 +383,24 @@ impl SwitchoverArgs {
 }
 
 impl OperatorArgs {
+    /// What was named of the fleet, the accounts and the journals: whatever is typed next needs it too.
+    pub(crate) fn flags(&self, source: &SourceArgs) -> Flags {
+        let SourceArgs { config, server, zone, user, option_file } = source;
+        let Self { admin_option_file, replication_option_file, journal } = self;
+        let mut line = CommandLine::new("");
+        line.path("--config", config.as_deref());
+        for server in server {
+            line.flag("--server", Some(&server.to_string()));
+        }
+        line.flag("--zone", zone.as_deref());
+        line.flag("--user", user.as_deref());
+        line.path("--option-file", option_file.as_deref());
+        line.path("--admin-option-file", admin_option_file.as_deref());
+        line.path("--replication-option-file", replication_option_file.as_deref());
+        line.path("--journal", journal.as_deref());
+        Flags::new(line.line())
+    }
+
     pub(crate) fn journals(&self, environment: &Environment) -> anyhow::Result<PathBuf> {
         if let Some(directory) = &self.journal {
             return Ok(directory.clone());
@@ -435,6 +458,7 @@ fn code(kind: &Kind, outcome: &Outcome) -> ExitCode {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use clap::Parser;
 
     #[test]
     fn a_move_that_is_complete_is_done_whatever_was_noted_on_the_way() {
@@ -457,5 +481,31 @@ mod tests {
         assert_eq!(super::code(&Kind::Switchover, &silent), exit::error(), "it may be dead");
         let failover = Kind::Failover { fence: perform::FenceBy::Nothing, gray: false };
         assert_eq!(super::code(&failover, &silent), exit::no(), "nobody asks a dead one");
+    }
+
+    #[derive(Parser)]
+    struct Typed {
+        #[command(flatten)]
+        args: SwitchoverArgs,
+    }
+
+    fn typed(words: &str) -> SwitchoverArgs {
+        Typed::try_parse_from(words.split_whitespace()).unwrap().args
+    }
+
+    #[test]
+    fn what_is_typed_next_has_the_flags_that_name_the_fleet_the_accounts_and_the_journals() {
+        for flags in [
+            "",
+            "--config headroom.toml --admin-option-file admin.cnf --replication-option-file repl.cnf",
+            "--server db1:3306 --server db2:3306 --zone a --user watch --option-file o.cnf --journal /j",
+        ] {
+            let first = typed(&format!("headroom db2 --yes --max-lag 1s {flags}"));
+            let next = first.flags().after("headroom --resume");
+            assert_eq!(next, format!("headroom --resume {flags}").trim_end());
+            assert_eq!(typed(&next).flags(), first.flags());
+        }
+        let quoted = Typed::try_parse_from(["headroom", "db2", "--config", "my fleet.toml"]).unwrap();
+        assert_eq!(quoted.args.flags(), Flags::new("--config 'my fleet.toml'"));
     }
 }

@@ -15,12 +15,12 @@ use super::choose::Received;
 use super::confirm::View;
 use super::receiver;
 use super::scene::{self, Answers, Scene, ServerAddress};
-use crate::Error;
 use crate::check::is_source;
 use crate::facts::{Channel, Facts};
 use crate::perform::{Deadlines, FenceBy, Kind, Member, Plan};
 use crate::step::Step;
 use crate::survey;
+use crate::{Error, Flags};
 use config::Credentials;
 use fleet::{ServerName, Snapshot};
 use std::time::Duration;
@@ -77,6 +77,8 @@ pub struct Successor<'a> {
     /// For records.
     pub by: &'a str,
     pub deadlines: Deadlines,
+    /// That it was started with.
+    pub flags: &'a Flags,
 }
 
 /// Looks at all servers.
@@ -98,9 +100,9 @@ pub async fn find(snapshot: &Snapshot, successor: Successor<'_>, deadline: Durat
     let recorded = recorded(writer, successor.who, deadline).await?;
     let Some(channel) = writer.channels.first() else { return Ok(marked(writer, &answers, recorded)) };
     if recorded.is_some_and(|(state, _)| state == "begun") {
-        let why =
-            "takes writes since a switchover that did not end: headroom switchover --resume --from-servers";
-        return Err(refused(writer, why.to_owned()));
+        let resume = successor.flags.after("headroom switchover --resume --from-servers");
+        let why = format!("takes writes since a switchover that did not end: {resume}");
+        return Err(refused(writer, why));
     }
     let scene = scene_of(channel, &answers, snapshot);
     old_is_out(writer, channel, &scene, &answers, successor.who).await?;

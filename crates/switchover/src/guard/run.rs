@@ -6,7 +6,7 @@ use super::lock::{Locks, Round};
 use super::record::{self, FailoverRecord, Pause};
 use super::source::{Alive, SourceWatch};
 use super::status::GuardStatus;
-use crate::Error;
+use crate::error::JournalError;
 use crate::failover::confirm::Rule;
 use crate::failover::risk::{self, Guard as Fence, SourceEvidence};
 use crate::failover::scene::Scene;
@@ -15,6 +15,7 @@ use crate::failover::unfinished::{self, Found, Successor};
 use crate::journal::{self, Journal, JournalRecord};
 use crate::perform::{self, Deadlines, FenceBy, Kind, Logins, Plan, Progress};
 use crate::step::{State, Step};
+use crate::{Error, Flags};
 use config::Credentials;
 use fleet::{ServerName, Snapshot, WriterStatus};
 use std::fmt::Display;
@@ -48,6 +49,8 @@ pub struct GuardOptions {
     pub journals: PathBuf,
     /// Who this is, in journals and on the new primary.
     pub by: String,
+    /// That it was started with.
+    pub flags: Flags,
 }
 
 /// A guard of one fleet.
@@ -426,8 +429,8 @@ impl Guard {
         }
         self.cut_off_since = Some(Instant::now());
         let limit = self.options.deadline.max(Duration::from_secs(2));
-        let (by, deadlines) = (&self.options.by, self.options.deadlines);
-        let successor = Successor { who: &self.admin, by, deadlines };
+        let GuardOptions { by, deadlines, flags, .. } = &self.options;
+        let successor = Successor { who: &self.admin, by, deadlines: *deadlines, flags };
         let unfinished = match unfinished::find(snapshot, successor, limit).await {
             Ok(Found::Promoted(unfinished)) if unfinished.from == Step::Repoint => unfinished,
             // What is not recorded a person has to look at: headroom failover --resume --from-servers.
@@ -458,7 +461,8 @@ impl Guard {
     }
 
     fn logins(&self) -> Logins {
-        Logins { admin: self.admin.clone(), replication: Default::default() }
+        let flags = self.options.flags.clone();
+        Logins { admin: self.admin.clone(), replication: Default::default(), flags }
     }
 
     async fn attempt(

@@ -356,13 +356,17 @@ async fn promote(plan: &Plan, servers: &mut Servers<'_>) -> Event {
     match answer {
         Ok(true) => Event::Done,
         Ok(false) => Event::Failed { why: error.to_string() },
-        Err(again) => Event::Unknown {
-            why: format!(
-                "{error}; asked again: {again}. The old primary stays frozen. When {} answers: headroom switchover --resume; \
-                 when it is lost for good and cannot come back writable: headroom switchover --undo",
+        Err(again) => {
+            let flags = &servers.logins.flags;
+            let resume = flags.after(&format!("{} --resume", plan.kind.command()));
+            let undo = flags.after("headroom switchover --undo");
+            let why = format!(
+                "{error}; asked again: {again}. The old primary stays frozen. When {} answers: {resume}; when it is lost \
+                 for good and cannot come back writable: {undo}",
                 candidate.name
-            ),
-        },
+            );
+            Event::Unknown { why }
+        }
     }
 }
 

@@ -16,6 +16,9 @@ const PAUSE: Duration = Duration::from_millis(200);
 /// Another server that does not answer by then takes no writes that anybody could get an answer to.
 const LOOK: Duration = Duration::from_secs(1);
 
+/// What goes on with a switchover, before its flags.
+const RESUME: &str = "headroom switchover --resume";
+
 /// Takes a step back.
 pub(super) async fn undo(step: Step, plan: &Plan, servers: &mut Servers<'_>) -> Event {
     let is_failover = plan.kind != Kind::Switchover;
@@ -64,9 +67,11 @@ async fn thaw_soon(plan: &Plan, servers: &mut Servers<'_>) -> Result<(), Error> 
         match thaw(plan, servers).await {
             Err(Error::Server { .. }) if Instant::now() < until => tokio::time::sleep(PAUSE).await,
             Err(error @ Error::Server { .. }) => {
+                let flags = &servers.logins.flags;
+                let (resume, failover) = (flags.after(RESUME), flags.after("headroom failover"));
                 let why = format!(
-                    "{error}. It may refuse writes, and nobody takes any. When it answers: headroom switchover --resume; \
-                     when it is lost: headroom failover"
+                    "{error}. It may refuse writes, and nobody takes any. When it answers: {resume}; when it is lost: \
+                     {failover}"
                 );
                 return Err(Error::Refused { server: plan.primary.server(), why });
             }
@@ -88,10 +93,11 @@ async fn thaw(plan: &Plan, servers: &mut Servers<'_>) -> Result<(), Error> {
         }
         Ok(false) => {
             if let Some(beyond) = beyond(plan, servers).await? {
+                let (primary, candidate) = (&plan.primary.name, &plan.candidate.name);
+                let resume = servers.logins.flags.after(RESUME);
                 let why = format!(
-                    "has {beyond}, which {} does not have: it was promoted and written to. {} stays read-only; \
-                     go on with headroom switchover --resume, or make {} a replica again by hand",
-                    plan.primary.name, plan.primary.name, plan.candidate.name
+                    "has {beyond}, which {primary} does not have: it was promoted and written to. {primary} stays \
+                     read-only; go on with {resume}, or make {candidate} a replica again by hand"
                 );
                 return Err(Error::Refused { server: plan.candidate.server(), why });
             }

@@ -7,7 +7,6 @@ use fleet::ServerName;
 use lab::{Fault, Spec};
 use mysql_async::prelude::Queryable;
 use std::time::Duration;
-use switchover::Error;
 use switchover::facts;
 use switchover::failover::confirm::Rule;
 use switchover::failover::rejoin::{self, RejoinOutcome};
@@ -18,6 +17,7 @@ use switchover::failover::unfinished::{self, Found, Successor};
 use switchover::journal::Journal;
 use switchover::perform::{self, FenceBy, Outcome, Progress};
 use switchover::step::{State, Step};
+use switchover::{Error, Flags};
 
 const RULE: Rule = Rule { looks: 3, over: Duration::from_millis(600) };
 
@@ -297,7 +297,9 @@ async fn writes_do_not_wait_where_nobody_is_left_to_acknowledge() {
     let outcome = perform::run(&plan, &fleet.logins(), &mut journal, State::START, &|| false, &mut |_| ())
         .await
         .unwrap();
-    let result = switchover::text::outcome(&plan, &outcome, journal.path(), term::Paint::off());
+    let flags = Flags::new("--config f.toml");
+    let result = switchover::text::outcome(&plan, &outcome, journal.path(), &flags, term::Paint::off());
+    assert!(result.contains("headroom failover --rejoin a1 --config f.toml\n"), "{result}");
     assert!(result.contains("2 events do not run at a2"), "{result}");
     assert!(result.contains("ALTER DEFINER = 'root'@'localhost' EVENT `app`.`nightly` ENABLE"), "{result}");
     assert_eq!((outcome.state, outcome.remarks), (State::Done, Vec::new()));
@@ -309,7 +311,8 @@ async fn writes_do_not_wait_where_nobody_is_left_to_acknowledge() {
 
 async fn unfinished(fleet: &Fleet) -> Result<Found, Error> {
     let admin = fleet.logins().admin;
-    let successor = Successor { who: &admin, by: "another", deadlines: quick() };
+    let flags = Flags::default();
+    let successor = Successor { who: &admin, by: "another", deadlines: quick(), flags: &flags };
     unfinished::find(&fleet.known(), successor, Duration::from_secs(5)).await
 }
 
@@ -364,7 +367,8 @@ async fn a_replica_that_was_opened_by_mistake_is_not_gone_on_with() {
     let mut known = fleet.known();
     known.servers.retain(|server| server.name.as_str() != "a1");
     let admin = fleet.logins().admin;
-    let successor = Successor { who: &admin, by: "another", deadlines: quick() };
+    let flags = Flags::default();
+    let successor = Successor { who: &admin, by: "another", deadlines: quick(), flags: &flags };
     let refused = unfinished::find(&known, successor, DEADLINE).await.unwrap_err().to_string();
     assert!(refused.contains("takes writes"), "{refused}");
     fleet.lab.down().await.unwrap();

@@ -9,6 +9,7 @@ use mysql_async::prelude::Queryable;
 use observe::Watcher;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
+use switchover::Flags;
 use switchover::facts;
 use switchover::failover::confirm::Rule;
 use switchover::failover::rejoin::{self, RejoinOutcome};
@@ -51,6 +52,7 @@ impl Running {
             deadlines: Deadlines { verify_ms: 5_000, ..Deadlines::default() },
             journals: fleet.journals.path().join(by),
             by: by.to_owned(),
+            flags: Flags::default(),
         };
         let (config, admin, journals) = (config(fleet), fleet.logins().admin, options.journals.clone());
         let status = Arc::new(Mutex::new(None));

@@ -6,6 +6,7 @@ use lab::{Account, Fault, Lab, Spec};
 use mysql_async::prelude::Queryable;
 use std::path::Path;
 use std::time::Duration;
+use switchover::Flags;
 use switchover::check::{self, Level, Limits};
 use switchover::failover::confirm::Rule;
 use switchover::failover::scene::Scene;
@@ -84,7 +85,7 @@ impl Fleet {
             ..Credentials::default()
         };
         let replication = ("repl".to_owned(), self.lab.password(Account::Repl).to_owned());
-        Logins { admin, replication }
+        Logins { admin, replication, flags: Flags::default() }
     }
 
     /// Seen by the account that only watches; servers are called as the lab calls them.
