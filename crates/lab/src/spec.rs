@@ -214,6 +214,14 @@ impl Spec {
         Ok((program.flavour, program.to_string()))
     }
 
+    /// Whether there can be such a lab. [`crate::Lab::up`] asks that too, before it starts anything.
+    ///
+    /// # Errors
+    /// What cannot be.
+    pub fn check(&self) -> Result<(), SpecError> {
+        self.layout().map(drop)
+    }
+
     /// Checks everything and says where each server stands.
     pub(crate) fn layout(&self) -> Result<Layout, SpecError> {
         self.plan().map_err(|p| SpecError::Value(p.text))

@@ -25,7 +25,7 @@ pub(crate) use args::{WatchArgs, WatchTargetArgs};
 /// Runs `headroom watch`.
 pub(crate) async fn run(args: WatchArgs, environment: &Environment) -> anyhow::Result<ExitCode> {
     if let Some(rule) = &args.explain {
-        let rule = RuleView::find(rule)?;
+        let rule = RuleView::find(rule).map_err(|error| exit::usage_error(error.to_string()))?;
         if args.json {
             terminal::print_json(&rule)?;
         } else {

@@ -18,7 +18,7 @@ const LIMIT: Duration = Duration::from_secs(60);
 type Row = (&'static str, i32, &'static str);
 
 /// No server is needed: these end before they reach one, or find none.
-const ALONE: [Row; 46] = [
+const ALONE: [Row; 50] = [
     ("", 64, ""),
     ("rout", 64, "unrecognized subcommand 'rout'"),
     ("route", 64, "name one with --server"),
@@ -42,7 +42,7 @@ const ALONE: [Row; 46] = [
     ("watch --window 1s", 64, "not between 2s and 60s"),
     ("watch --explain cpu-limit --json", 0, "{"),
     ("watch --explain cpu-limit --once", 64, "cannot be used with"),
-    ("watch --explain the-moon --json", 2, "no rule is called 'the-moon'"),
+    ("watch --explain the-moon --json", 64, "no rule is called 'the-moon'"),
     ("agent --listen nonsense", 64, "invalid value 'nonsense'"),
     ("probe --list --store {dir}/empty.sqlite", 1, "the history has no probe of this host"),
     ("probe --yes --no-store --no-disk --server 127.0.0.1:1", 2, ""),
@@ -80,6 +80,10 @@ const ALONE: [Row; 46] = [
     ("demo --rate 0", 64, "--rate is between 0.1 and 100"),
     ("lab fault a2 lag 0.2", 64, "the seconds are whole"),
     ("lab status --base {dir}", 2, "no lab runs in"),
+    ("lab up --base {dir} --replicas 1,1,1,1", 64, "4 numbers of replicas for 3 zones; give one a zone"),
+    ("lab up --base {dir} --replicas 199 --detach", 64, "a zone has at most 199 servers"),
+    ("lab up --base {dir} --zones a,a", 64, "zone 'a' is there twice"),
+    ("lab up --base {dir} --config nowhere.toml", 2, "cannot read nowhere.toml"),
     ("bench relay", 64, "benchmarks are in a program of their own: headroom-bench"),
 ];
 

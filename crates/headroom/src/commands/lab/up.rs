@@ -4,7 +4,7 @@ use super::{WhichArgs, base, default_base};
 use crate::environment::Environment;
 use anyhow::{Context, bail};
 use clap::Args;
-use lab::{Lab, Spec, Status, text, zone_config};
+use lab::{Lab, Spec, SpecError, Status, text, zone_config};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{ExitCode, Stdio};
@@ -168,20 +168,27 @@ async fn detached(args: &UpArgs, base: &Path, environment: &Environment) -> anyh
 }
 
 fn spec(args: &UpArgs) -> anyhow::Result<Spec> {
-    let mut spec = match &args.config {
+    let spec = match &args.config {
         Some(path) => {
             let text =
                 std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
             Spec::parse(&text, &path.display().to_string())?
         }
-        None => Spec::with_replicas(&args.zones, &args.replicas)?,
+        None => spec_of_flags(args).map_err(|error| exit::usage_error(error.to_string()))?,
     };
+    Ok(match &args.program {
+        Some(program) => spec.program(program),
+        None => spec,
+    })
+}
+
+/// Whatever is wrong here was typed; what is wrong in a file is told with its line.
+fn spec_of_flags(args: &UpArgs) -> Result<Spec, SpecError> {
+    let mut spec = Spec::with_replicas(&args.zones, &args.replicas)?;
     if let Some(time) = args.round_trip {
         let within = spec.network.within;
         spec = spec.round_trip(within, time);
     }
-    if let Some(program) = &args.program {
-        spec = spec.program(program);
-    }
+    spec.check()?;
     Ok(spec)
 }
