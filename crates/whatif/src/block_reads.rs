@@ -14,8 +14,10 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// Sectors of a page of InnoDB.
-const SECTORS: u64 = 32;
+/// A page of InnoDB, as it is unless a server was made with another size.
+pub const PAGE_BYTES: u64 = 16_384;
+/// Of it.
+const SECTORS: u64 = PAGE_BYTES / 512;
 const EVENT: &str = "events/block/block_bio_queue";
 /// As it stands in a line.
 const NAME: &str = ": block_bio_queue: ";
@@ -61,6 +63,11 @@ pub enum TraceError {
     /// The data directory.
     #[error("{path}: {source}")]
     Directory { path: PathBuf, source: std::io::Error },
+    /// The events of the kernel name the devices below it, and not this one.
+    #[error(
+        "{path} is on a file system that has no block device of its own number (btrfs, overlay, zfs, tmpfs, a network's), so that the kernel does not tell its reads from others; give the server a directory on ext4 or xfs, or let headroom plan memory try sizes"
+    )]
+    NoDevice { path: PathBuf },
 }
 
 /// A tracing instance; dropped, it is removed.
@@ -76,10 +83,7 @@ impl BlockReads {
     /// # Errors
     /// See [`TraceError`].
     pub fn start(directory: &Path) -> Result<Self, TraceError> {
-        let device = std::fs::metadata(directory)
-            .map_err(|source| TraceError::Directory { path: directory.to_owned(), source })?
-            .dev();
-        let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
+        let (major, minor) = device_of(directory)?;
         let mounts = std::fs::read_to_string("/proc/self/mounts").unwrap_or_default();
         let root = mounted(&mounts).ok_or(TraceError::NotMounted)?;
         let instance = root.join(format!("instances/headroom-{}", std::process::id()));
@@ -142,6 +146,21 @@ impl Drop for BlockReads {
     }
 }
 
+/// Major and minor number of the block device that holds a directory. File systems without one have numbers
+/// of their own, below the major number 0.
+///
+/// # Errors
+/// There is no such directory, or no such device.
+pub(crate) fn device_of(directory: &Path) -> Result<(u32, u32), TraceError> {
+    let path = || directory.to_owned();
+    let found = std::fs::metadata(directory);
+    let device = found.map_err(|source| TraceError::Directory { path: path(), source })?.dev();
+    match (rustix::fs::major(device), rustix::fs::minor(device)) {
+        (0, _) => Err(TraceError::NoDevice { path: path() }),
+        device => Ok(device),
+    }
+}
+
 fn mounted(mounts: &str) -> Option<PathBuf> {
     let tracefs = mounts.lines().map(|line| line.split(' ').collect::<Vec<_>>());
     let mut tracefs = tracefs.filter(|fields| fields.get(2) == Some(&"tracefs"));
@@ -176,12 +195,12 @@ fn pages(line: &str) -> Vec<Request> {
 /// What pools of these sizes in bytes would miss, from reads beside a pool of `today` bytes with this miss
 /// ratio.
 pub fn estimate(reads: &[Request], today: u64, miss_ratio: f64, sizes: &[u64]) -> Vec<Estimate> {
-    let page = SECTORS * 512;
+    let today = today / PAGE_BYTES;
     let larger: Vec<u64> =
-        sizes.iter().map(|size| size / page).filter(|pages| *pages > today / page).collect();
-    let step = larger.iter().map(|pages| pages - today / page).min().unwrap_or(1);
+        sizes.iter().map(|size| size / PAGE_BYTES).filter(|pages| *pages > today).collect();
+    let step = larger.iter().map(|pages| pages - today).min().unwrap_or(1);
     let share = reads::share(step, reads.len(), MOST);
-    reads::of_reads(reads, today / page, miss_ratio, &larger, share)
+    reads::of_reads(reads, today, miss_ratio, &larger, share)
 }
 
 #[cfg(test)]
@@ -205,6 +224,15 @@ mod tests {
         lines.iter().for_each(|line| seen.take(line));
         assert_eq!((seen.reads.len(), seen.events, seen.lost), (2, 3, 2));
         assert!((seen.lost_share() - 0.4).abs() < 1e-9);
+    }
+
+    #[test]
+    fn a_file_system_without_a_device_of_its_own_is_refused() {
+        let refused = device_of(Path::new("/proc")).unwrap_err();
+        assert!(matches!(&refused, TraceError::NoDevice { path } if path == Path::new("/proc")));
+        assert!(refused.to_string().contains("headroom plan memory"), "{refused}");
+        let missing = device_of(Path::new("/proc/no-such-directory"));
+        assert!(matches!(missing, Err(TraceError::Directory { .. })), "{missing:?}");
     }
 
     #[test]

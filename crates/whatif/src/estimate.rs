@@ -2,7 +2,7 @@
 //! is resized and no load is sent. An estimate, less sure than sizes that are tried ([`crate::memory`]);
 //! where such a curve of the same server is in the ledger, the two are set beside each other.
 
-use crate::block_reads::{self, BlockReads, TraceError};
+use crate::block_reads::{self, BlockReads, PAGE_BYTES, TraceError};
 use crate::ledger::{Answer, Entry, Kind, Observed, Prediction};
 use crate::load_answer::LEVEL;
 use crate::memory::MemoryAnswer;
@@ -12,7 +12,7 @@ use plan::Interval;
 use plan::memory::Curve;
 use plan::reads::Request;
 use serde::{Deserialize, Serialize};
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::fmt::Write;
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
@@ -26,6 +26,11 @@ const MODEL_ERROR: f64 = 0.25;
 const FEWEST: usize = 2_000;
 /// Where the kernel dropped more than this share of the events, the reads are not those of the server.
 const MOST_LOST: f64 = 0.01;
+
+const POOL: &str = "innodb_buffer_pool_size";
+const FLUSH_METHOD: &str = "innodb_flush_method";
+const BUFFERING: &str = "innodb_data_file_buffering";
+const PAGE_SIZE: &str = "innodb_page_size";
 
 /// A size.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -61,6 +66,34 @@ pub enum EstimateError {
     Server(#[from] ServerError),
     #[error(transparent)]
     Trace(#[from] TraceError),
+    /// What the pool misses may come from memory: reads of the disk are fewer than misses.
+    #[error(
+        "the server reads through the page cache ({variable} = {value}), so that not all that its pool misses is read from the disk; start it with {instead}, or let headroom plan memory try sizes"
+    )]
+    PageCache {
+        variable: &'static str,
+        value: String,
+        /// What it would have to be.
+        instead: &'static str,
+    },
+    /// Reads are told apart as pages of [`PAGE_BYTES`].
+    #[error(
+        "its pages have {bytes} bytes (innodb_page_size), and reads are told apart as pages of {PAGE_BYTES}; headroom plan memory tries sizes with pages of any size"
+    )]
+    PageSize {
+        /// As the server says.
+        bytes: String,
+    },
+}
+
+impl EstimateError {
+    /// Whether it is an answer: nothing can be estimated of this server as it is.
+    pub fn is_refusal(&self) -> bool {
+        matches!(
+            self,
+            Self::PageCache { .. } | Self::PageSize { .. } | Self::Trace(TraceError::NoDevice { .. })
+        )
+    }
 }
 
 /// What was seen of a server while its disk was traced.
@@ -76,16 +109,21 @@ pub struct Traced {
 /// Traces the disk of a server's data directory for a while, or until `stop`. Blocks.
 ///
 /// # Errors
-/// The server does not answer, or the kernel does not let us trace.
+/// The server does not answer, the kernel does not let us trace, or the reads of the disk are not what the
+/// pool misses.
 pub fn trace(
     server: &mut Server,
     directory: &Path,
     time: Duration,
     stop: &AtomicBool,
+    say: impl FnOnce(&str),
 ) -> Result<Traced, EstimateError> {
     const MISSED: &str = "Innodb_buffer_pool_reads";
     const REQUESTS: &str = "Innodb_buffer_pool_read_requests";
-    let pool = server.variables(&["innodb_buffer_pool_size"])?;
+    let variables = server.variables(&[POOL, FLUSH_METHOD, BUFFERING, PAGE_SIZE])?;
+    reads_what_it_misses(&variables)?;
+    block_reads::device_of(directory)?;
+    say(&format!("tracing for {} s", time.as_secs()));
     let before = server.counters(&[MISSED, REQUESTS])?;
     let seen = BlockReads::start(directory)?.collect(time, stop)?;
     let after = server.counters(&[MISSED, REQUESTS])?;
@@ -94,9 +132,30 @@ pub fn trace(
     Ok(Traced {
         lost_share: seen.lost_share(),
         reads: seen.reads,
-        today_bytes: pool.values().next().and_then(|text| text.parse().ok()).unwrap_or(0),
+        today_bytes: variables.get(POOL).and_then(|text| text.parse().ok()).unwrap_or(0),
         miss_ratio: delta(MISSED) / delta(REQUESTS).max(1.0),
     })
+}
+
+/// Whether a server with these variables reads each page that its pool misses from the disk, past the page
+/// cache, as one of [`PAGE_BYTES`]. `innodb_data_file_buffering` (MariaDB 11.0 and later) may change while
+/// the server runs, and stands above the method that it was started with.
+fn reads_what_it_misses(variables: &BTreeMap<String, String>) -> Result<(), EstimateError> {
+    let of = |name: &str| variables.get(name).map_or("not known", String::as_str);
+    let (variable, past_the_cache, instead) = if variables.contains_key(BUFFERING) {
+        (BUFFERING, ["OFF", "0"].contains(&of(BUFFERING)), "innodb_data_file_buffering = OFF")
+    } else {
+        // With O_DIRECT_NO_FSYNC; ALL_O_DIRECT is Percona's.
+        let method = of(FLUSH_METHOD).trim_start_matches("ALL_");
+        (FLUSH_METHOD, method.starts_with("O_DIRECT"), "innodb_flush_method = O_DIRECT")
+    };
+    if !past_the_cache {
+        return Err(EstimateError::PageCache { variable, value: of(variable).to_owned(), instead });
+    }
+    match of(PAGE_SIZE) {
+        bytes if bytes.parse::<u64>() == Ok(PAGE_BYTES) => Ok(()),
+        bytes => Err(EstimateError::PageSize { bytes: bytes.to_owned() }),
+    }
 }
 
 /// From what was traced to an answer; `past` is what the ledger has of this server.
@@ -133,7 +192,7 @@ pub fn answer(subject: String, traced: &Traced, sizes: &[u64], past: &[Entry]) -
     let unseen = unseen(reads);
     let found = block_reads::estimate(reads, today_bytes, miss_ratio, sizes);
     // Pages are whole: the sizes that were asked for stand in the answer.
-    let larger = sizes.iter().filter(|size| **size / 16384 > today_bytes / 16384);
+    let larger = sizes.iter().filter(|size| **size / PAGE_BYTES > today_bytes / PAGE_BYTES);
     answer.sizes = larger
         .zip(found)
         .map(|(size, one)| {
@@ -275,6 +334,36 @@ mod tests {
         let after = answer("db1".into(), &grown, &[4000 << 14], &[]);
         let check = crate::outcome::check(&[Entry::of(&before).unwrap(), Entry::of(&after).unwrap()]);
         assert_eq!((check.judged.len(), check.judged[0].came, check.judged[0].held), (1, 0.15, false));
+    }
+
+    #[test]
+    fn a_server_whose_misses_need_not_reach_the_disk_is_refused_with_what_to_do() {
+        let of = |all: &[(&str, &str)]| {
+            let variables = all.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+            reads_what_it_misses(&variables.collect())
+        };
+        let whole = (PAGE_SIZE, "16384");
+        for method in ["O_DIRECT", "O_DIRECT_NO_FSYNC", "ALL_O_DIRECT"] {
+            assert!(of(&[(FLUSH_METHOD, method), whole]).is_ok(), "{method}");
+        }
+        for method in ["fsync", "O_DSYNC", ""] {
+            let refused = of(&[(FLUSH_METHOD, method), whole]).unwrap_err();
+            assert!(
+                refused.is_refusal() && refused.to_string().contains(&format!("({FLUSH_METHOD} = {method})"))
+            );
+            assert!(
+                refused.to_string().contains("start it with innodb_flush_method = O_DIRECT"),
+                "{refused}"
+            );
+        }
+        // MariaDB 11: what it was started with is not what it does now.
+        let newer = |buffering: &str| of(&[(FLUSH_METHOD, "O_DIRECT"), (BUFFERING, buffering), whole]);
+        assert!(newer("OFF").is_ok());
+        assert!(newer("ON").unwrap_err().to_string().contains("innodb_data_file_buffering = OFF"));
+        let small = of(&[(FLUSH_METHOD, "O_DIRECT"), (PAGE_SIZE, "4096")]).unwrap_err();
+        assert!(small.is_refusal() && small.to_string().contains("4096 bytes"), "{small}");
+        assert!(of(&[]).unwrap_err().to_string().contains("innodb_flush_method = not known"));
+        assert!(!EstimateError::Trace(TraceError::NotMounted).is_refusal());
     }
 
     #[test]

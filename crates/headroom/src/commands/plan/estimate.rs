@@ -1,6 +1,6 @@
 //! `headroom plan estimate`: a larger buffer pool, from the reads that the kernel sees.
 
-use super::{KeepArgs, past};
+use super::{KeepArgs, none, past};
 use crate::commands::knob::{blocking, credentials_as};
 use crate::environment::Environment;
 use clap::Args;
@@ -9,6 +9,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 use term::{exit, terminal};
+use whatif::estimate::{EstimateError, answer, trace};
 use whatif::memory::parse_sizes;
 use whatif::server::Server;
 use whatif::words::ValueError;
@@ -17,7 +18,8 @@ const EXAMPLES: &str = "\
 Examples:
   headroom plan estimate --server 127.0.0.1:3306 --directory /var/lib/mysql --sizes 24G,32G,48G
 
-Needs root on the server's host, tracefs, and a server that reads past the page cache (innodb_flush_method = O_DIRECT).
+Needs root on the server's host, tracefs, a data directory on a block device (ext4, xfs), and a server with pages of
+16 KiB that reads past the page cache (innodb_flush_method = O_DIRECT, innodb_data_file_buffering = OFF).
 
 Exit code 1: nothing is estimated (the text says why).";
 
@@ -55,14 +57,16 @@ pub(crate) async fn run(args: EstimateArgs, environment: &Environment) -> anyhow
     let listening = term::StopFlag::listen(|| ());
     let (address, directory, time, stop) =
         (args.server.clone(), args.directory.clone(), args.time, listening.flag());
-    terminal::complain(&format!("tracing for {} s", time.as_secs()));
     let traced = blocking(move || {
-        let mut server = Server::open(&address, &who)?;
-        Ok(whatif::estimate::trace(&mut server, &directory, time, &stop)?)
-    })
-    .await?;
+        let server = Server::open(&address, &who).map_err(EstimateError::from);
+        Ok(server.and_then(|mut server| trace(&mut server, &directory, time, &stop, terminal::complain)))
+    });
+    let traced = match traced.await? {
+        Err(why) if why.is_refusal() => return Ok(none("estimate", why)),
+        traced => traced?,
+    };
     let entries = args.keep.path(environment).ok().map(|path| past(&path)).transpose()?;
     let subject = args.server.to_string();
-    let answer = whatif::estimate::answer(subject, &traced, &sizes, &entries.unwrap_or_default());
+    let answer = answer(subject, &traced, &sizes, &entries.unwrap_or_default());
     args.keep.finish(&answer, environment)
 }
