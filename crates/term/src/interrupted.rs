@@ -110,6 +110,14 @@ impl StopFlag {
     pub fn is_set(&self) -> bool {
         self.flag.load(Ordering::Relaxed)
     }
+
+    /// Returns when it is set; at once if it is.
+    pub async fn until_set(&mut self) {
+        // A task that has ended must not be waited for again.
+        if !self.listening.is_finished() {
+            let _ = (&mut self.listening).await;
+        }
+    }
 }
 
 impl Drop for StopFlag {

@@ -4,13 +4,14 @@
 pub(crate) mod tls;
 mod workload;
 
+use crate::commands::knob::credentials_as;
 use crate::commands::report;
 use crate::environment::Environment;
 use crate::option_files;
 use anyhow::{Context, bail};
 use clap::{Args, Subcommand, ValueEnum};
 use config::option_file::Login;
-use config::{DataPath, Tls};
+use config::{Credentials, DataPath, Tls};
 use fleet::Address;
 use load::arrivals::{Arrivals, Open, Spacing};
 use load::store::Store;
@@ -357,9 +358,9 @@ impl TargetArgs {
         self.reader.first().or(self.server.as_ref()).cloned()
     }
 
-    /// The account and the option file that are named.
-    pub(crate) fn login(&self) -> (Option<&str>, Option<&Path>) {
-        (self.user.as_deref(), self.option_file.as_deref())
+    /// Who asks servers and sets their variables beside the load.
+    pub(crate) fn credentials(&self, environment: &Environment) -> anyhow::Result<Credentials> {
+        credentials_with_tls(self.user.as_deref(), self.option_file.as_deref(), &self.tls, environment)
     }
 
     /// Addresses and account, from flags, option file and environment.
@@ -401,6 +402,25 @@ pub(crate) fn account_with_tls(
     Ok((account(user, file, database, environment)?, tls))
 }
 
+/// The same account for connections that ask servers and set their variables beside a load, with the same
+/// TLS. Where nothing names a mode these use TLS if the server offers it: it costs them nothing that is
+/// measured.
+///
+/// # Errors
+/// As [`account_with_tls`].
+pub(crate) fn credentials_with_tls(
+    user: Option<&str>,
+    option_file: Option<&Path>,
+    tls: &tls::TlsArgs,
+    environment: &Environment,
+) -> anyhow::Result<Credentials> {
+    let mut who = credentials_as(user, option_file, environment)?;
+    if let Some(tls) = tls.complete(&login(option_file, environment)?)? {
+        who.tls = tls;
+    }
+    Ok(who)
+}
+
 /// What the option file says: the one that is named, else `~/.my.cnf` where there is one.
 fn login(option_file: Option<&Path>, environment: &Environment) -> anyhow::Result<Login> {
     let usual = environment.home.as_ref().map(|home| home.join(".my.cnf"));
@@ -425,4 +445,47 @@ fn account(
         password: file.password.or_else(|| environment.password.clone()).unwrap_or_default(),
         database: database.to_owned(),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+    use config::TlsMode;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        target: TargetArgs,
+    }
+
+    /// What the load and what the connections beside it make of the same flags and option file.
+    fn both(flags: &str, option_file: &str) -> (Option<Tls>, Tls) {
+        let home = tempfile::tempdir().unwrap();
+        let text = format!("[client]\nuser = app\npassword = secret\n{option_file}\n");
+        std::fs::write(home.path().join(".my.cnf"), text).unwrap();
+        let environment = Environment { home: Some(home.path().to_owned()), ..Environment::default() };
+        let words = ["headroom", "--server", "db1"].into_iter().chain(flags.split_whitespace());
+        let target = Line::try_parse_from(words).unwrap().target;
+        let (load, beside) =
+            (target.resolve(&environment).unwrap(), target.credentials(&environment).unwrap());
+        assert_eq!(Some(load.account.user), beside.user);
+        assert_eq!(Some(load.account.password), beside.password);
+        (load.tls, beside.tls)
+    }
+
+    #[test]
+    fn every_connection_of_an_account_has_the_tls_of_the_flags_and_of_the_option_file() {
+        let tls = |mode: TlsMode, ca: &str| Tls { mode, ca: Some(ca.into()), ..Tls::default() };
+        for (flags, option_file, expected) in [
+            ("--ssl-mode VERIFY_IDENTITY --ssl-ca /ca.pem", "", tls(TlsMode::VerifyIdentity, "/ca.pem")),
+            ("--ssl-ca /ca.pem", "", tls(TlsMode::VerifyCa, "/ca.pem")),
+            ("", "ssl-mode = VERIFY_CA\nssl-ca = /file.pem", tls(TlsMode::VerifyCa, "/file.pem")),
+            ("--ssl-mode VERIFY_IDENTITY", "ssl-ca = /file.pem", tls(TlsMode::VerifyIdentity, "/file.pem")),
+            ("--ssl-mode DISABLED", "ssl-mode = REQUIRED", Tls { mode: TlsMode::Disabled, ..Tls::default() }),
+        ] {
+            assert_eq!(both(flags, option_file), (Some(expected.clone()), expected), "{flags} {option_file}");
+        }
+        assert_eq!(both("", ""), (None, Tls::default()), "the load without TLS, the others as it is offered");
+    }
 }

@@ -5,6 +5,7 @@ mod current;
 
 use crate::commands::load::{TargetArgs, WorkloadArgs};
 use crate::environment::Environment;
+use anyhow::bail;
 use clap::Args;
 use config::DataPath;
 use fleet::Address;
@@ -95,13 +96,17 @@ pub(crate) struct MeasureArgs {
 /// Does it.
 pub(crate) async fn run(args: MeasureArgs, environment: &Environment) -> anyhow::Result<ExitCode> {
     let plan = args.plan(environment)?;
-    let account = plan.target.account.clone();
-    let flag = term::StopFlag::listen(|| ());
+    let mut flag = term::StopFlag::listen(|| ());
     let stop = flag.flag();
     let observed = match &args.current_from {
         Some(address) => {
+            let who = args.target.credentials(environment)?;
             terminal::complain(&format!("asking {address} for today's rate, 10 s"));
-            Some((current::queries_per_second(address, &account).await?, address.to_string()))
+            let per_second = tokio::select! {
+                per_second = current::queries_per_second(address, &who) => per_second?,
+                () = flag.until_set() => bail!("interrupted while {address} was asked for today's rate"),
+            };
+            Some((per_second, address.to_string()))
         }
         None => None,
     };

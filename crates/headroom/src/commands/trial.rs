@@ -2,8 +2,8 @@
 
 mod init;
 
-use crate::commands::knob::{blocking, connect_as, restore_line};
-use crate::commands::load::{account_with_tls, named, tls::TlsArgs};
+use crate::commands::knob::{blocking, restore_line};
+use crate::commands::load::{account_with_tls, credentials_with_tls, named, tls::TlsArgs};
 use crate::environment::Environment;
 use crate::version;
 use anyhow::{Context, bail};
@@ -245,16 +245,11 @@ async fn experiment(args: RunArgs, environment: &Environment) -> anyhow::Result<
     let address = spec.address(args.server.as_ref()).map_err(|error| exit::usage_error(error.to_string()))?;
     let stop = Arc::new(AtomicBool::new(false));
     on_stop(stop.clone())?;
-    let (account, tls) = account_with_tls(
-        args.user.as_deref(),
-        args.option_file.as_deref(),
-        &spec.load.database,
-        &args.tls,
-        environment,
-    )?;
+    let (user, option_file) = (args.user.as_deref(), args.option_file.as_deref());
+    let (account, tls) = account_with_tls(user, option_file, &spec.load.database, &args.tls, environment)?;
     let mut target = Target::single(address.clone(), account);
     target.tls = tls;
-    let connect = connect_as(args.user.as_deref(), args.option_file.as_deref(), environment)?;
+    let connect = knob::session::as_account(credentials_with_tls(user, option_file, &args.tls, environment)?);
     let options = spec.load.options();
     let named = named(&spec.load.workload, &options)?;
     let tables = matches!(named, Named::Sysbench(_)).then_some(options);

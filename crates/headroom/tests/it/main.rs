@@ -30,6 +30,7 @@ mod manual;
 mod monitoring;
 mod mysql;
 mod names;
+mod no_tls;
 mod objectives;
 mod outcomes;
 mod packages;

@@ -1,34 +1,29 @@
 //! Today's rate, from the server that carries it: its counter of statements, twice.
 
-use anyhow::Context;
+use anyhow::{Context, anyhow};
+use config::Credentials;
 use fleet::Address;
-use load::Account;
 use mysql_async::prelude::Queryable;
-use mysql_async::{Conn, OptsBuilder};
 use std::time::{Duration, Instant};
 
 /// Long enough for a mean, short enough to wait for.
 const TIME: Duration = Duration::from_secs(10);
+/// For the login, and for each answer: the server may be a busy one.
+const DEADLINE: Duration = Duration::from_secs(10);
 /// `Questions` counts what clients sent; `Queries` also what stored programs did.
 const COUNTER: &str = "SHOW GLOBAL STATUS LIKE 'Questions'";
 
 /// Statements a second that its clients send to a server.
 ///
 /// # Errors
-/// A server that cannot be asked.
-pub(super) async fn queries_per_second(address: &Address, account: &Account) -> anyhow::Result<f64> {
+/// A server that cannot be asked, or does not answer within [`DEADLINE`].
+pub(super) async fn queries_per_second(address: &Address, who: &Credentials) -> anyhow::Result<f64> {
     let asking = || format!("asking {address} for its current rate");
-    let options = OptsBuilder::default()
-        .user(Some(account.user.clone()))
-        .pass((!account.password.is_empty()).then(|| account.password.clone()))
-        .prefer_socket(false);
-    let options = match address {
-        Address::Unix(path) => options.socket(Some(path.display().to_string())),
-        Address::Tcp { host, port } => options.ip_or_hostname(host.clone()).tcp_port(*port),
-    };
-    let mut conn = Conn::new(options).await.with_context(asking)?;
+    let mut conn = observe::connect(address, who, DEADLINE).await.with_context(asking)?;
     let mut count = async || -> anyhow::Result<(u64, Instant)> {
-        let found: Option<(String, u64)> = conn.query_first(COUNTER).await.with_context(asking)?;
+        let answer = tokio::time::timeout(DEADLINE, conn.query_first::<(String, u64), _>(COUNTER)).await;
+        let silent = |_| anyhow!("no answer within {} s", DEADLINE.as_secs());
+        let found = answer.map_err(silent).with_context(asking)?.with_context(asking)?;
         let (_, count) = found.with_context(|| format!("{address} has no counter of statements"))?;
         Ok((count, Instant::now()))
     };

@@ -2,7 +2,7 @@
 
 use super::KeepArgs;
 use super::load::GrowthArgs;
-use crate::commands::knob::{blocking, credentials_as};
+use crate::commands::knob::blocking;
 use crate::commands::load::{TargetArgs, WorkloadArgs};
 use crate::environment::Environment;
 use clap::Args;
@@ -90,8 +90,7 @@ impl ClimbArgs {
         let count_others_s = current.is_none().then_some(COUNT_OTHERS_S);
         let ladder = Ladder { step, rounds, rates, clients, cores, disk_reads_per_s, count_others_s };
         let subject = self.target.words();
-        let (user, file) = self.target.login();
-        let who = credentials_as(user, file, environment)?;
+        let who = self.target.credentials(environment)?;
         terminal::complain(&format!("about {:.0} s", ladder.length().as_secs_f64()));
         let observed =
             blocking(move || Ok(ladder.observe(&plan, &who, subject, &stop, terminal::complain)?));

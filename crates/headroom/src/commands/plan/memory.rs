@@ -2,7 +2,7 @@
 //! `whatif` runs it.
 
 use super::KeepArgs;
-use crate::commands::knob::{blocking, credentials_as};
+use crate::commands::knob::blocking;
 use crate::commands::load::{TargetArgs, WorkloadArgs};
 use crate::environment::Environment;
 use crate::key::KeyArgs;
@@ -95,8 +95,7 @@ pub(crate) async fn run(args: MemoryArgs, environment: &Environment) -> anyhow::
     let workload = load.in_words(&experiment, args.clients);
     let closed = args.replay.is_none() && args.rate.is_none() && args.think.unwrap_or_default().is_zero();
     let subject = args.target.words();
-    let (user, file) = args.target.login();
-    let who = credentials_as(user, file, environment)?;
+    let who = args.target.credentials(environment)?;
     let journal = args.journal.clone().map_or_else(|| environment.journals("knobs"), Ok)?;
     let command = "headroom plan memory".to_owned();
     let server = PoolServer { address, who, journal, command };

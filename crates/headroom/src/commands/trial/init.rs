@@ -1,6 +1,6 @@
 //! `headroom trial init`: a spec from what a server offers, and this host. Nothing is touched.
 
-use super::{blocking, connect_as};
+use crate::commands::knob::{blocking, connect_as};
 use crate::environment::Environment;
 use clap::Args;
 use fleet::Address;
