@@ -7,8 +7,11 @@
 //! 2. Roles of one group (the readers of one database) are on different hosts, and spread over zones as
 //!    evenly as whole roles allow: at most ceil(k / zones) in one.
 //! 3. The failure of any one host is survived: the k - 1 roles of a group that are left take over equal
-//!    parts of a lost one, so each is counted with that much more of cpu, iops, bandwidth and network (memory
-//!    stays). A role without a group has nobody to take over; the answer names it.
+//!    parts of a lost one (of cpu, iops, bandwidth and network; memory stays). Each role is counted with the
+//!    most that it may take over, all roles of a host **at once**, although one host fails at a time. That is
+//!    linear and never too little; it is too much where the take-overs of one host come from several others,
+//!    so that a placement that counts failures one by one may be cheaper. A role without a group has nobody
+//!    to take over; the answer names it.
 //! 4. Two roles that want most of the same resource are not put together, if the question says so (after
 //!    Hatena 2009: different kinds of role share a host, the same kind never).
 //!
@@ -16,8 +19,10 @@
 //! other: that gives a placement. A small integer program gives a bound: the cheapest hosts that together
 //! have enough of each resource. Where both cost the same, the placement is the best there is. Else the whole
 //! is given to an integer program (good_lp on microlp), where it is small enough, for as long as is allowed;
-//! what is left between the placement and the best bound is the *gap*, and is part of the answer. A placement
-//! is checked by [`check`], which shares no code with what made it.
+//! what is left between the placement and the best bound is the *gap*, and is part of the answer. The bound
+//! is of placements that are counted so; the *floor* is below all that survive a failure, however it is
+//! counted. A placement is checked by [`check`], which shares no code with what made it and counts failures
+//! one by one.
 
 mod solve;
 
@@ -86,8 +91,11 @@ pub struct Placement {
     pub on: Assignment,
     /// Of the hosts that are used.
     pub price: f64,
-    /// No placement is cheaper than this.
+    /// No placement that is counted with all take-overs at once is cheaper than this.
     pub bound: f64,
+    /// No placement at all is cheaper than this: the cheapest hosts that have enough for what roles want by
+    /// themselves. The bound, where nothing is taken over.
+    pub floor: f64,
     /// How it was found.
     pub by: String,
 }
@@ -98,9 +106,22 @@ impl Placement {
         if self.price > 0.0 { ((self.price - self.bound) / self.price).max(0.0) } else { 0.0 }
     }
 
-    /// Whether none is cheaper.
+    /// Whether none that is counted in the same way is cheaper.
     pub fn is_best(&self) -> bool {
         self.gap() < 1e-6
+    }
+}
+
+/// How take-overs are counted, after what is said of the rules.
+const AT_ONCE: &str = " when all that roles take over is counted at once, although one host fails at a time";
+
+/// What stands behind a need that has take-overs in it.
+fn without_take_overs(own: f64, need: f64) -> String {
+    match own < need {
+        true => format!(
+            " ({own:.2} without what they take over from each other: that is counted at once, although one host fails at a time)"
+        ),
+        false => String::new(),
     }
 }
 
@@ -122,12 +143,17 @@ pub enum NoPlacement {
         most: f64,
     },
     /// All hosts together are too small.
-    #[error("all hosts together give {have:.2} of {resource}, and the roles need {need:.2}")]
+    #[error(
+        "all hosts together give {have:.2} of {resource}, and the roles need {need:.2}{}",
+        without_take_overs(*own, *need)
+    )]
     TooMuch {
         /// Of what.
         resource: &'static str,
-        /// By all roles.
+        /// By all roles, with what they take over.
         need: f64,
+        /// The same without what they take over.
+        own: f64,
         /// On all hosts.
         have: f64,
     },
@@ -142,8 +168,10 @@ pub enum NoPlacement {
         hosts: usize,
     },
     /// Proved by the solver.
-    #[error("no placement keeps all rules{hint}")]
+    #[error("no placement keeps all rules{}{hint}", if *at_once { AT_ONCE } else { "" })]
     Proved {
+        /// Roles take over from each other: proved of placements that are counted with all of it at once.
+        at_once: bool,
         /// What could be given up.
         hint: &'static str,
     },
@@ -171,7 +199,17 @@ impl Question {
         groups
     }
 
-    /// Role by role, the demand with what it takes over when another of its group is lost.
+    /// Role by role, the demand without what it takes over.
+    pub fn own_demands(&self) -> Vec<Resources> {
+        self.roles.iter().map(|role| role.demand).collect()
+    }
+
+    /// Whether any role takes anything over from another.
+    pub fn takes_over(&self) -> bool {
+        self.demands() != self.own_demands()
+    }
+
+    /// Role by role, the demand with the most that it takes over when another of its group is lost.
     pub fn demands(&self) -> Vec<Resources> {
         let groups = self.groups();
         let most = |members: &[usize], k: usize| {

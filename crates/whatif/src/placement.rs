@@ -42,8 +42,15 @@ pub struct PlacementAnswer {
     pub price: Option<f64>,
     /// Of today's placement, where the inventory has it.
     pub price_today: Option<f64>,
-    /// No placement is cheaper than this, or without prices has fewer hosts.
+    /// No placement that is counted with all take-overs at once is cheaper than this, or without prices has
+    /// fewer hosts.
     pub bound: f64,
+    /// The same of any placement, however take-overs are counted.
+    #[serde(default)]
+    pub floor: f64,
+    /// Whether roles take over from each other.
+    #[serde(default)]
+    pub takes_over: bool,
     /// Hosts of today's placement, where the inventory has it.
     #[serde(default)]
     pub hosts_today: Option<usize>,
@@ -62,6 +69,9 @@ pub struct PlacementAnswer {
     pub broken_today: Vec<String>,
     /// The rule that keeps like roles apart was given up.
     pub together: bool,
+    /// Seconds for which a placement that keeps it was sought in vain; `None` where there is none.
+    #[serde(default)]
+    pub apart_sought_s: Option<f64>,
 }
 
 /// Places the roles of an inventory.
@@ -71,13 +81,17 @@ pub struct PlacementAnswer {
 pub fn answer(inventory: &Inventory, name: &str, time: Duration) -> Result<PlacementAnswer, NoPlacement> {
     let mut question = inventory.question();
     let unpriced = inventory.unpriced();
-    let (found, together) = match placement::solve(&question, time) {
-        Err(_) if question.apart => {
+    let (found, not_apart) = match placement::solve(&question, time) {
+        Err(why) if question.apart => {
             question.apart = false;
-            (placement::solve(&question, time)?, true)
+            (placement::solve(&question, time)?, Some(why))
         }
-        other => (other?, false),
+        other => (other?, None),
     };
+    let apart_sought_s = not_apart.as_ref().and_then(|why| match why {
+        NoPlacement::NotFound { seconds, .. } => Some(*seconds),
+        _ => None,
+    });
     let demands = question.demands();
     let fill = |host: usize| {
         let here: Vec<usize> = (0..found.on.len()).filter(|role| found.on[*role] == host).collect();
@@ -124,14 +138,44 @@ pub fn answer(inventory: &Inventory, name: &str, time: Duration) -> Result<Place
         hosts_today: today.as_ref().map(|today| today.iter().collect::<BTreeSet<_>>().len()),
         unpriced,
         bound: found.bound,
+        floor: found.floor,
+        takes_over: question.takes_over(),
         gap: found.gap(),
         by: found.by.clone(),
         moves: today.as_ref().map(moved).unwrap_or_default(),
         retire: placement::retire(&question, &found.on).into_iter().map(retire).collect(),
         alone: question.roles.iter().filter(|role| is_alone(role)).map(|role| role.name.clone()).collect(),
         broken_today: today.map(|today| placement::check(&question, &today)).unwrap_or_default(),
-        together,
+        together: not_apart.is_some(),
+        apart_sought_s,
     })
+}
+
+impl PlacementAnswer {
+    /// What stands beside a claim that is not proved of every way to count take-overs.
+    pub(crate) fn by_count(&self) -> &'static str {
+        if self.bound > self.floor + 1e-9 { " by this count" } else { "" }
+    }
+
+    /// Whether today's placement keeps all rules, one failure at a time, and is cheaper or has fewer hosts.
+    fn today_is_better(&self) -> bool {
+        let cheaper = match (self.price, self.price_today) {
+            (Some(price), Some(today)) => today < price - 1e-9,
+            _ => self.hosts_today.is_some_and(|today| today < self.hosts.len()),
+        };
+        cheaper && self.broken_today.is_empty()
+    }
+
+    /// A sentence on the rule that was given up.
+    fn why_together(&self) -> String {
+        let count = if self.takes_over { "by this count " } else { "" };
+        match self.apart_sought_s {
+            None => format!("{count}no placement keeps all of them apart"),
+            Some(seconds) => format!(
+                "none was found in {seconds:.1} s that keeps all of them apart, and it is not proved that there is none; more --time may find one"
+            ),
+        }
+    }
 }
 
 impl Answer for PlacementAnswer {
@@ -144,6 +188,11 @@ impl Answer for PlacementAnswer {
             format!("The demands of roles are those of {}; they peak at the same time.", self.inventory),
             "A role takes as much on any host; when a host fails, the others of its groups share what its roles did.".to_owned(),
         ]
+        .into_iter()
+        .chain(self.takes_over.then(|| {
+            "Each role is counted with the most that it may take over, all of them at once: never too little, although one host fails at a time. A placement that counts failures one by one may be cheaper.".to_owned()
+        }))
+        .collect()
     }
 
     fn is_good(&self) -> bool {
@@ -169,19 +218,20 @@ impl Answer for PlacementAnswer {
                 if let Some(today) = self.price_today {
                     let _ = write!(text, " (today {})", figure(today));
                 }
-                ("none is cheaper", "the cheapest costs at least", figure(self.bound))
+                ("none is cheaper", "the cheapest costs", figure(self.bound))
             }
             None => {
                 let _ = write!(text, "\n{} hosts", self.hosts.len());
                 if let Some(today) = self.hosts_today {
                     let _ = write!(text, " (today {today})");
                 }
-                ("none has fewer", "the fewest hosts are at least", format!("{:.0}", self.bound.ceil()))
+                ("none has fewer", "the fewest hosts are", format!("{:.0}", self.bound.ceil()))
             }
         };
+        let count = self.by_count();
         let _ = match self.gap {
-            gap if gap < 1e-6 => writeln!(text, "; {best}."),
-            gap => writeln!(text, "; {better} {least} (gap {:.1} %).", gap * 100.0),
+            gap if gap < 1e-6 => writeln!(text, "; {best}{count}."),
+            gap => writeln!(text, "; {better}{count} at least {least} (gap {:.1} %).", gap * 100.0),
         };
         if !self.unpriced.is_empty() {
             let _ = writeln!(
@@ -192,7 +242,14 @@ impl Answer for PlacementAnswer {
         }
         let _ = writeln!(text, "Found by {}.", self.by);
         if self.together {
-            text += "Roles that want most of the same resource share hosts: no placement keeps all of them apart.\n";
+            let _ = writeln!(
+                text,
+                "Roles that want most of the same resource share hosts: {}.",
+                self.why_together()
+            );
+        }
+        if self.today_is_better() {
+            text += "Today's placement is better, and keeps all rules when failures are counted one by one: stay with it.\n";
         }
         for broken in &self.broken_today {
             let _ = writeln!(text, "Today: {broken}");
@@ -217,7 +274,7 @@ impl Answer for PlacementAnswer {
                 self.alone.join(", ")
             );
         }
-        text += "Filled is the share of what may be used, with what each takes over when another of its group is lost.\n";
+        text += "Filled is the share of what may be used, with what each takes over when another of its group is lost, all of it at once.\n";
         text += &assumed(&self.assumptions());
         text
     }
@@ -253,5 +310,68 @@ mod tests {
         let text = answer.text();
         assert!(text.contains("1 hosts (today 2); none has fewer"), "{text}");
         assert!(text.contains("no price for h2") && !text.contains("a month"), "{text}");
+    }
+
+    /// Hosts of 8 cores, a zone each, and pairs of roles that stand in for each other: `on` has the number of
+    /// the host of each, pair by pair.
+    fn pairs(hosts: usize, cores: f64, on: &str) -> Inventory {
+        let mut csv = "kind,name,zone,group,on,cpu,memory,iops,mb_s,network,price\n".to_owned();
+        for at in 1..=hosts {
+            csv += &format!("host,h{at},z{at},,,8,64,4000,400,1000,10\n");
+        }
+        for (at, host) in on.chars().enumerate() {
+            csv += &format!("role,r{at},,g{},h{host},{cores},1,1,1,1,\n", at / 2);
+        }
+        Inventory::parse(&csv, "i.csv").unwrap()
+    }
+
+    #[test]
+    fn none_is_called_cheaper_only_by_the_count_that_it_is_proved_for() {
+        let answer = answer(&pairs(3, 1.6, "122331"), "i.csv", Duration::from_secs(5)).unwrap();
+        assert_eq!((answer.price, answer.bound, answer.floor), (Some(30.0), 30.0, 20.0));
+        let text = answer.text();
+        assert!(text.contains("3 hosts at 30.0 a month (today 30.0); none is cheaper by this count."), "{text}");
+        assert!(text.contains("A placement that counts failures one by one may be cheaper"), "{text}");
+        assert!(!text.contains("stay with it"), "{text}");
+        let kept = serde_json::to_value(&answer).unwrap();
+        assert_eq!(serde_json::from_value::<PlacementAnswer>(kept).unwrap(), answer);
+    }
+
+    #[test]
+    fn todays_placement_is_not_given_up_for_one_that_only_the_count_at_once_needs() {
+        // Each of two hosts has three roles, and takes over two of them at most: 3 x 1.2 + 2 x 1.2 of 6.4.
+        // At once it would be 3 x 2.4.
+        let today = pairs(4, 1.2, "12121323");
+        let answer = answer(&today, "i.csv", Duration::from_secs(5)).unwrap();
+        assert_eq!((answer.price, answer.price_today), (Some(40.0), Some(30.0)));
+        assert_eq!(answer.broken_today, Vec::<String>::new());
+        assert!(answer.text().contains("stay with it"), "{}", answer.text());
+        let broken = PlacementAnswer { broken_today: vec!["h1 has too much".to_owned()], ..answer };
+        assert!(!broken.text().contains("stay with it"));
+    }
+
+    #[test]
+    fn a_rule_that_time_ran_out_for_is_not_said_to_be_impossible() {
+        // One role more than hosts, all of which want most of the CPU: too many pairs for a proof.
+        let mut csv = "kind,name,zone,cpu,memory,iops,mb_s,network,price\n".to_owned();
+        for at in 0..25 {
+            csv += &format!("host,h{at},a,8,64,4000,400,1000,10\n");
+        }
+        for at in 0..26 {
+            csv += &format!("role,r{at},,2,1,1,1,1,\n");
+        }
+        let mut inventory = Inventory::parse(&csv, "i.csv").unwrap();
+        inventory.options.apart = true;
+        let sought = answer(&inventory, "i.csv", Duration::from_secs(1)).unwrap();
+        assert!(sought.together && sought.apart_sought_s.is_some(), "{sought:?}");
+        let text = sought.text();
+        assert!(text.contains("that keeps all of them apart, and it is not proved"), "{text}");
+        assert!(!text.contains("no placement keeps"), "{text}");
+        // With few hosts it is proved.
+        inventory.hosts.truncate(2);
+        inventory.roles.truncate(3);
+        let proved = answer(&inventory, "i.csv", Duration::from_secs(5)).unwrap();
+        assert_eq!((proved.together, proved.apart_sought_s), (true, None));
+        assert!(proved.text().contains("share hosts: no placement keeps all of them apart."), "{}", proved.text());
     }
 }

@@ -24,8 +24,9 @@ const HINT: &str = "; without the rule that keeps roles of the same dominant res
 pub fn solve(question: &Question, time: Duration) -> Result<Placement, NoPlacement> {
     let began = Instant::now();
     impossible(question)?;
+    let (at_once, hint) = (question.takes_over(), if question.apart { HINT } else { "" });
     let state = State::new(question);
-    let mut bound = covering(question, &state, time / 4);
+    let mut bound = covering(question, &state, &state.demands, time / 4);
     let mut best: Option<(f64, Assignment)> = None;
     for order in 0..ORDERS {
         if began.elapsed() > time / 2 {
@@ -54,11 +55,10 @@ pub fn solve(question: &Question, time: Duration) -> Result<Placement, NoPlaceme
         bound = bound.max(found.bound);
         proved = best.as_ref().is_some_and(|(price, _)| *price <= bound + 1e-9 * price.abs());
         if best.is_none() && bound.is_infinite() {
-            return Err(NoPlacement::Proved { hint: if question.apart { HINT } else { "" } });
+            return Err(NoPlacement::Proved { at_once, hint });
         }
     }
     let small = question.roles.len() * question.hosts.len() <= MOST_PAIRS;
-    let hint = if question.apart { HINT } else { "" };
     if !proved && small {
         let left = time.saturating_sub(began.elapsed());
         match whole(question, &state, best.as_ref(), left) {
@@ -71,14 +71,16 @@ pub fn solve(question: &Question, time: Duration) -> Result<Placement, NoPlaceme
                     bound = best.as_ref().map_or(bound, |(least, _)| *least);
                 }
             }
-            Whole::None if best.is_none() => return Err(NoPlacement::Proved { hint }),
+            Whole::None if best.is_none() => return Err(NoPlacement::Proved { at_once, hint }),
             Whole::None | Whole::Unknown => {}
         }
     }
     let Some((price, on)) = best else {
         return Err(NoPlacement::NotFound { seconds: began.elapsed().as_secs_f64(), hint });
     };
-    Ok(Placement { on, price, bound: bound.min(price), by: by.to_owned() })
+    let bound = bound.min(price);
+    let floor = if at_once { covering(question, &state, &question.own_demands(), time / 8) } else { bound };
+    Ok(Placement { on, price, bound, floor: floor.min(bound), by: by.to_owned() })
 }
 
 /// What is plainly impossible, with the reason.
@@ -99,7 +101,8 @@ fn impossible(question: &Question) -> Result<(), NoPlacement> {
         let need: f64 = demands.iter().map(|demand| demand[k]).sum();
         let have: f64 = question.hosts.iter().map(|host| host.ceiling[k] * question.fill).sum();
         if need > have + 1e-9 {
-            return Err(NoPlacement::TooMuch { resource, need, have });
+            let own = question.roles.iter().map(|role| role.demand[k]).sum();
+            return Err(NoPlacement::TooMuch { resource, need, own, have });
         }
     }
     for (group, members) in question.groups() {
@@ -350,14 +353,15 @@ impl<'a> State<'a> {
     }
 }
 
-/// The cheapest hosts that together have enough of each resource and for the largest group: a bound.
-fn covering(question: &Question, state: &State<'_>, time: Duration) -> f64 {
+/// The cheapest hosts that together have enough of each resource for these demands of the roles, and enough
+/// hosts for the largest group: a bound.
+fn covering(question: &Question, state: &State<'_>, demands: &[Resources], time: Duration) -> f64 {
     let mut variables = ProblemVariables::new();
     let used: Vec<Variable> = question.hosts.iter().map(|_| variables.add(variable().binary())).collect();
     let price: Expression = used.iter().zip(&question.hosts).map(|(y, host)| *y * host.price).sum();
     let mut problem = variables.minimise(price).using(microlp).with_time_limit(time.as_secs_f64().max(0.1));
     for k in 0..5 {
-        let need: f64 = state.demands.iter().map(|demand| demand[k]).sum();
+        let need: f64 = demands.iter().map(|demand| demand[k]).sum();
         if need > 0.0 {
             let have: Expression = used.iter().zip(&state.usable).map(|(y, usable)| *y * usable[k]).sum();
             problem = problem.with(constraint!(have >= need - 1e-9));
@@ -377,13 +381,13 @@ fn covering(question: &Question, state: &State<'_>, time: Duration) -> f64 {
             used.iter().zip(&question.hosts).map(|(y, host)| found.value(*y).round() * host.price).sum()
         }
         // Not solved in time: no bound but that the dearest need costs at least its share.
-        _ => (0..5).map(|k| fractional(question, state, k)).fold(0.0, f64::max),
+        _ => (0..5).map(|k| fractional(question, state, demands, k)).fold(0.0, f64::max),
     }
 }
 
 /// The price of enough of one resource, where parts of hosts were sold.
-fn fractional(question: &Question, state: &State<'_>, k: usize) -> f64 {
-    let mut need: f64 = state.demands.iter().map(|demand| demand[k]).sum();
+fn fractional(question: &Question, state: &State<'_>, demands: &[Resources], k: usize) -> f64 {
+    let mut need: f64 = demands.iter().map(|demand| demand[k]).sum();
     let mut hosts: Vec<usize> = (0..state.usable.len()).filter(|host| state.usable[*host][k] > 0.0).collect();
     let per = |host: &usize| question.hosts[*host].price / state.usable[*host][k];
     hosts.sort_by(|a, b| per(a).total_cmp(&per(b)));
@@ -609,6 +613,37 @@ mod tests {
         assert!(found.is_best());
         // Each reader alone needs 2 cores, with the other's part 4.
         assert_eq!(question.demands()[0][0], 4.0);
+    }
+
+    #[test]
+    fn take_overs_are_counted_at_once_and_no_bound_is_claimed_for_another_count() {
+        // Three pairs on three hosts of 8 cores. At once each host of two roles has 2 x (1.6 + 1.6) = 6.4.
+        let pair = |group: &str| [0, 1].map(|at| role(&format!("{group}{at}"), Some(group), 1.6, 1.0));
+        let hosts = |size: f64| ["a", "b", "c"].map(|zone| host(zone, zone, size, 10.0)).to_vec();
+        let of = |hosts: Vec<Host>| Question {
+            roles: ["x", "y", "z"].into_iter().flat_map(pair).collect(),
+            hosts,
+            fill: 0.8,
+            apart: false,
+        };
+        let question = of(hosts(1.0));
+        assert!(question.takes_over());
+        let found = solve(&question, Duration::from_secs(5)).unwrap();
+        assert_eq!((found.price, found.bound, found.floor), (30.0, 30.0, 20.0));
+        // One failure at a time leaves room for less: each host takes over from each other host once.
+        let tight = of(hosts(0.8));
+        assert_eq!(check(&tight, &[0, 1, 1, 2, 2, 0]), Vec::<String>::new());
+        let why = solve(&tight, Duration::from_secs(5)).unwrap_err();
+        assert!(
+            why.to_string().ends_with(
+                "(9.60 without what they take over from each other: that is counted at once, although one host fails at a time)"
+            ),
+            "{why}"
+        );
+        // Where nothing is taken over there is one count.
+        let alone = Question { roles: vec![role("p", None, 1.0, 1.0)], ..of(hosts(1.0)) };
+        let found = solve(&alone, Duration::from_secs(5)).unwrap();
+        assert!(!alone.takes_over() && found.is_best() && found.floor == found.price);
     }
 
     #[test]

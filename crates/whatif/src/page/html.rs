@@ -106,7 +106,7 @@ impl Report {
         }
         if let Some(placement) = &self.placement {
             let gap = if placement.gap < 1e-6 {
-                "none is better".to_owned()
+                format!("none is better{}", placement.by_count())
             } else {
                 format!("gap {:.1} %", placement.gap * 100.0)
             };
