@@ -146,11 +146,11 @@ impl Demand {
     fn put(&self, role: &mut RoleRow) {
         // Three digits: more would be more than was measured.
         let short = |value: f64| format!("{value:.2e}").parse().unwrap_or(value);
-        role.cpu = short(self.cpu);
-        role.memory = short(self.memory);
-        role.iops = short(self.iops);
-        role.mb_s = self.mb_s.map_or(role.mb_s, short);
-        role.network = short(self.network);
+        role.cpu = Some(short(self.cpu));
+        role.memory = Some(short(self.memory));
+        role.iops = Some(short(self.iops));
+        role.mb_s = self.mb_s.map(short).or(role.mb_s);
+        role.network = Some(short(self.network));
     }
 }
 
@@ -205,9 +205,13 @@ impl MeasuredRoles {
                 ["role", "host", ">cores", ">GiB", ">requests/s", ">disk MB/s", ">network MB/s", ">of"];
             let mut table = Table::new(&headings);
             for MeasuredRole { role, host, stated, demand } in &self.roles {
-                let pair = |stated: f64, now: Option<f64>| match now {
-                    Some(now) => format!("{} -> {}", figure(stated), figure(now)),
-                    None => format!("{} (kept)", figure(stated)),
+                let pair = |stated: Option<f64>, now: Option<f64>| {
+                    let before = stated.map_or_else(|| "not known".to_owned(), figure);
+                    match now {
+                        Some(now) => format!("{before} -> {}", figure(now)),
+                        None if stated.is_some() => format!("{before} (kept)"),
+                        None => before,
+                    }
                 };
                 table.row(vec![
                     role.clone(),
@@ -290,11 +294,13 @@ mod tests {
         let refused = || Error::from(ErrorKind::ConnectionRefused);
         let found = inventory.measure(|at| if at == 0 { Ok(answer(100)) } else { Err(refused()) });
         let role = &inventory.roles[0];
-        assert_eq!((role.cpu, role.memory, role.iops, role.network), (7.6, 30.4, 1140.0, 9.5));
-        assert!((role.mb_s - 18.7).abs() < 0.05, "{role:?}");
-        assert_eq!((found.roles[0].stated.cpu, found.roles[0].demand.cells), (1.0, 100));
+        let [cpu, memory, iops, mb_s, network] = role.demand().map(Option::unwrap);
+        assert_eq!((cpu, memory, iops, network), (7.6, 30.4, 1140.0, 9.5));
+        assert!((mb_s - 18.7).abs() < 0.05, "{role:?}");
+        assert_eq!((found.roles[0].stated.cpu, found.roles[0].demand.cells), (Some(1.0), 100));
         assert_eq!(found.kept, ["spare: it has no host yet"]);
-        assert!(found.text().contains("1.00 -> 7.60"), "{}", found.text());
+        let text = found.text();
+        assert!(text.contains("1.00 -> 7.60") && text.contains("not known -> 30.4"), "{text}");
         let written = inventory.toml().unwrap();
         assert_eq!(Inventory::parse(&written, "o.toml").unwrap(), inventory, "{written}");
     }
@@ -304,7 +310,7 @@ mod tests {
         let measured = |toml: &str, answer: Result<HostAnswer, ErrorKind>| {
             let mut inventory = Inventory::parse(toml, "i.toml").unwrap();
             let found = inventory.measure(|_| answer.clone());
-            assert_eq!(inventory.roles[0].cpu, 1.0);
+            assert_eq!(inventory.roles[0].cpu, Some(1.0));
             found.kept[0].clone()
         };
         assert!(measured(TOML, Ok(answer(19))).contains("r1: its history has 19 readings of the disk"));
@@ -315,6 +321,6 @@ mod tests {
         assert!(measured(&two, Ok(answer(100))).contains("r1, spare: the figures of h1 are of all roles"));
         let mut unsized_requests = Inventory::parse(TOML, "i.toml").unwrap();
         unsized_requests.measure(|_| Ok::<_, Error>(HostAnswer { request_bytes: None, ..answer(100) }));
-        assert_eq!(unsized_requests.roles[0].mb_s, 7.0, "it is kept");
+        assert_eq!(unsized_requests.roles[0].mb_s, Some(7.0), "it is kept");
     }
 }

@@ -1,7 +1,7 @@
 //! Which guest runs on which host, how full that makes each host, and what a host gets done for its price and
 //! its power: the inventory as a table, beside what servers and agents say.
 
-use crate::inventory::Inventory;
+use crate::inventory::{Inventory, UnknownDemand};
 use crate::words::figure;
 use plan::placement::{self, RESOURCES, Resources};
 use serde::Serialize;
@@ -14,9 +14,12 @@ pub struct HostGuests {
     pub host: String,
     pub zone: String,
     pub guests: Vec<String>,
-    /// Share of each ceiling that its guests want, in the order of a demand.
-    pub wanted: Resources,
-    /// The resource that is wanted most.
+    /// Share of each ceiling that its guests want, in the order of a demand; `None` where one of them has no
+    /// known demand.
+    pub wanted: [Option<f64>; 5],
+    /// The same of those guests whose demand is known.
+    pub wanted_at_least: Resources,
+    /// The resource that is wanted most, as far as it is known.
     pub tightest: String,
     /// Work for each unit of its price, where that is known.
     pub per_price: Option<f64>,
@@ -30,33 +33,52 @@ pub struct Guests {
     pub hosts: Vec<HostGuests>,
     /// Roles without a host.
     pub nowhere: Vec<String>,
+    /// Demands of roles that nobody has written down.
+    pub unknown: Vec<UnknownDemand>,
     /// Share of a ceiling that may be used.
     pub fill: f64,
     /// Where it differs from what servers and agents say; `None` when nobody was asked.
     pub differences: Option<Vec<String>>,
 }
 
+impl HostGuests {
+    /// The share that is wanted most, and its resource.
+    fn in_words(&self) -> (String, String) {
+        let most = self.wanted_at_least.iter().copied().fold(0.0, f64::max);
+        let share = format!("{:.0} %", most * 100.0);
+        match self.wanted.iter().all(Option::is_some) {
+            true if self.guests.is_empty() => (share, String::new()),
+            true => (share, self.tightest.clone()),
+            false if most > 0.0 => (format!("at least {share}"), self.tightest.clone()),
+            false => ("not known".to_owned(), String::new()),
+        }
+    }
+}
+
 impl Guests {
     /// From an inventory, and what asking has shown.
     pub fn new(inventory: &Inventory, differences: Option<Vec<String>>) -> Self {
-        let question = inventory.question();
+        let hosts = inventory.placement_hosts();
         let largest: Resources =
-            std::array::from_fn(|k| question.hosts.iter().map(|host| host.ceiling[k]).fold(1e-9, f64::max));
+            std::array::from_fn(|k| hosts.iter().map(|host| host.ceiling[k]).fold(1e-9, f64::max));
         let host = |(host, price): (&placement::Host, Option<f64>)| {
             let here =
                 inventory.roles.iter().enumerate().filter(|(_, role)| role.on.as_ref() == Some(&host.name));
             let here: Vec<usize> = here.map(|(at, _)| at).collect();
-            let wanted: Resources = std::array::from_fn(|k| {
-                let all: f64 = here.iter().map(|role| question.roles[*role].demand[k]).sum();
+            let demands = |k: usize| here.iter().map(move |role| inventory.roles[*role].demand()[k]);
+            let at_least: Resources = std::array::from_fn(|k| {
+                let all: f64 = demands(k).flatten().sum();
                 if all > 0.0 { all / host.ceiling[k].max(1e-9) } else { 0.0 }
             });
-            let tightest = (0..5).max_by(|a, b| wanted[*a].total_cmp(&wanted[*b])).unwrap_or(0);
+            let wanted = std::array::from_fn(|k| demands(k).all(|one| one.is_some()).then_some(at_least[k]));
+            let tightest = (0..5).max_by(|a, b| at_least[*a].total_cmp(&at_least[*b])).unwrap_or(0);
             let work = placement::work(host, &largest);
             HostGuests {
                 host: host.name.clone(),
                 zone: host.zone.clone(),
                 guests: here.iter().map(|role| inventory.roles[*role].name.clone()).collect(),
                 wanted,
+                wanted_at_least: at_least,
                 tightest: RESOURCES[tightest].to_owned(),
                 per_price: price.map(|price| work / price.max(1e-9)),
                 per_watt: host.watts.map(|watts| work / watts.max(1e-9)),
@@ -64,21 +86,17 @@ impl Guests {
         };
         let nowhere = inventory.roles.iter().filter(|role| role.on.is_none());
         Self {
-            hosts: question
-                .hosts
-                .iter()
-                .zip(inventory.hosts.iter().map(|host| host.price))
-                .map(host)
-                .collect(),
+            hosts: hosts.iter().zip(inventory.hosts.iter().map(|host| host.price)).map(host).collect(),
             nowhere: nowhere.map(|role| role.name.clone()).collect(),
-            fill: question.fill,
+            unknown: inventory.unknown(),
+            fill: inventory.options.fill,
             differences,
         }
     }
 
-    /// Hosts whose guests want more than may be used.
+    /// Hosts whose guests want more than may be used, as far as it is known.
     pub fn overfull(&self) -> impl Iterator<Item = &HostGuests> {
-        self.hosts.iter().filter(|host| host.wanted.iter().any(|share| *share > self.fill + 1e-9))
+        self.hosts.iter().filter(|host| host.wanted_at_least.iter().any(|share| *share > self.fill + 1e-9))
     }
 
     /// Whether no host is overfull, and nothing differs from what was asked.
@@ -91,12 +109,12 @@ impl Guests {
         let mut table =
             Table::new(&["host", "zone", ">wanted", "of", ">work for its price", ">work a watt", "guests"]);
         for host in &self.hosts {
-            let most = host.wanted.iter().copied().fold(0.0, f64::max);
+            let (wanted, of) = host.in_words();
             table.row(vec![
                 host.host.clone(),
                 host.zone.clone(),
-                format!("{:.0} %", most * 100.0),
-                if host.guests.is_empty() { String::new() } else { host.tightest.clone() },
+                wanted,
+                of,
                 host.per_price.map_or_else(|| "no price".to_owned(), figure),
                 host.per_watt.map_or_else(|| "-".to_owned(), figure),
                 host.guests.join(" "),
@@ -111,6 +129,9 @@ impl Guests {
                 self.fill * 100.0,
                 host.tightest
             );
+        }
+        for UnknownDemand { role, columns } in &self.unknown {
+            let _ = writeln!(text, "Not known of {role}: {}.", columns.join(", "));
         }
         if !self.nowhere.is_empty() {
             let _ = writeln!(text, "On no host: {}.", self.nowhere.join(", "));
@@ -140,7 +161,7 @@ mod tests {
         let inventory = Inventory::parse(CSV, "i.csv").unwrap();
         let guests = Guests::new(&inventory, None);
         assert_eq!(guests.hosts[0].guests, ["r1", "r2"]);
-        assert_eq!((guests.hosts[0].wanted[0], guests.hosts[0].tightest.as_str()), (0.875, "cpu"));
+        assert_eq!((guests.hosts[0].wanted[0], guests.hosts[0].tightest.as_str()), (Some(0.875), "cpu"));
         assert_eq!((guests.hosts[0].per_price, guests.hosts[0].per_watt), (Some(30.0), Some(22.5)));
         assert_eq!(guests.hosts[1].per_watt, None);
         let text = guests.text();
@@ -149,6 +170,22 @@ mod tests {
             "{text}"
         );
         assert!(!guests.is_good());
+    }
+
+    #[test]
+    fn what_is_not_written_down_is_not_known_and_is_not_taken_for_none() {
+        let guests = Guests::new(&Inventory::parse(CSV, "i.csv").unwrap(), None);
+        assert_eq!(guests.hosts[0].wanted, [Some(0.875), Some(0.625), None, None, None]);
+        assert_eq!(guests.hosts[1].wanted, [Some(0.0); 5], "nobody is there");
+        let text = guests.text();
+        assert!(
+            text.contains("at least 88 %") && text.contains("Not known of r1: iops, mb_s, network."),
+            "{text}"
+        );
+        let nothing =
+            Guests::new(&Inventory::parse(&CSV.replace("r3,,,1", "r3,,h2,"), "i.csv").unwrap(), None);
+        let line = nothing.text().lines().find(|line| line.starts_with("h2")).unwrap().to_owned();
+        assert!(line.contains("not known"), "{line}");
     }
 
     #[test]

@@ -31,12 +31,14 @@
 //! mb_s = 90
 //! network = 40
 //! ```
+//! A demand that is not there is not known: no placement is worked out without it. 0 says that there is none.
+//!
 //! The same as CSV has a heading
 //! `kind,name,zone,group,on,server,id,agent,cpu,memory,iops,mb_s,network,price,watts,work`.
 
 use crate::file::{self, FileError, Mistake};
 use crate::words::figure;
-use plan::placement::{Host, Question, Role};
+use plan::placement::{Host, Question, RESOURCES, Role};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::fmt::Display;
@@ -140,19 +142,48 @@ pub struct RoleRow {
     pub on: Option<String>,
     pub server: Option<String>,
     pub id: Option<String>,
-    #[serde(default)]
-    pub cpu: f64,
-    #[serde(default)]
-    pub memory: f64,
-    #[serde(default)]
-    pub iops: f64,
-    #[serde(default)]
-    pub mb_s: f64,
-    #[serde(default)]
-    pub network: f64,
+    pub cpu: Option<f64>,
+    pub memory: Option<f64>,
+    pub iops: Option<f64>,
+    pub mb_s: Option<f64>,
+    pub network: Option<f64>,
+}
+
+/// What nobody has written down of a role.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct UnknownDemand {
+    pub role: String,
+    pub columns: Vec<&'static str>,
+}
+
+/// Roles whose demands are not known: where they fit cannot be told.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "what roles want is not known: {}; write it down (0 where there is none), or let headroom inventory --measure find it",
+    in_words(roles)
+)]
+pub struct UnknownDemands {
+    pub roles: Vec<UnknownDemand>,
+}
+
+/// `cpu, memory of r1; mb_s of r2`.
+fn in_words(roles: &[UnknownDemand]) -> String {
+    let one = |one: &UnknownDemand| format!("{} of {}", one.columns.join(", "), one.role);
+    roles.iter().map(one).collect::<Vec<_>>().join("; ")
 }
 
 impl RoleRow {
+    /// What it wants, in the order of [`RESOURCES`]; `None` where it is not known.
+    pub fn demand(&self) -> [Option<f64>; 5] {
+        [self.cpu, self.memory, self.iops, self.mb_s, self.network]
+    }
+
+    fn unknown(&self) -> Option<UnknownDemand> {
+        let pairs = RESOURCES.iter().zip(self.demand());
+        let columns: Vec<_> = pairs.filter(|(_, demand)| demand.is_none()).map(|(name, _)| *name).collect();
+        (!columns.is_empty()).then(|| UnknownDemand { role: self.name.clone(), columns })
+    }
+
     fn differs(&self, facts: &ServerFacts) -> Vec<String> {
         let mut found = Vec::new();
         let short = |name: &str| name.split('.').next().unwrap_or_default().to_ascii_lowercase();
@@ -170,8 +201,8 @@ impl RoleRow {
             ));
         }
         let pool = facts.pool_bytes as f64 / (1_u64 << 30) as f64;
-        if self.memory < pool {
-            let (name, memory) = (&self.name, self.memory);
+        if let Some(memory) = self.memory.filter(|memory| *memory < pool) {
+            let name = &self.name;
             found.push(format!(
                 "{name}: {memory} GiB of memory are less than its buffer pool of {pool:.2} GiB"
             ));
@@ -268,11 +299,11 @@ impl Inventory {
                     on: text("on"),
                     server: text("server"),
                     id: text("id"),
-                    cpu: figure("cpu")?.unwrap_or(0.0),
-                    memory: figure("memory")?.unwrap_or(0.0),
-                    iops: figure("iops")?.unwrap_or(0.0),
-                    mb_s: figure("mb_s")?.unwrap_or(0.0),
-                    network: figure("network")?.unwrap_or(0.0),
+                    cpu: figure("cpu")?,
+                    memory: figure("memory")?,
+                    iops: figure("iops")?,
+                    mb_s: figure("mb_s")?,
+                    network: figure("network")?,
                 }),
                 _ => return Err((number, Mistake::NoKind)),
             }
@@ -299,8 +330,7 @@ impl Inventory {
             }
         }
         for role in &self.roles {
-            let figures = [role.cpu, role.memory, role.iops, role.mb_s, role.network];
-            if figures.iter().any(|figure| !figure.is_finite() || *figure < 0.0) {
+            if role.demand().into_iter().flatten().any(|figure| !figure.is_finite() || figure < 0.0) {
                 return Err(Mistake::BelowZero { kind: "role", name: role.name.clone() });
             }
             if let Some(on) = &role.on
@@ -350,13 +380,35 @@ impl Inventory {
         self.hosts.iter().filter(|host| host.price.is_none()).map(|host| host.name.clone()).collect()
     }
 
+    /// Roles whose demands are not known.
+    pub fn unknown(&self) -> Vec<UnknownDemand> {
+        self.roles.iter().filter_map(RoleRow::unknown).collect()
+    }
+
     /// As a question for a placement; each host costs the same where one has no price.
-    pub fn question(&self) -> Question {
+    ///
+    /// # Errors
+    /// Not all that roles want is known.
+    pub fn question(&self) -> Result<Question, UnknownDemands> {
+        let unknown = self.unknown();
+        if !unknown.is_empty() {
+            return Err(UnknownDemands { roles: unknown });
+        }
         let role = |role: &RoleRow| Role {
             name: role.name.clone(),
             group: role.group.clone(),
-            demand: [role.cpu, role.memory, role.iops, role.mb_s, role.network],
+            demand: role.demand().map(Option::unwrap_or_default),
         };
+        Ok(Question {
+            roles: self.roles.iter().map(role).collect(),
+            hosts: self.placement_hosts(),
+            fill: self.options.fill,
+            apart: self.options.apart,
+        })
+    }
+
+    /// The hosts of that question.
+    pub(crate) fn placement_hosts(&self) -> Vec<Host> {
         let priced = self.unpriced().is_empty();
         let host = |host: &HostRow| Host {
             name: host.name.clone(),
@@ -366,12 +418,7 @@ impl Inventory {
             watts: host.watts,
             work: host.work,
         };
-        Question {
-            roles: self.roles.iter().map(role).collect(),
-            hosts: self.hosts.iter().map(host).collect(),
-            fill: self.options.fill,
-            apart: self.options.apart,
-        }
+        self.hosts.iter().map(host).collect()
     }
 }
 
@@ -399,6 +446,20 @@ mod tests {
     fn csv_and_toml_say_the_same() {
         let csv = "kind,name,zone,on,cpu,memory,iops,mb_s,network\nhost,h1,a,,16,128,20000,800,1200\nrole,r1,,h1,4.5,,,,\n";
         assert_eq!(Inventory::parse(csv, "i.csv").unwrap(), Inventory::parse(TOML, "i.toml").unwrap());
+    }
+
+    #[test]
+    fn a_demand_that_is_not_there_is_not_known_and_0_is_none() {
+        let inventory = Inventory::parse(TOML, "i.toml").unwrap();
+        assert_eq!(inventory.roles[0].demand(), [Some(4.5), None, None, None, None]);
+        let why = inventory.question().unwrap_err().to_string();
+        assert!(
+            why.starts_with("what roles want is not known: memory, iops, mb_s, network of r1; "),
+            "{why}"
+        );
+        let text = TOML.replace("cpu = 4.5", "cpu = 4.5\nmemory = 8\niops = 0\nmb_s = 0\nnetwork = 0");
+        let known = Inventory::parse(&text, "i.toml").unwrap();
+        assert_eq!(known.question().unwrap().roles[0].demand, [4.5, 8.0, 0.0, 0.0, 0.0]);
     }
 
     #[test]

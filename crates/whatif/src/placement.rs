@@ -1,6 +1,6 @@
 //! A placement in words: what runs where, how full, what may be retired, what is not survived.
 
-use crate::inventory::Inventory;
+use crate::inventory::{Inventory, UnknownDemands};
 use crate::ledger::{Answer, Kind};
 use crate::words::{assumed, figure};
 use plan::placement::{self, NoPlacement, RESOURCES, Resources};
@@ -74,12 +74,21 @@ pub struct PlacementAnswer {
     pub apart_sought_s: Option<f64>,
 }
 
+/// Why there is no answer.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum PlacementError {
+    #[error(transparent)]
+    Unknown(#[from] UnknownDemands),
+    #[error(transparent)]
+    None(#[from] NoPlacement),
+}
+
 /// Places the roles of an inventory.
 ///
 /// # Errors
-/// There is no placement, or none was found in time.
-pub fn answer(inventory: &Inventory, name: &str, time: Duration) -> Result<PlacementAnswer, NoPlacement> {
-    let mut question = inventory.question();
+/// There is no placement, none was found in time, or not all that roles want is known.
+pub fn answer(inventory: &Inventory, name: &str, time: Duration) -> Result<PlacementAnswer, PlacementError> {
+    let mut question = inventory.question()?;
     let unpriced = inventory.unpriced();
     let (found, not_apart) = match placement::solve(&question, time) {
         Err(why) if question.apart => {
@@ -312,6 +321,15 @@ mod tests {
         assert!(text.contains("no price for h2") && !text.contains("a month"), "{text}");
     }
 
+    #[test]
+    fn without_all_demands_nothing_is_placed_and_role_and_column_are_named() {
+        let csv = "kind,name,zone,cpu,memory,iops,mb_s,network,price\n                   host,h1,a,16,128,20000,800,1200,900\nrole,r1,,2,16,500,,20,\nrole,r2,,,16,500,0,20,\n";
+        let inventory = Inventory::parse(csv, "i.csv").unwrap();
+        let why = answer(&inventory, "i.csv", Duration::from_secs(1)).unwrap_err();
+        assert!(matches!(&why, PlacementError::Unknown(all) if all.roles.len() == 2), "{why}");
+        assert!(why.to_string().contains("mb_s of r1; cpu of r2"), "{why}");
+    }
+
     /// Hosts of 8 cores, a zone each, and pairs of roles that stand in for each other: `on` has the number of
     /// the host of each, pair by pair.
     fn pairs(hosts: usize, cores: f64, on: &str) -> Inventory {
@@ -330,7 +348,10 @@ mod tests {
         let answer = answer(&pairs(3, 1.6, "122331"), "i.csv", Duration::from_secs(5)).unwrap();
         assert_eq!((answer.price, answer.bound, answer.floor), (Some(30.0), 30.0, 20.0));
         let text = answer.text();
-        assert!(text.contains("3 hosts at 30.0 a month (today 30.0); none is cheaper by this count."), "{text}");
+        assert!(
+            text.contains("3 hosts at 30.0 a month (today 30.0); none is cheaper by this count."),
+            "{text}"
+        );
         assert!(text.contains("A placement that counts failures one by one may be cheaper"), "{text}");
         assert!(!text.contains("stay with it"), "{text}");
         let kept = serde_json::to_value(&answer).unwrap();
@@ -352,7 +373,7 @@ mod tests {
 
     #[test]
     fn a_rule_that_time_ran_out_for_is_not_said_to_be_impossible() {
-        // One role more than hosts, all of which want most of the CPU: too many pairs for a proof.
+        // One role more than hosts, and all want most of the CPU: too many pairs for a proof.
         let mut csv = "kind,name,zone,cpu,memory,iops,mb_s,network,price\n".to_owned();
         for at in 0..25 {
             csv += &format!("host,h{at},a,8,64,4000,400,1000,10\n");
@@ -372,6 +393,10 @@ mod tests {
         inventory.roles.truncate(3);
         let proved = answer(&inventory, "i.csv", Duration::from_secs(5)).unwrap();
         assert_eq!((proved.together, proved.apart_sought_s), (true, None));
-        assert!(proved.text().contains("share hosts: no placement keeps all of them apart."), "{}", proved.text());
+        assert!(
+            proved.text().contains("share hosts: no placement keeps all of them apart."),
+            "{}",
+            proved.text()
+        );
     }
 }

@@ -194,10 +194,12 @@ async fn an_agents_history_tells_the_law_and_what_a_role_wants() {
              network = 1e5\nprice = 310\n{agent}\n"
         )
     };
+    const OTHERS: &str = "memory = 1\niops = 1\nmb_s = 1\nnetwork = 1\n";
     let written = [
         host("h1", &format!("agent = \"http://{}\"", agent.address)),
         host("h2", ""),
-        "[[role]]\nname = \"r1\"\non = \"h1\"\ncpu = 409.0\n[[role]]\nname = \"r2\"\non = \"h2\"\ncpu = 1.5\n".to_owned(),
+        format!("[[role]]\nname = \"r1\"\non = \"h1\"\ncpu = 409.0\n{OTHERS}"),
+        format!("[[role]]\nname = \"r2\"\non = \"h2\"\ncpu = 1.5\n{OTHERS}"),
     ];
     std::fs::write(&inventory, written.concat()).unwrap();
     let measure = ["inventory", &text(&inventory), "--measure", &text(&measured), "--stretch", "50s"];
