@@ -33,18 +33,50 @@ pub enum BaselineSource {
     HighestSent,
 }
 
-/// Transactions a second that growth is counted from.
+/// What a rate counts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Unit {
+    /// Of a workload.
+    #[default]
+    Transactions,
+    /// That clients send, in an agent's history: what belongs together is not known there.
+    Statements,
+}
+
+impl Unit {
+    /// Its word for one.
+    pub fn one(self) -> &'static str {
+        match self {
+            Self::Transactions => "transaction",
+            Self::Statements => "statement",
+        }
+    }
+
+    /// Its word for several.
+    pub fn many(self) -> &'static str {
+        match self {
+            Self::Transactions => "transactions",
+            Self::Statements => "statements",
+        }
+    }
+}
+
+/// The rate that growth is counted from.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Baseline {
-    /// Transactions a second.
+    /// In its unit.
     pub per_s: Interval,
+    #[serde(default)]
+    pub unit: Unit,
     pub source: BaselineSource,
 }
 
 impl Baseline {
-    /// A rate that is taken as it is.
+    /// A rate of transactions that is taken as it is.
     pub fn of(per_s: f64, source: BaselineSource) -> Self {
-        Self { per_s: Interval { low: per_s, estimate: per_s, high: per_s }, source }
+        let per_s = Interval { low: per_s, estimate: per_s, high: per_s };
+        Self { per_s, unit: Unit::Transactions, source }
     }
 
     /// The user's figure, transactions a second.
@@ -67,7 +99,8 @@ impl Baseline {
         }
         let transactions =
             Interval { low: per_s.low / each, estimate: per_s.estimate / each, high: per_s.high / each };
-        Some(Self { per_s: transactions, source: BaselineSource::Statements { per_s, each } })
+        let source = BaselineSource::Statements { per_s, each };
+        Some(Self { per_s: transactions, unit: Unit::Transactions, source })
     }
 
     /// Whether it is today's load.
@@ -91,6 +124,7 @@ impl Baseline {
 
     /// A sentence: the rate, and how it is known.
     pub fn words(&self) -> String {
+        let unit = self.unit.many();
         let rate = if self.per_s.low < self.per_s.high {
             interval(&self.per_s)
         } else {
@@ -106,11 +140,11 @@ impl Baseline {
             BaselineSource::History => "the highest of the agent's history".to_owned(),
             BaselineSource::HighestSent => {
                 return format!(
-                    "Growth is counted from the highest rate sent, {rate} transactions a second. Today's load is not known; --current names it."
+                    "Growth is counted from the highest rate sent, {rate} {unit} a second. Today's load is not known; --current names it."
                 );
             }
         };
-        format!("Growth is counted from today's load, {rate} transactions a second ({how}).")
+        format!("Growth is counted from today's load, {rate} {unit} a second ({how}).")
     }
 }
 

@@ -45,7 +45,7 @@ pub struct LoadQuestion {
 pub struct AtLoad {
     /// How many times the baseline.
     pub growth: f64,
-    /// Transactions a second.
+    /// In the unit of the baseline, as all rates of the answer.
     pub per_s: f64,
     pub cores: u32,
     /// Share of the cores.
@@ -60,7 +60,7 @@ pub struct AtLoad {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct WithCores {
     pub cores: u32,
-    /// Transactions a second at which all cores are busy.
+    /// The rate at which all cores are busy.
     pub saturation: Interval,
     /// The largest rate whose p99 meets the objective as far as the model may say: estimate, and the rate at
     /// which the unfavourable end of the p99 does.
@@ -70,7 +70,7 @@ pub struct WithCores {
 /// The scalability law.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Law {
-    /// Transactions a second of one at work; contention; coherency.
+    /// The rate of one at work; contention; coherency.
     pub parameters: [Interval; 3],
     /// The most, and at how many at work; `None` where no limit is in sight.
     pub most: Option<(Interval, f64)>,
@@ -94,7 +94,7 @@ pub struct LoadAnswer {
     pub baseline: Baseline,
     pub objective_ms: Option<f64>,
     pub seen: Vec<LoadPoint>,
-    /// CPU of a transaction, ms; `None` when the queue was refused.
+    /// CPU of a transaction, or statement, ms; `None` when the queue was refused.
     pub demand_ms: Option<Interval>,
     pub queue_refused: Option<String>,
     pub rows: Vec<AtLoad>,
@@ -166,7 +166,7 @@ fn assumptions(seen: &[LoadPoint], law: Option<&Law>) -> Vec<String> {
     ];
     if law.is_some_and(|law| law.open) {
         all.push(
-            "Transactions come independently of each other; where they come in bursts, the law takes that for contention."
+            "What is sent comes independently of each other; where it comes in bursts, the law takes that for contention."
                 .to_owned(),
         );
     }
@@ -243,8 +243,9 @@ impl LoadAnswer {
         let full = self.by_cores.iter().find(|with| with.cores == self.cores)?.saturation;
         (most.high < full.low).then(|| {
             format!(
-                "By the law it ends at {} transactions a second, and the cores are full at {} only: something else runs out first, and more cores buy little; headroom watch names it under load",
+                "By the law it ends at {} {} a second, and the cores are full at {} only: something else runs out first, and more cores buy little; headroom watch names it under load",
                 interval(&most),
+                self.baseline.unit.many(),
                 interval(&full)
             )
         })
@@ -298,6 +299,7 @@ impl Answer for LoadAnswer {
     }
 
     fn text(&self) -> String {
+        let unit = self.baseline.unit.many();
         let mut text = format!(
             "{} on {}, {} core(s): {} observations\n",
             self.workload,
@@ -306,7 +308,8 @@ impl Answer for LoadAnswer {
             self.seen.len()
         );
         if let Some(demand) = &self.demand_ms {
-            let _ = writeln!(text, "A transaction takes {} ms of a core.\n", interval(demand));
+            let one = self.baseline.unit.one();
+            let _ = writeln!(text, "A {one} takes {} ms of a core.\n", interval(demand));
         }
         if let Some(why) = &self.queue_refused {
             let _ = writeln!(text, "No prediction of response times: {why}.\n");
@@ -315,7 +318,7 @@ impl Answer for LoadAnswer {
             let mut table = Table::new(&[
                 ">cores",
                 ">growth",
-                ">transactions/s",
+                &format!(">{unit}/s"),
                 ">busy",
                 ">mean ms",
                 ">p99 ms",
@@ -339,7 +342,7 @@ impl Answer for LoadAnswer {
         for with in &self.by_cores {
             let _ = write!(
                 text,
-                "{} core(s) are full at {} transactions a second",
+                "{} core(s) are full at {} {unit} a second",
                 with.cores,
                 interval(&with.saturation)
             );
@@ -362,7 +365,7 @@ impl Answer for LoadAnswer {
                 let [one, contention, coherency] = &law.parameters;
                 let _ = writeln!(
                     text,
-                    "\nScalability law{}: {} transactions a second of one at work; contention {}; coherency {} (no unit)",
+                    "\nScalability law{}: {} {unit} a second of one at work; contention {}; coherency {} (no unit)",
                     if law.open { ", from response times at these rates" } else { "" },
                     interval(one),
                     interval(contention),
@@ -371,7 +374,7 @@ impl Answer for LoadAnswer {
                 let _ = match &law.most {
                     Some((most, at)) => writeln!(
                         text,
-                        "The most it gets done: {} transactions a second, with {} at work",
+                        "The most it gets done: {} {unit} a second, with {} at work",
                         interval(most),
                         figure(*at)
                     ),

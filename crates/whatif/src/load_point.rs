@@ -1,7 +1,7 @@
 //! What was seen of a server under load: from runs of `headroom load`, from trials of `headroom measure`,
 //! from an agent's history.
 
-use crate::baseline::{Baseline, BaselineSource};
+use crate::baseline::{Baseline, BaselineSource, Unit};
 use crate::file::{self, FileError, Mistake};
 use load::Outcome;
 use load::arrivals::Arrivals;
@@ -42,6 +42,8 @@ pub struct Observations {
     pub subject: String,
     /// What was sent, in words.
     pub workload: String,
+    /// What its rates count.
+    pub unit: Unit,
     pub seen: Vec<LoadPoint>,
     /// Today's load, where it is known.
     pub today: Option<Baseline>,
@@ -63,12 +65,14 @@ pub enum SourceError {
 impl Observations {
     /// Of a load that was sent: what the server's own clients do is not known.
     pub fn of(subject: String, workload: String, seen: Vec<LoadPoint>) -> Self {
-        Self { subject, workload, seen, today: None, notes: Vec::new() }
+        Self { subject, workload, unit: Unit::Transactions, seen, today: None, notes: Vec::new() }
     }
 
     /// The rate that growth is counted from: the one that is named, else today's, else the highest sent.
     pub fn baseline(&self, named: Option<f64>) -> Baseline {
-        named.map(Baseline::named).or(self.today).unwrap_or_else(|| Baseline::highest_sent(&self.seen))
+        let known = named.map(Baseline::named).or(self.today);
+        let baseline = known.unwrap_or_else(|| Baseline::highest_sent(&self.seen));
+        Baseline { unit: self.unit, ..baseline }
     }
 }
 
@@ -89,7 +93,9 @@ impl Source {
                 let subject = server.clone().unwrap_or_else(|| "the server".to_owned());
                 // What the server's own clients did: its peak is today's load.
                 let today = Some(Baseline::of(most(&seen), BaselineSource::History));
-                Ok(Observations { today, ..Observations::of(subject, "statements".to_owned(), seen) })
+                let unit = Unit::Statements;
+                let of = Observations::of(subject, unit.many().to_owned(), seen);
+                Ok(Observations { today, unit, ..of })
             }
             Self::Runs { history, last } => {
                 let runs = Store::open(history)?.last(*last)?;
@@ -107,7 +113,7 @@ impl Source {
 /// A server under one load.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct LoadPoint {
-    /// Transactions done a second.
+    /// Transactions, or statements, done a second.
     pub per_s: f64,
     /// Their mean response time, ms.
     pub mean_ms: f64,
@@ -268,6 +274,10 @@ struct Series {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ledger::{Answer, Entry};
+    use crate::load_answer::{self, LoadQuestion};
+    use crate::page::Report;
+    use crate::prices::Prices;
 
     const HISTORY: &str = r#"{"now_s":9.0,"subjects":[
       {"kind":"host","series":[{"name":"cpu","values":[0.2,0.4,null]}]},
@@ -281,6 +291,45 @@ mod tests {
         assert_eq!((seen[1].per_s, seen[1].at_work, seen[1].busy), (200.0, 0.6, Some(0.4)));
         assert!(matches!(of_agent(HISTORY, Some("db2")), Err(Mistake::UnknownServer)));
         assert!(matches!(of_agent("[]", None), Err(Mistake::NoHistory(_))));
+    }
+
+    #[test]
+    fn rates_of_a_history_are_statements_and_never_called_transactions() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let cells = |of: fn(f64) -> f64| {
+            (1..=20).map(|at| of(f64::from(at)).to_string()).collect::<Vec<_>>().join(",")
+        };
+        // M/M/1 with 1 ms each, from 30 to 600 a second.
+        let (rates, means) = (cells(|at| at * 30.0), cells(|at| 1e3 / (1e3 - at * 30.0)));
+        let series = format!(
+            r#"[{{"name":"statements","values":[{rates}]}},{{"name":"mean_ms","values":[{means}]}}]"#
+        );
+        let history = format!(r#"{{"subjects":[{{"kind":"server","name":"db1","series":{series}}}]}}"#);
+        std::fs::write(file.path(), history).unwrap();
+        let seen = Source::Agent { file: file.path().to_owned(), server: None }.read().unwrap();
+        for named in [None, Some(400.0)] {
+            let question = LoadQuestion {
+                subject: seen.subject.clone(),
+                workload: seen.workload.clone(),
+                cores: 1,
+                baseline: seen.baseline(named),
+                growths: vec![1.0],
+                cores_then: vec![2],
+                objective_ms: None,
+                notes: Vec::new(),
+            };
+            let answer = load_answer::answer(&question, seen.seen.clone());
+            let text = answer.text();
+            assert!(text.contains("statements/s") && text.contains("statements a second"), "{text}");
+            assert!(!text.to_lowercase().contains("transaction"), "{text}");
+            let report = Report::new(vec![Entry::of(&answer).unwrap()], &Prices::default(), None);
+            let unit = report.purchases[0].unit.clone().unwrap();
+            assert!(
+                unit.starts_with("times today's") && unit.contains("statements a second of the server"),
+                "{unit}"
+            );
+            assert!(!report.html().contains("transactions a second"), "{}", report.html());
+        }
     }
 
     #[test]

@@ -79,6 +79,17 @@ pub struct Measurement {
     pub is_back: bool,
 }
 
+impl Measurement {
+    /// The answer, or why there is none and whether the pool is as it was.
+    ///
+    /// # Errors
+    /// Fewer than three sizes; [`MemoryError::NotBack`] where the pool is not as it was either.
+    pub fn answer(self, subject: String, workload: String) -> Result<MemoryAnswer, MemoryError> {
+        let is_back = self.is_back;
+        answer(subject, workload, self).map_err(|why| MemoryError::from(why).unless_back(is_back))
+    }
+}
+
 /// Why it ended.
 #[derive(Debug, thiserror::Error)]
 pub enum MemoryError {
@@ -127,6 +138,13 @@ pub enum MemoryError {
     },
 }
 
+impl MemoryError {
+    /// The same, with the pool that is not as it was.
+    fn unless_back(self, is_back: bool) -> Self {
+        if is_back { self } else { Self::NotBack { why: Box::new(self) } }
+    }
+}
+
 /// Whether the pool is warm: the last windows agree in their miss ratio to a tenth, or to half a percent, and
 /// their mean is not below that of the windows before them by more than a twentieth, or a quarter of a
 /// percent. The second sees a slow fall, whose neighbours always agree.
@@ -145,19 +163,28 @@ pub fn is_warm(miss_ratios: &[f64]) -> bool {
 /// How many sizes are tried.
 pub const SIZES: RangeInclusive<usize> = 3..=7;
 
-/// Reads sizes such as `16G`, as many as are allowed.
+/// Reads sizes such as `16G`, as many as are allowed; one that is there twice, as `1G` and `1024M`, counts
+/// once.
 ///
 /// # Errors
 /// One is no size, or their number is not allowed.
 pub fn parse_sizes(texts: &[String], allowed: RangeInclusive<usize>) -> Result<Vec<u64>, ValueError> {
-    if !allowed.contains(&texts.len()) {
-        return Err(ValueError::Sizes { allowed, found: texts.len() });
-    }
     let size = |text: &String| {
         let bytes = value::size(text).filter(|bytes| *bytes > 0);
         bytes.ok_or_else(|| ValueError::NoSize { text: text.clone() })
     };
-    texts.iter().map(size).collect()
+    let mut sizes: Vec<u64> = Vec::new();
+    for size in texts.iter().map(size) {
+        let size = size?;
+        if !sizes.contains(&size) {
+            sizes.push(size);
+        }
+    }
+    if allowed.contains(&sizes.len()) {
+        Ok(sizes)
+    } else {
+        Err(ValueError::Sizes { allowed, found: sizes.len() })
+    }
 }
 
 /// How long a size is warmed up for at most: as it is said, else five minutes, or twelve passes of a longer
@@ -245,8 +272,7 @@ impl Experiment {
         let is_back = restored.iter().all(RestoreOutcome::is_back);
         match measured {
             Ok((sizes, notes)) => Ok(Measurement { sizes, today_bytes, notes, is_back }),
-            Err(why) if is_back => Err(why),
-            Err(why) => Err(MemoryError::NotBack { why: Box::new(why) }),
+            Err(why) => Err(why.unless_back(is_back)),
         }
     }
 
@@ -525,8 +551,22 @@ mod tests {
         let read = |text: &str| parse_sizes(&text.split(',').map(str::to_owned).collect::<Vec<_>>(), SIZES);
         assert_eq!(read("64M,128m,1G").unwrap(), [64 << 20, 128 << 20, 1 << 30]);
         let wrong = |text: &str| read(text).unwrap_err().to_string();
-        assert_eq!(wrong("1G,2G"), "name 3 to 7 sizes; there are 2");
+        assert_eq!(wrong("1G,2G"), "name 3 to 7 different sizes; there are 2");
+        assert_eq!(wrong("1G,1024M,2G"), "name 3 to 7 different sizes; there are 2");
+        assert_eq!(read("1G,1024M,2G,3G").unwrap(), [1 << 30, 2 << 30, 3 << 30]);
         assert_eq!(wrong("1G,2G,much"), "'much' is no size; write for example 16G");
+    }
+
+    #[test]
+    fn a_pool_that_is_not_back_is_said_also_where_there_is_no_answer() {
+        let of = |is_back: bool| {
+            let measured = Measurement { sizes: Vec::new(), today_bytes: 1, notes: Vec::new(), is_back };
+            measured.answer("db1".into(), "w".into()).unwrap_err()
+        };
+        assert!(matches!(of(true), MemoryError::NoCurve(_)));
+        let left = of(false);
+        assert!(matches!(&left, MemoryError::NotBack { why } if matches!(**why, MemoryError::NoCurve(_))));
+        assert!(left.to_string().contains("headroom knob restore"), "{left}");
     }
 
     #[test]

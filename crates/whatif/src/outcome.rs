@@ -1,10 +1,11 @@
 //! What was predicted beside what came: the share of intervals that held, model by model.
 
+use crate::baseline::Unit;
 use crate::ledger::{Entry, Kind, Observed, Prediction};
 use crate::replicas::ON_DAY;
 use crate::words::{bytes, figure, interval};
 use plan::Interval;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use term::Table;
@@ -22,8 +23,10 @@ pub struct Judged {
     pub model: String,
     pub what: String,
     pub subject: String,
-    /// Where: transactions a second; bytes of the pool (`memory`, `estimate`); a day (`growth`).
+    /// Where: a rate a second; bytes of the pool (`memory`, `estimate`); a day (`growth`).
     pub at: f64,
+    /// Of a rate: what it counts.
+    pub unit: Option<Unit>,
     pub predicted: Interval,
     /// The median of what was seen there later.
     pub came: f64,
@@ -33,12 +36,18 @@ pub struct Judged {
 impl Judged {
     /// Where it was predicted, with its unit.
     fn at_in_words(&self) -> String {
-        match self.model.as_str() {
-            "memory" | "estimate" => bytes(self.at as u64),
-            "growth" => format!("day {}", self.at),
-            _ => format!("{} transactions/s", figure(self.at)),
+        match (self.model.as_str(), self.unit) {
+            (_, Some(unit)) => format!("{} {}/s", figure(self.at), unit.many()),
+            ("growth", None) => format!("day {}", self.at),
+            (_, None) => bytes(self.at as u64),
         }
     }
+}
+
+/// What the rates of an answer count; `None` where it is about sizes or days.
+fn unit_of(entry: &Entry) -> Option<Unit> {
+    let stated = || Unit::deserialize(&entry.answer["baseline"]["unit"]).unwrap_or_default();
+    matches!(entry.kind, Kind::Load | Kind::Disks).then(stated)
 }
 
 /// How a model did.
@@ -87,6 +96,7 @@ pub fn check(entries: &[Entry]) -> Check {
                 what: prediction.what.clone(),
                 subject: entry.subject.clone(),
                 at: prediction.at,
+                unit: unit_of(entry),
                 predicted: prediction.value,
                 came,
                 held: (prediction.value.low..=prediction.value.high).contains(&came),
@@ -237,5 +247,9 @@ mod tests {
         let seen: Vec<(f64, f64)> = predicted.iter().map(|(at, _)| (*at, 50.0)).collect();
         let text = check(&[entry(1, &predicted, &[]), entry(2, &[], &seen)]).text();
         assert!(text.contains("does badly") && text.contains("100 transactions/s"), "{text}");
+        let mut history = entry(1, &predicted, &[]);
+        history.answer = serde_json::json!({ "baseline": { "unit": "statements" } });
+        let text = check(&[history, entry(2, &[], &seen)]).text();
+        assert!(text.contains("100 statements/s") && !text.contains("transactions"), "{text}");
     }
 }

@@ -157,9 +157,10 @@ impl Report {
                 };
                 let more = with.cores - load.cores;
                 let buys = format!(
-                    "full at {} instead of {} transactions a second",
+                    "full at {} instead of {} {} a second",
                     interval(&then),
-                    interval(&now)
+                    interval(&now),
+                    load.baseline.unit.many()
                 );
                 add(
                     format!("{more} more cores"),
@@ -308,17 +309,18 @@ struct Gain {
 }
 
 impl Gain {
-    /// Transactions a second more: as a multiple of today's load where that is known.
+    /// A higher rate, in the unit of the baseline: as a multiple of today's load where that is known.
     fn of_load(more_per_s: Interval, baseline: &Baseline, subject: &str, workload: &str) -> Self {
+        let counted = baseline.unit.many();
         match baseline.times(&more_per_s) {
             Some(headroom) => {
                 let today = figure(baseline.per_s.estimate);
-                let unit = format!("times today's {today} transactions a second of {subject} ({workload})");
+                let unit = format!("times today's {today} {counted} a second of {subject} ({workload})");
                 Self { headroom, unit }
             }
             None => Self {
                 headroom: more_per_s,
-                unit: format!("transactions a second of {subject} ({workload}); today's load is not known"),
+                unit: format!("{counted} a second of {subject} ({workload}); today's load is not known"),
             },
         }
     }

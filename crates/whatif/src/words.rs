@@ -16,7 +16,7 @@ pub enum ValueError {
     #[error("'{text}' is no size; write for example 16G")]
     NoSize { text: String },
     /// More or fewer sizes than are allowed.
-    #[error("name {} to {} sizes; there are {found}", allowed.start(), allowed.end())]
+    #[error("name {} to {} different sizes; there are {found}", allowed.start(), allowed.end())]
     Sizes { allowed: RangeInclusive<usize>, found: usize },
     /// Less time than it takes to see that a buffer pool is warm.
     #[error(

@@ -108,10 +108,13 @@ fn show<T: serde::Serialize>(what: &T, text: impl FnOnce(&T) -> String, json: bo
     if json { terminal::print_json(what) } else { terminal::print(&text(what)) }
 }
 
-/// No answer is an answer, with its reason and exit code 1.
-fn none(what: &str, why: impl std::fmt::Display) -> ExitCode {
+/// No answer is an answer, with its reason and exit code 1; as JSON it is `{"refused": WHY}`.
+fn none(what: &str, why: impl std::fmt::Display, json: bool) -> anyhow::Result<ExitCode> {
     terminal::complain(&format!("headroom: no {what}: {why}"));
-    exit::no()
+    if json {
+        terminal::print_json(&serde_json::json!({ "refused": why.to_string() }))?;
+    }
+    Ok(exit::no())
 }
 
 /// The file that is named, else the usual one beside the history.

@@ -18,7 +18,7 @@ const LIMIT: Duration = Duration::from_secs(60);
 type Row = (&'static str, i32, &'static str);
 
 /// No server is needed: these end before they reach one, or find none.
-const ALONE: [Row; 50] = [
+const ALONE: [Row; 60] = [
     ("", 64, ""),
     ("rout", 64, "unrecognized subcommand 'rout'"),
     ("route", 64, "name one with --server"),
@@ -76,6 +76,20 @@ const ALONE: [Row; 50] = [
     ("trial run nowhere.toml --user app", 2, "cannot read nowhere.toml"),
     ("trial init --server 127.0.0.1:1 --user app", 2, "Connection refused"),
     ("trial report nowhere", 2, "nowhere holds no experiment"),
+    ("plan memory oltp_read_only --sizes 1G,2G,3G", 64, "name the server with --server"),
+    (
+        "plan memory oltp_read_only --server 127.0.0.1:1 --user app --sizes 1G,1024M,2G",
+        64,
+        "--sizes: name 3 to 7 different sizes; there are 2",
+    ),
+    ("plan report --ledger {dir}/empty.jsonl", 1, "no report: "),
+    ("plan report --ledger {dir}/empty.jsonl --json", 1, "{"),
+    ("plan check --lets-encrypt", 0, "Let's Encrypt"),
+    ("plan check --lets-encrypt --json", 0, "{"),
+    ("plan replicas --zone a=400 --reader-per-s 500", 1, "no plan: one zone cannot survive its own loss"),
+    ("plan replicas --zone a=400 --reader-per-s 500 --json", 1, "{"),
+    ("plan placement small.csv", 1, "no placement: what roles want is not known: network of r1"),
+    ("plan placement small.csv --json", 1, "{"),
     ("demo --only z", 64, "'z' is no part of the demo"),
     ("demo --rate 0", 64, "--rate is between 0.1 and 100"),
     ("lab fault a2 lag 0.2", 64, "the seconds are whole"),
@@ -138,6 +152,8 @@ fn check(rows: &[Row], dir: &Path, fill: impl Fn(&str) -> String, with: impl Fn(
 fn without_a_server_the_exit_code_and_the_first_line_say_why() {
     let dir = tempfile::tempdir().unwrap();
     let base = dir.path().to_str().unwrap();
+    let inventory = "kind,name,cpu,memory,iops,mb_s,network\nhost,h1,8,64,4000,400,1000\nrole,r1,1,1,1,1,\n";
+    std::fs::write(dir.path().join("small.csv"), inventory).unwrap();
     check(&ALONE, dir.path(), |typed| typed.replace("{dir}", base), |_| ());
 }
 

@@ -58,14 +58,15 @@ impl Report {
         if let Some(load) = &self.load {
             if let Some(now) = load.by_cores.iter().find(|with| with.cores == load.cores) {
                 let on = format!("{} on {} cores of {}", load.workload, load.cores, load.subject);
+                let unit = load.baseline.unit.many();
                 let (value, words) = full(&load.baseline, &now.saturation);
                 card("Load until the CPUs are full", value, format!("{words}; {on}"));
                 if let (Some((rate, sure)), Some(limit)) = (now.within_objective, load.objective_ms) {
                     card(
                         &format!("Load with p99 below {} ms", figure(limit)),
-                        format!("{} transactions a second", figure(rate)),
+                        format!("{} {unit} a second", figure(rate)),
                         format!(
-                            "surely {} transactions a second; no rate beyond the model's edge counts; {on}",
+                            "surely {} {unit} a second; no rate beyond the model's edge counts; {on}",
                             figure(sure)
                         ),
                     );
@@ -176,19 +177,18 @@ impl Report {
             }
             page.push_str(&bars.html());
         }
-        if let Some(law) = self.load.as_ref().and_then(|load| load.law.as_ref()) {
+        if let Some((load, law)) = self.load.as_ref().and_then(|load| Some((load, load.law.as_ref()?))) {
             let points = |of: fn(&Interval) -> f64| law.curve.iter().map(move |(at, value)| (*at, of(value)));
             let band = law
                 .curve
                 .iter()
                 .map(|(at, value)| (*at, value.low, value.high.min(value.estimate * 3.0)))
                 .collect();
-            let seen =
-                self.load.iter().flat_map(|load| &load.seen).map(|one| (one.at_work, one.per_s)).collect();
+            let seen = load.seen.iter().map(|one| (one.at_work, one.per_s)).collect();
             let model = Line::new("scalability law", points(|value| value.estimate).collect()).band(band);
             page.push_str(
                 &Lines::new("Throughput", "a second")
-                    .x_axis("transactions at work")
+                    .x_axis(format!("{} at work", load.baseline.unit.many()))
                     .line(model)
                     .line(Line::new("measured", seen).dots())
                     .html(),
@@ -204,11 +204,12 @@ impl Report {
         let Some(load) = self.load.as_ref().filter(|load| !load.rows.is_empty()) else { return };
         let _ = write!(
             page,
-            "<h2>More load</h2><p class=\"soft\">{} on {}. {}</p><div class=\"scroll\"><table><tr><th class=\"n\">cores</th><th class=\"n\">times {}</th><th class=\"n\">transactions a second</th><th class=\"n\">busy</th><th class=\"n\">mean ms</th><th class=\"n\">p99 ms</th></tr>",
+            "<h2>More load</h2><p class=\"soft\">{} on {}. {}</p><div class=\"scroll\"><table><tr><th class=\"n\">cores</th><th class=\"n\">times {}</th><th class=\"n\">{} a second</th><th class=\"n\">busy</th><th class=\"n\">mean ms</th><th class=\"n\">p99 ms</th></tr>",
             escape(&load.workload),
             escape(&load.subject),
             escape(&load.baseline.words()),
-            load.baseline.name()
+            load.baseline.name(),
+            load.baseline.unit.many()
         );
         for row in &load.rows {
             let figures = match (&row.mean_ms, &row.p99_ms, &row.refused) {
@@ -263,7 +264,7 @@ impl Report {
             );
         };
         section("Past predictions beside what came", checked.text());
-        section("A published case: Let's Encrypt, 2021", crate::lets_encrypt::text());
+        section("A published case: Let's Encrypt, 2021", crate::lets_encrypt::case().text());
         for (at, (of, lines)) in self.assumptions().iter().enumerate() {
             page.push_str(if at == 0 { "<h2>Assumed</h2>\n" } else { "" });
             let _ = write!(page, "<h3>{}</h3>\n<ul>", escape(of));
@@ -278,17 +279,14 @@ impl Report {
 /// The rate at which the cores are full, as a headline and its explanation.
 fn full(baseline: &Baseline, saturation: &Interval) -> (String, String) {
     let range = |of: &Interval| format!("{} to {}", figure(of.low), figure(of.high));
+    let unit = baseline.unit.many();
     match baseline.times(saturation) {
         Some(times) => (
             format!("{} times", figure(times.estimate)),
-            format!(
-                "{} times today's {} transactions a second",
-                range(&times),
-                figure(baseline.per_s.estimate)
-            ),
+            format!("{} times today's {} {unit} a second", range(&times), figure(baseline.per_s.estimate)),
         ),
         None => (
-            format!("{} transactions a second", figure(saturation.estimate)),
+            format!("{} {unit} a second", figure(saturation.estimate)),
             format!(
                 "{}; the highest rate sent was {}, and today's load is not known (--current names it)",
                 range(saturation),

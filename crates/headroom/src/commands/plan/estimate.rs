@@ -62,7 +62,7 @@ pub(crate) async fn run(args: EstimateArgs, environment: &Environment) -> anyhow
         Ok(server.and_then(|mut server| trace(&mut server, &directory, time, &stop, terminal::complain)))
     });
     let traced = match traced.await? {
-        Err(why) if why.is_refusal() => return Ok(none("estimate", why)),
+        Err(why) if why.is_refusal() => return none("estimate", why, args.keep.json),
         traced => traced?,
     };
     let entries = args.keep.path(environment).ok().map(|path| past(&path)).transpose()?;

@@ -14,6 +14,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 use term::{exit, terminal};
 use whatif::inventory::Inventory;
+use whatif::lets_encrypt;
 use whatif::now::BottleneckNow;
 use whatif::outcome;
 use whatif::page::Report;
@@ -155,7 +156,7 @@ pub(crate) async fn placement(args: &PlacementArgs, environment: &Environment) -
     }
     match placement::answer(&inventory, &args.inventory.display().to_string(), args.time) {
         Ok(answer) => args.keep.finish(&answer, environment),
-        Err(why) => Ok(none("placement", why)),
+        Err(why) => none("placement", why, args.keep.json),
     }
 }
 
@@ -184,21 +185,22 @@ pub(crate) fn replicas(args: &ReplicasArgs, environment: &Environment) -> anyhow
     let question = ReplicasQuestion { zones: args.zone.clone(), reader_per_s, apply_share, fill };
     match replicas::answer(&question, &context, &Prices::read(args.prices.as_deref())?) {
         Ok(answer) => args.keep.finish(&answer, environment),
-        Err(why) => Ok(none("plan", why)),
+        Err(why) => none("plan", why, args.keep.json),
     }
 }
 
 pub(crate) async fn report(args: &ReportArgs, environment: &Environment) -> anyhow::Result<ExitCode> {
     let path = ledger_path(args.ledger.as_ref(), environment)?;
     let entries = past(&path)?;
+    if entries.is_empty() {
+        let why = format!("{} has no answer yet; headroom plan ladder gives the first", path.display());
+        return none("report", why, args.json);
+    }
     let report = Report::new(entries, &Prices::read(args.prices.as_deref())?, args.subject.as_deref());
     let report = report.beside(args.now(environment).await?);
     if let Some(subject) = args.subject.as_deref().filter(|_| !report.has_server()) {
         let others = report.others.join(", ");
         bail!("{} has no answer about {subject}; it has some about: {others}", path.display());
-    }
-    if report.is_empty() && report.unread.is_empty() {
-        bail!("{} has no answer yet; headroom plan ladder gives the first", path.display());
     }
     if let Some(path) = &args.html {
         std::fs::write(path, report.html()).with_context(|| format!("cannot write {}", path.display()))?;
@@ -273,7 +275,7 @@ fn bottlenecks(view: &WatchView) -> Vec<BottleneckNow> {
 
 pub(crate) fn check(args: &CheckArgs, environment: &Environment) -> anyhow::Result<ExitCode> {
     if args.lets_encrypt {
-        terminal::print(&whatif::lets_encrypt::text())?;
+        show(&lets_encrypt::case(), lets_encrypt::Case::text, args.json)?;
         return Ok(exit::DONE);
     }
     let check = outcome::check(&past(&ledger_path(args.ledger.as_ref(), environment)?)?);

@@ -1,13 +1,12 @@
 //! `headroom plan memory`: the buffer pool at several sizes. Flags become an experiment here; the crate
 //! `whatif` runs it.
 
-use super::KeepArgs;
+use super::{KeepArgs, none};
 use crate::commands::knob::blocking;
 use crate::commands::load::{TargetArgs, WorkloadArgs};
 use crate::environment::Environment;
 use crate::key::KeyArgs;
 use crate::reads;
-use anyhow::Context;
 use clap::Args;
 use fleet::Address;
 use load::replay::Reads;
@@ -17,7 +16,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 use term::{exit, terminal};
-use whatif::memory::{self, Experiment, MemoryAnswer, PoolServer, SIZES, answer, parse_sizes};
+use whatif::memory::{self, Experiment, MemoryAnswer, MemoryError, PoolServer, SIZES, parse_sizes};
 use whatif::pool_load::PoolLoad;
 use whatif::words::parse_above_zero;
 
@@ -89,7 +88,7 @@ pub(crate) struct MemoryArgs {
 
 /// Does it.
 pub(crate) async fn run(args: MemoryArgs, environment: &Environment) -> anyhow::Result<ExitCode> {
-    let address = args.target.server().context("name the server with --server")?;
+    let address = args.target.server().ok_or_else(|| exit::usage_error("name the server with --server"))?;
     let load = args.load(&address, environment)?;
     let experiment = args.experiment(load.pass())?;
     let workload = load.in_words(&experiment, args.clients);
@@ -102,9 +101,15 @@ pub(crate) async fn run(args: MemoryArgs, environment: &Environment) -> anyhow::
     let listening = term::StopFlag::listen(|| ());
     let stop = listening.flag();
     terminal::complain(&format!("about {:.0} s, and the time to warm up", experiment.length().as_secs_f64()));
-    let measured = blocking(move || Ok(experiment.run(&server, &load, &stop, terminal::complain)?)).await?;
-    let answer = MemoryAnswer { closed, ..answer(subject, workload, measured)? };
-    args.keep.finish(&answer, environment)
+    let answer = blocking(move || {
+        let measured = experiment.run(&server, &load, &stop, terminal::complain);
+        Ok(measured.and_then(|measured| measured.answer(subject, workload)))
+    });
+    match answer.await? {
+        Ok(answer) => args.keep.finish(&MemoryAnswer { closed, ..answer }, environment),
+        Err(why @ MemoryError::NotBack { .. }) => none("prediction", why, args.keep.json),
+        Err(why) => Err(why.into()),
+    }
 }
 
 impl MemoryArgs {
