@@ -93,9 +93,17 @@ async fn health(State(live): State<Arc<dyn Live>>) -> Response {
     }
 }
 
-async fn openmetrics(State(live): State<Arc<dyn Live>>) -> Response {
+/// What `/metrics` says now, in OpenMetrics.
+///
+/// # Errors
+/// Only if the text cannot be written, which memory alone decides.
+pub async fn exposition(live: &dyn Live) -> Result<String, std::fmt::Error> {
     let measured = live.report(Since::Start).await.map(|report| insight_metrics::text(&report));
-    match status_metrics::text(&live.status(), measured.as_deref().unwrap_or_default()) {
+    status_metrics::text(&live.status(), measured.as_deref().unwrap_or_default())
+}
+
+async fn openmetrics(State(live): State<Arc<dyn Live>>) -> Response {
+    match exposition(&*live).await {
         Ok(text) => ([(header::CONTENT_TYPE, OPEN_METRICS)], text).into_response(),
         Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, format!("{error}\n")).into_response(),
     }

@@ -98,10 +98,10 @@ impl AdminClient {
             // The number, not the name: a router on loopback answers to no foreign name.
             let host = stream.peer_addr()?.to_string();
             let request = Request::builder().uri(path).header(HOST, host).header(CONNECTION, "close");
-            let (code, body) = web::exchange(stream, request.body(Full::default())?, LARGEST)
+            let answer = web::exchange(stream, request.body(Full::default())?, LARGEST)
                 .await
                 .map_err(|why| anyhow!("{} does not answer like headroom route: {why}", self.address))?;
-            Ok((code, String::from_utf8_lossy(&body).into_owned()))
+            Ok((answer.status().as_u16(), String::from_utf8_lossy(answer.body()).into_owned()))
         };
         tokio::time::timeout(DEADLINE, asked)
             .await

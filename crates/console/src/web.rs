@@ -1,5 +1,5 @@
-//! One request to an HTTP or HTTPS address, one answer, a deadline: what reads agents and routers and calls
-//! webhooks.
+//! One request to an HTTP or HTTPS address, one answer, a deadline: what reads agents and routers, calls
+//! webhooks and sends to collectors.
 //!
 //! No redirects, no cookies, no kept connections. Whoever answers over TLS is verified by name. An address
 //! may hold a secret in its path (webhooks do), so only `scheme://host:port` of it is ever shown.
@@ -11,7 +11,7 @@ use hyper::body::{Body, Bytes};
 use hyper::client::conn::http1;
 use hyper::header::{AUTHORIZATION, CONNECTION, CONTENT_TYPE, HOST, USER_AGENT};
 use hyper::http::request::Builder;
-use hyper::{Method, Request};
+use hyper::{HeaderMap, Method, Request, Response};
 use hyper_util::rt::TokioIo;
 use rustls::pki_types::ServerName;
 use std::fmt;
@@ -96,7 +96,7 @@ impl Web {
         if let Some(token) = token {
             request = request.header(AUTHORIZATION, token.header());
         }
-        self.ask(request.body(Full::default())).await
+        self.ask(request.body(Full::default())).await.map(code_and_body)
     }
 
     /// Sends JSON there; the status code and the body.
@@ -105,7 +105,21 @@ impl Web {
     /// There is no whole answer in time.
     pub async fn post(&self, json: String) -> Result<(u16, Bytes), WebError> {
         let request = self.request(Method::POST).header(CONTENT_TYPE, "application/json");
-        self.ask(request.body(Full::from(json))).await
+        self.ask(request.body(Full::from(json))).await.map(code_and_body)
+    }
+
+    /// Sends bytes there with headers of the sender's, the kind of the bytes among them; the answer with its
+    /// own headers.
+    ///
+    /// # Errors
+    /// There is no whole answer in time.
+    pub async fn send(&self, headers: &HeaderMap, body: Bytes) -> Result<Response<Bytes>, WebError> {
+        let mut request = self.request(Method::POST);
+        if let Some(all) = request.headers_mut() {
+            // Theirs instead of ours, where both have one.
+            all.extend(headers.clone());
+        }
+        self.ask(request.body(Full::from(body))).await
     }
 
     fn request(&self, method: Method) -> Builder {
@@ -120,7 +134,7 @@ impl Web {
     async fn ask(
         &self,
         request: hyper::http::Result<Request<Full<Bytes>>>,
-    ) -> Result<(u16, Bytes), WebError> {
+    ) -> Result<Response<Bytes>, WebError> {
         let at = || self.address.to_string();
         let broken = |why: String| WebError::Broken { at: at(), why };
         let request = request.map_err(|error| broken(error.to_string()))?;
@@ -148,12 +162,16 @@ impl fmt::Debug for Web {
     }
 }
 
-/// Sends one request over a connection of its own; the status code and the body, or why there is none.
+fn code_and_body(answer: Response<Bytes>) -> (u16, Bytes) {
+    (answer.status().as_u16(), answer.into_body())
+}
+
+/// Sends one request over a connection of its own; the whole answer, or why there is none.
 pub(crate) async fn exchange(
     stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
     request: Request<Full<Bytes>>,
     largest: usize,
-) -> Result<(u16, Bytes), String> {
+) -> Result<Response<Bytes>, String> {
     let words = |error: hyper::Error| match error.is_parse() {
         true => "it does not speak HTTP".to_owned(),
         false => error.to_string(),
@@ -162,12 +180,12 @@ pub(crate) async fn exchange(
     // Ends with the answer, however long the other side leaves the connection open.
     let _connection = AbortOnDropHandle::new(tokio::spawn(connection));
     let answer = sender.send_request(request).await.map_err(words)?;
-    let code = answer.status().as_u16();
     if answer.body().size_hint().lower() > largest as u64 {
         return Err(format!("it is longer than {largest} bytes"));
     }
-    let body = Limited::new(answer.into_body(), largest).collect().await;
-    Ok((code, body.map_err(|error| error.to_string())?.to_bytes()))
+    let (head, body) = answer.into_parts();
+    let body = Limited::new(body, largest).collect().await.map_err(|error| error.to_string())?;
+    Ok(Response::from_parts(head, body.to_bytes()))
 }
 
 /// Why a text is no address; nothing of its path is in it.
@@ -221,6 +239,16 @@ impl WebAddress {
             target.split_once('?').map_or((target, None), |(path, query)| (path, Some(query)));
         url.set_path(path);
         url.set_query(query);
+        Self(url)
+    }
+
+    /// An address below this one: `/v1/metrics` of a collector. A query stays.
+    pub fn below(&self, path: &[&str]) -> Self {
+        let mut url = self.0.clone();
+        // Those of HTTP always have a path.
+        if let Ok(mut segments) = url.path_segments_mut() {
+            segments.pop_if_empty().extend(path);
+        }
         Self(url)
     }
 
@@ -311,6 +339,14 @@ mod tests {
         assert_eq!(address.to_string(), "http://[::1]:9307");
         assert_eq!(WebAddress::parse("http://db1?x").unwrap().target(), "/?x");
         assert_eq!(address.at("/watch.json?a=1").target(), "/watch.json?a=1");
+        for (base, whole) in [
+            ("http://db1:4318", "/v1/metrics"),
+            ("http://db1:4318/", "/v1/metrics"),
+            ("https://db1/otlp/", "/otlp/v1/metrics"),
+            ("https://db1/otlp?tenant=1", "/otlp/v1/metrics?tenant=1"),
+        ] {
+            assert_eq!(WebAddress::parse(base).unwrap().below(&["v1", "metrics"]).target(), whole);
+        }
     }
 
     #[test]
@@ -354,7 +390,7 @@ mod tests {
         let request = Request::builder().uri("/").header(HOST, "here").body(Full::default()).unwrap();
         let answer = exchange(ours, request, 1024).await;
         serving.abort();
-        answer
+        answer.map(code_and_body)
     }
 
     #[tokio::test]
