@@ -4,12 +4,14 @@
 
 use crate::listener::Listener;
 use crate::refusal::{RefusalDetails, RefusalReason};
+use crate::session_span;
 use crate::stream::Socket;
 use fleet::ListenerRole;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use tokio::time::Instant;
+use tracing::Span;
 
 /// Counts a client among the sessions of its listener until dropped, and among those that are logging in
 /// until [`AdmissionPermit::logged_in`].
@@ -62,6 +64,7 @@ impl AdmissionPermit {
     /// The client gets no session: counted and logged.
     pub(crate) fn refuse(&self, why: RefusalReason, details: RefusalDetails) {
         self.listener.refuse(why, RefusalDetails { client: self.client, ..details });
+        session_span::record_end(&Span::current(), RefusalReason::WORDS[why as usize], true);
     }
 
     /// The client is logged in (or goes on in a form that we cannot read).

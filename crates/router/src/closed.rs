@@ -85,6 +85,27 @@ impl Closed {
         Self::ALL.get(index).copied().unwrap_or(Self::ClientLeft)
     }
 
+    /// Whether it ended in another way than the client, or a rule of ours for idle sessions, meant it to.
+    pub fn is_failure(self) -> bool {
+        match self {
+            Self::ServerLeft
+            | Self::DrainDeadline
+            | Self::StopDeadline
+            | Self::NotLoggedIn
+            | Self::ClientSilent
+            | Self::ServerSilent
+            | Self::ThreadFailed => true,
+            Self::ClientLeft
+            | Self::Balance
+            | Self::NotEligible
+            | Self::NotPrimary
+            | Self::ReplicaBack
+            | Self::Drained
+            | Self::Stopping
+            | Self::Switchover => false,
+        }
+    }
+
     /// In stable words.
     pub fn words(self) -> &'static str {
         Self::WORDS[self.index()]

@@ -77,6 +77,7 @@ mod router;
 mod server_counters;
 mod session;
 mod session_registry;
+mod session_span;
 mod shared_state;
 mod sockets;
 pub mod speed;

@@ -8,6 +8,7 @@ use crate::close_quota::CloseQuota;
 use crate::closed::Closed;
 use crate::gray::{Commits, Gray, GrayWatch, Kind};
 use crate::pick::Because;
+use crate::session_span;
 use arc_swap::ArcSwap;
 use fleet::{ListenerRole, ServerName};
 use std::cell::Cell;
@@ -306,7 +307,7 @@ impl ServerSlot {
         &self.span
     }
 
-    /// The session is over: counted, and logged.
+    /// The session is over: counted, logged, and kept in its span.
     pub(crate) fn ended(&self, why: Closed) {
         self.closed(why);
         let (_session, server) = (self.span.enter(), self.counters.name());
@@ -316,6 +317,8 @@ impl ServerSlot {
             }
             _ => tracing::debug!(%server, why = why.words(), "session closed"),
         }
+        // After the line, which says it already.
+        session_span::record_end(&self.span, why.words(), why.is_failure());
     }
 }
 
@@ -395,5 +398,37 @@ mod tests {
         let text = String::from_utf8(lines.0.lock().unwrap().clone()).unwrap();
         assert!(text.contains("session{id=7 client=\"10.0.0.5:999\"}"), "{text}");
         assert!(text.contains("session closed server=r1 why=\"moved: balance\""), "{text}");
+    }
+
+    /// Takes what is recorded in spans: `field=value`.
+    struct Recorded(Arc<std::sync::Mutex<Vec<String>>>);
+
+    impl<S: tracing::Subscriber> tracing_subscriber::Layer<S> for Recorded {
+        fn on_record(
+            &self,
+            _: &tracing::span::Id,
+            values: &tracing::span::Record<'_>,
+            _: tracing_subscriber::layer::Context<'_, S>,
+        ) {
+            values.record(&mut |field: &tracing::field::Field, value: &dyn std::fmt::Debug| {
+                self.0.lock().unwrap().push(format!("{field}={value:?}"));
+            });
+        }
+    }
+
+    #[test]
+    fn the_span_of_a_session_keeps_why_it_ended_and_whether_it_failed() {
+        let recorded = Arc::<std::sync::Mutex<Vec<String>>>::default();
+        let layer = Recorded(recorded.clone());
+        let spans = tracing_subscriber::layer::SubscriberExt::with(tracing_subscriber::registry(), layer);
+        tracing::subscriber::with_default(spans, || {
+            let counters = Arc::new(ServerCounters::new(ServerName::new("r1"), 1));
+            for why in [Closed::Balance, Closed::ServerSilent] {
+                let (end, error) = (tracing::field::Empty, tracing::field::Empty);
+                let span = tracing::info_span!("session", id = 7, end, error);
+                span.in_scope(|| ServerSlot::take(counters.clone(), ListenerRole::Reader, 0)).ended(why);
+            }
+        });
+        assert_eq!(*recorded.lock().unwrap(), ["end=\"moved: balance\"", "error=\"server silent\""]);
     }
 }

@@ -27,17 +27,9 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::atomic::Ordering::Relaxed;
 use tokio::time::Instant;
-use tracing::field::Empty;
 use tracing::{Instrument, Span};
 use wire::bridge::{Bridge, FromClient, Refusal, Terms};
 use wire::{ErrPacket, Phase, Tracker};
-
-/// The span in which everything about this session is logged: whose it is, where it came in, which server it
-/// got. It is entered while the client logs in and where a line is written, and never for a query.
-pub(crate) fn span(id: u64, arrival: &Arrival) -> Span {
-    let listener = &arrival.admission.permit.listener.address;
-    tracing::info_span!("session", id, client = Empty, %listener, server = Empty)
-}
 
 /// Lets a client in: from accepted to relayed, or refused.
 pub(crate) async fn run(worker: Rc<WorkerContext>, arrival: Arrival) {

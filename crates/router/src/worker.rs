@@ -11,6 +11,7 @@ use crate::catch_panic::{PAUSE, caught};
 use crate::fault::Fault;
 use crate::heartbeat::{Heartbeat, THREAD};
 use crate::session;
+use crate::session_span;
 use crate::shared_state::SharedState;
 use context::WorkerContext;
 pub(crate) use handle::WorkerHandle;
@@ -99,7 +100,8 @@ async fn serve(worker: &Rc<WorkerContext>, inbox: &mut UnboundedReceiver<Message
         match message {
             None => return,
             Some(Message::Arrival(arrival)) => {
-                let span = session::span(worker.shared.next_session(), &arrival);
+                let listener = &arrival.admission.permit.listener.address;
+                let span = session_span::open(worker.shared.next_session(), listener);
                 tokio::task::spawn_local(session::run(worker.clone(), arrival).instrument(span));
             }
             Some(Message::Beat) => {
