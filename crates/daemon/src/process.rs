@@ -100,6 +100,12 @@ impl Process {
         }
     }
 
+    /// Over when this process no longer speaks for the router: another has taken over, or this one has
+    /// stopped.
+    pub fn superseded(&self) -> impl Future<Output = ()> + Send + use<> {
+        self.judging.clone().cancelled_owned()
+    }
+
     /// Where systemd wants to hear of it.
     pub(crate) fn notify_socket(&self) -> Option<&str> {
         self.origin.notify_socket.as_deref()

@@ -9,7 +9,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
 use std::time::Duration;
-use tracing_subscriber::EnvFilter;
+use tracing_subscriber::layer::{Layer, SubscriberExt};
+use tracing_subscriber::util::SubscriberInitExt;
+use tracing_subscriber::{EnvFilter, Registry, fmt};
 
 /// Lines that wait to be written: at some 200 bytes each, under a megabyte.
 const QUEUE: usize = 4096;
@@ -20,6 +22,9 @@ const FAREWELL: Duration = Duration::from_secs(1);
 /// What was dropped is told at the latest this long after there is room again.
 const TELL_WITHIN: Duration = Duration::from_secs(1);
 const NOBODY_READS: &str = "they came faster than they were taken";
+
+/// What sees spans and events beside the log, by a filter of its own.
+pub type Beside = Box<dyn Layer<Registry> + Send + Sync>;
 
 /// How log lines look.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -56,6 +61,18 @@ impl Drop for Flush {
 /// # Errors
 /// The filter cannot be understood, or there is no thread.
 pub fn start(format: LogFormat, filter: Option<&str>) -> anyhow::Result<Flush> {
+    start_beside(None, format, filter)
+}
+
+/// The same beside something else, which the log's filter does not hold for.
+///
+/// # Errors
+/// As [`start`].
+pub fn start_beside(
+    beside: Option<Beside>,
+    format: LogFormat,
+    filter: Option<&str>,
+) -> anyhow::Result<Flush> {
     let filter = filter.unwrap_or("info");
     crate::log_filter::right(filter).map_err(|why| anyhow::anyhow!("HEADROOM_LOG: {why}"))?;
     let filter = EnvFilter::try_new(filter).map_err(|error| {
@@ -68,13 +85,11 @@ pub fn start(format: LogFormat, filter: Option<&str>) -> anyhow::Result<Flush> {
         LogFormat::Json => missing_as_json,
     });
     let (queue, flush) = writing(to, io::stderr())?;
-    let lines = tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_writer(move || queue.clone())
-        .with_target(false);
+    let lines = fmt::layer().with_writer(move || queue.clone()).with_target(false);
+    let all = tracing_subscriber::registry().with(beside);
     let started = match format {
-        LogFormat::Text => lines.compact().with_ansi(false).try_init(),
-        LogFormat::Json => lines.json().flatten_event(true).try_init(),
+        LogFormat::Text => all.with(lines.compact().with_ansi(false).with_filter(filter)).try_init(),
+        LogFormat::Json => all.with(lines.json().flatten_event(true).with_filter(filter)).try_init(),
     };
     started.map_err(|error| anyhow::anyhow!("cannot start logging: {error}"))?;
     // The default writes to standard error itself, and waits for it.

@@ -5,7 +5,7 @@ use std::str::FromStr;
 use tracing_subscriber::filter::LevelFilter;
 
 /// Our crates that log.
-const OURS: [&str; 11] = [
+const OURS: [&str; 12] = [
     "headroom",
     "daemon",
     "router",
@@ -17,6 +17,7 @@ const OURS: [&str; 11] = [
     "switchover",
     "load",
     "lab",
+    "otlp",
 ];
 /// Libraries below them that have something to say.
 const LIBRARIES: [&str; 10] =
