@@ -119,7 +119,8 @@ pub(crate) fn command_line() -> Vec<std::ffi::OsString> {
     std::env::args_os().collect()
 }
 
-/// One variable that the configuration names (`password_env`); text that is no UTF-8 counts as absent.
+/// One variable that the configuration names (`password_env`), or OpenTelemetry (`OTEL_...`); text that is no
+/// UTF-8 counts as absent.
 #[allow(clippy::disallowed_methods, reason = "this is the one place that reads the environment")]
 pub(crate) fn variable(name: &str) -> Option<String> {
     std::env::var(name).ok()

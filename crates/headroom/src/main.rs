@@ -9,6 +9,7 @@ mod key;
 mod option_files;
 mod reads;
 mod source;
+mod telemetry;
 mod version;
 
 use std::process::ExitCode;

@@ -15,8 +15,9 @@ pub(crate) fn version() -> &'static str {
     &VERSION
 }
 
-/// Parts that a build may lack: the lab is a feature of Cargo, the programs of zero-hop need clang.
+/// Parts that a build may lack: the lab and OTLP are features of Cargo, the programs of zero-hop need clang.
 fn features() -> impl Iterator<Item = &'static str> {
-    let parts = [("lab", cfg!(feature = "lab")), ("zero-hop", zerohop::BUILT)];
+    let parts =
+        [("lab", cfg!(feature = "lab")), ("otlp", cfg!(feature = "otlp")), ("zero-hop", zerohop::BUILT)];
     parts.into_iter().filter_map(|(name, built)| built.then_some(name))
 }

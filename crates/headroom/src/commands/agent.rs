@@ -3,6 +3,7 @@
 use super::watch::{WatchTarget, WatchTargetArgs, watch_target};
 use crate::commands::probe::known_ceilings;
 use crate::environment::{self, Environment};
+use crate::telemetry::Telemetry;
 use ::agent::{Files, Keys, Monitor, MonitorOptions, Reconfigure};
 use anyhow::bail;
 use clap::Args;
@@ -12,7 +13,7 @@ use daemon::systemd::notify;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use term::log::{self, LogFormat};
+use term::log::LogFormat;
 use term::{exit, interrupted};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc;
@@ -55,7 +56,7 @@ pub(crate) struct AgentArgs {
 
 /// Runs `headroom agent`.
 pub(crate) async fn run(args: AgentArgs, environment: &Environment) -> anyhow::Result<ExitCode> {
-    let _log = log::start(args.log_format, environment.log.as_deref())?;
+    let (_log, telemetry) = Telemetry::start(args.log_format, environment.log.as_deref())?;
     core_dump::forbid(environment.core_dumps);
     let keys = Keys::read(Files {
         pair: args.tls_cert.clone().zip(args.tls_key.clone()),
@@ -71,12 +72,14 @@ pub(crate) async fn run(args: AgentArgs, environment: &Environment) -> anyhow::R
     let watching =
         MonitorOptions::against(ceilings, args.target.window).asking(router).promising(objectives.clone());
     let monitor = Monitor::start(fleet, watching);
+    let telemetry = telemetry.of_agent(monitor.views(), args.listen);
     let hang_up = signal(SignalKind::hangup())?;
     tokio::spawn(again(hang_up, args, environment.clone(), monitor.changes(), objectives, has_fleet));
     let systemd = environment.notify_socket.as_deref();
     notify(systemd, "READY=1");
     let served = ::agent::serve(listener, &keys, &monitor, interrupted()).await;
     notify(systemd, "STOPPING=1");
+    telemetry.stop().await;
     monitor.stop().await;
     served.map(|()| exit::DONE)
 }

@@ -3,6 +3,7 @@
 use crate::commands::switchover::OperatorArgs;
 use crate::environment::Environment;
 use crate::source::{self, SourceArgs};
+use crate::telemetry::Telemetry;
 use anyhow::Context;
 use clap::{Args, Subcommand};
 use config::{Config, Credentials};
@@ -20,7 +21,7 @@ use switchover::guard::decide::Caution;
 use switchover::guard::status::{self, GuardOverview, PauseReport};
 use switchover::guard::{Guard, GuardOptions, GuardStatus};
 use switchover::perform::Deadlines;
-use term::log::{self, LogFormat};
+use term::log::LogFormat;
 use term::{exit, interrupted, terminal};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
@@ -226,7 +227,7 @@ impl FleetArgs {
 
 impl RunArgs {
     async fn guard(self, environment: &Environment) -> anyhow::Result<ExitCode> {
-        let _log = log::start(self.log_format, environment.log.as_deref())?;
+        let (_log, telemetry) = Telemetry::start(self.log_format, environment.log.as_deref())?;
         anyhow::ensure!(self.listen.ip().is_loopback(), "--listen takes a loopback address");
         let (config, admin) = self.fleet.read(environment)?;
         let options = GuardOptions {
@@ -252,6 +253,7 @@ impl RunArgs {
         let guard = Guard::new(options, admin, watcher.snapshots(), gray)?;
         tracing::info!(address = %listener.local_addr()?, dry_run = self.dry_run, "guards; /healthz, /metrics, /status.json");
         let (tell, latest) = watch::channel(said(None, fresh));
+        let telemetry = telemetry.of_guard(latest.clone(), self.listen);
         let socket = environment.notify_socket.as_deref();
         notify(socket, "READY=1");
         let told = |status: &GuardStatus| {
@@ -263,6 +265,7 @@ impl RunArgs {
             served = service::serve(listener, latest) => served?,
         }
         notify(socket, "STOPPING=1");
+        telemetry.stop().await;
         watcher.stop().await;
         Ok(exit::DONE)
     }

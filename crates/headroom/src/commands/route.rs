@@ -4,6 +4,7 @@ use crate::commands::check;
 use crate::credentials;
 use crate::environment::{self, Environment};
 use crate::source::{self, ListenerArgs, SourceArgs};
+use crate::telemetry::Telemetry;
 use clap::Args;
 use config::Sourced;
 use console::control::{self, take_over};
@@ -21,7 +22,7 @@ use std::net::SocketAddr;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use term::log::{self, LogFormat};
+use term::log::LogFormat;
 use term::{Paint, exit, terminal};
 
 /// What was found is shown after this long at the latest; clients are served before that already.
@@ -85,7 +86,8 @@ pub(crate) async fn run(args: RouteArgs, environment: &Environment) -> anyhow::R
         return check::without_servers(source::for_route(&args.source, &args.listeners), args.json);
     }
     // What is still to be written when we leave is written then.
-    let _log = log::start(args.log_format, args.log.as_deref().or(environment.log.as_deref()))?;
+    let filter = args.log.as_deref().or(environment.log.as_deref());
+    let (_log, telemetry) = Telemetry::start(args.log_format, filter)?;
     core_dump::forbid(environment.core_dumps);
     let signals = Signals::new()?;
     descriptors::raise_limit();
@@ -136,6 +138,7 @@ pub(crate) async fn run(args: RouteArgs, environment: &Environment) -> anyhow::R
         }
         tracing::info!("took over; the process before us lets its sessions end");
     }
+    let telemetry = telemetry.of_router(&process, &address);
     let mut control = ControlSockets::open(&process, directory, address)?;
     let ready = format!("MAINPID={}\nREADY=1", std::process::id());
     notify(environment.notify_socket.as_deref(), &ready);
@@ -158,6 +161,9 @@ pub(crate) async fn run(args: RouteArgs, environment: &Environment) -> anyhow::R
         () = announce(&process, environment) => exit::error(),
     };
     control.withdraw();
+    if code == exit::DONE {
+        telemetry.stop().await;
+    }
     Ok(code)
 }
 

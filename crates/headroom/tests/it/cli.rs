@@ -247,3 +247,27 @@ fn a_lab_that_is_not_there_and_a_fault_that_is_none_are_told_apart() {
     let said: serde_json::Value = serde_json::from_str(&text(&output)).unwrap();
     assert_eq!((output.status.code(), said), (Some(0), serde_json::json!({"down": [], "swept": []})));
 }
+
+/// The agent's log begins before it finds that it may not listen there.
+#[test]
+fn a_build_without_otlp_says_so_where_a_collector_is_named_and_only_there() {
+    let dir = tempfile::tempdir().unwrap();
+    let said = |variable: Option<&str>| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_headroom"));
+        command.args(["agent", "--listen", "192.0.2.1:9307"]).current_dir(dir.path()).env_clear();
+        let output = command.envs(variable.map(|name| (name, "http://hunter2:4318"))).output().unwrap();
+        assert_eq!(output.status.code(), Some(2));
+        text(&output)
+    };
+    let hint = "is set, and this build has no OTLP: nothing is sent";
+    for name in ["OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"] {
+        let said = said(Some(name));
+        assert_eq!(
+            said.matches(&format!("{name} {hint}")).count(),
+            usize::from(!cfg!(feature = "otlp")),
+            "{said}"
+        );
+        assert!(!said.contains("hunter2"), "{said}");
+    }
+    assert!(!said(None).contains("OTLP"));
+}

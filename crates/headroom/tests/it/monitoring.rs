@@ -1,6 +1,7 @@
 //! Dashboards, rules and the table of metrics against the metrics themselves: what they name exists, and what
 //! exists is named.
 
+mod pushed;
 mod query;
 mod real;
 pub(crate) mod registry;
