@@ -6,7 +6,7 @@ export CARGO_TERM_PROGRESS_WHEN ?= auto
 
 .DEFAULT_GOAL := help
 .PHONY: help install build dist image demo test test-mysql test-mariadb test-drivers bench bench-load bench-plan \
-  bench-verdict bench-agent bench-asking bench-switchover bench-failover bench-trial bench-soak bench-room fault-matrix docs lint audit fuzz clean-lab
+  bench-verdict bench-agent bench-asking bench-switchover bench-failover bench-trial bench-soak bench-room fault-matrix check-otlp docs lint audit fuzz clean-lab
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | column -t -s '|' 2>/dev/null \
@@ -104,6 +104,10 @@ bench-room: ## slow replicas, LIFO pools, a slow reader alone in its zone, equal
 fault-matrix: ## every step of a switchover x what can break there, on real servers; writes docs/guide/switchover-faults.md
 	@scripts/install.sh build servers
 	HEADROOM_FAULTS=all cargo test --locked -p switchover --test it faults:: -- --nocapture
+
+check-otlp: ## metrics and spans by OTLP against a real collector, built from Go modules (Go 1.26; ten minutes the first time)
+	@scripts/install.sh build servers
+	@scripts/check-otlp.sh
 
 bench-trial: ## a real trial over 64 cells and more, one over identical cells, simulated ones (TRIAL_BUDGET=100m)
 	@scripts/install.sh build servers
