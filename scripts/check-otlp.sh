@@ -1,7 +1,8 @@
 #!/bin/bash
-# Tries Headroom's OTLP (feature `otlp`) on a real collector: builds both, starts a lab with a router, an agent and a
-# guard that send to it, and compares what it writes down with what their /metrics say (tests/collector/check.py).
-# The example of deploy/otel-collector, by which a collector scrapes instead, is tried beside it.
+# Tries Headroom's OTLP (feature `otlp`) on a real collector: builds both, starts a lab with a router, an
+# agent and a guard that send to it, and compares what it writes down with what their /metrics say
+# (tests/collector/check.py). The example of deploy/otel-collector, by which a collector scrapes instead, is
+# tried beside it.
 #
 #   scripts/check-otlp.sh [--pushed-only]      (without the example)
 #

@@ -127,7 +127,8 @@ impl Error {
     /// Whether the command line is to blame, as against the host.
     pub fn is_usage(&self) -> bool {
         use Error::{
-            BadTarget, BadValue, Managed, NotAPlaceholder, NotAnAssignment, SeveralServers, UnknownKnob, UnknownProfile,
+            BadTarget, BadValue, Managed, NotAPlaceholder, NotAnAssignment, SeveralServers, UnknownKnob,
+            UnknownProfile,
         };
         matches!(
             self,

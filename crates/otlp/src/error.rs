@@ -1,5 +1,5 @@
-//! What stands in the way of an export: a setting, our own text, or what the collector answers. No text shows a
-//! header, nor what follows the host in an address: both may hold secrets.
+//! What stands in the way of an export: a setting, our own text, or what the collector answers. No text shows
+//! a header, nor what follows the host in an address: both may hold secrets.
 
 use console::web::{WebAddressError, WebError};
 use fleet::Blame;
@@ -25,7 +25,7 @@ pub enum OtlpError {
     ClientCertificate { variable: String },
     /// The authority of the collector's certificate cannot be used.
     #[error("{variable}: {source}")]
-    Authority { variable: String, source: TlsError },
+    Authority { variable: String, source: Box<TlsError> },
     /// Our own `/metrics` is not what we take it for.
     #[error("line {line} of the metrics {why}")]
     Exposition { line: usize, why: &'static str },

@@ -1,6 +1,6 @@
-//! The text of `/metrics` read again: families with their samples. It reads what this program writes (counters,
-//! gauges and classic histograms in OpenMetrics) and refuses the rest with the line, so that nothing is sent
-//! that `/metrics` does not say.
+//! The text of `/metrics` read again: families with their samples. It reads what this program writes
+//! (counters, gauges and classic histograms in OpenMetrics) and refuses the rest with the line, so that
+//! nothing is sent that `/metrics` does not say.
 
 use crate::error::OtlpError;
 

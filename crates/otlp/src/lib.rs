@@ -1,12 +1,12 @@
-//! OTLP: metrics and spans of sessions, sent to a collector of OpenTelemetry by HTTP, as protobuf. A feature of
-//! the binary, off by default (docs/decisions/0077-collectors-scrape.md).
+//! OTLP: metrics and spans of sessions, sent to a collector of OpenTelemetry by HTTP, as protobuf. A feature
+//! of the binary, off by default (docs/decisions/0077-collectors-scrape.md).
 //!
-//! It uses `fleet`, `console` and `tls`. The environment is the caller's: settings are read through a function
-//! that it gives. Read first:
+//! It uses `fleet`, `console` and `tls`. The environment is the caller's: settings are read through a
+//! function that it gives. Read first:
 //!
 //! * `settings.rs`: which variables mean what;
-//! * `exposition.rs` and `metrics.rs`: the text of `/metrics` read again and put into OTLP's message, so that the
-//!   two cannot disagree;
+//! * `exposition.rs` and `metrics.rs`: the text of `/metrics` read again and put into OTLP's message, so that
+//!   the two cannot disagree;
 //! * `sessions.rs` and `span.rs`: a session's span from the data plane to its message, without ever waiting;
 //! * `exporter.rs`: the tasks that send both, and their end; `retry.rs`: what is tried again, and when.
 

@@ -1,6 +1,6 @@
-//! Families of `/metrics` as OTLP's message: a counter is a monotonic sum, cumulative since the start; a gauge is
-//! a gauge; a histogram has its buckets apart, not added up. Names are those of families: Prometheus adds
-//! `_total` again when it takes the message.
+//! Families of `/metrics` as OTLP's message: a counter is a monotonic sum, cumulative since the start; a
+//! gauge is a gauge; a histogram has its buckets apart, not added up. Names are those of families: Prometheus
+//! adds `_total` again when it takes the message.
 //!
 //! Values are doubles throughout, as collectors make them of what they scrape: a count that is an integer in
 //! one export and none in the next would change the type of its series.
@@ -95,10 +95,13 @@ fn unit(family: &Family) -> &str {
     }
 }
 
+/// Labels of a sample, each with its value.
+type Labels = [(String, String)];
+
 /// A point for each set of labels, in the order of their first lines.
 fn histogram(samples: &[Sample], times: Times) -> Vec<HistogramDataPoint> {
-    let mut order: BTreeMap<&[(String, String)], usize> = BTreeMap::new();
-    let mut all: Vec<(&[(String, String)], Vec<&Sample>)> = Vec::new();
+    let mut order: BTreeMap<&Labels, usize> = BTreeMap::new();
+    let mut all: Vec<(&Labels, Vec<&Sample>)> = Vec::new();
     for sample in samples {
         let at = *order.entry(sample.labels.as_slice()).or_insert(all.len());
         match all.get_mut(at) {
@@ -109,9 +112,9 @@ fn histogram(samples: &[Sample], times: Times) -> Vec<HistogramDataPoint> {
     all.into_iter().map(|(labels, series)| point(labels, &series, times)).collect()
 }
 
-/// The buckets of the text hold all that is at most their bound, the message's what is above the bound before,
-/// too. The counts add up to the whole, which the message's readers rely on.
-fn point(labels: &[(String, String)], series: &[&Sample], times: Times) -> HistogramDataPoint {
+/// The buckets of the text hold all that is at most their bound, the message's what is above the bound
+/// before, too. The counts add up to the whole, which the message's readers rely on.
+fn point(labels: &Labels, series: &[&Sample], times: Times) -> HistogramDataPoint {
     let mut buckets: Vec<(f64, u64)> = Vec::new();
     let (mut sum, mut count) = (None, 0);
     for sample in series {

@@ -12,9 +12,9 @@ pub struct Resource {
 }
 
 impl Resource {
-    /// Of `service` (`headroom-route`) on `host`. `instance` is the same for the next process in its place: one
-    /// that takes over goes on with the series of this one. `more` are the operator's, who is right where both
-    /// say something.
+    /// Of `service` (`headroom-route`) on `host`. `instance` is the same for the next process in its place:
+    /// one that takes over goes on with the series of this one. `more` are the operator's, who is right where
+    /// both say something.
     pub fn new(service: &str, instance: &str, host: &str, version: &str, more: &[(String, String)]) -> Self {
         let ours = [
             ("service.name", service),

@@ -1,5 +1,5 @@
-//! Sessions that have ended, on their way from the threads of the data plane to the exporter. A layer beside the
-//! log sees the span of each session; when it closes, what it held is put into a queue that has a limit.
+//! Sessions that have ended, on their way from the threads of the data plane to the exporter. A layer beside
+//! the log sees the span of each session; when it closes, what it held is put into a queue that has a limit.
 //! Nothing here waits: what finds no room is counted, and the exporter tells.
 
 use std::fmt::Debug;

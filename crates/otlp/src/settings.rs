@@ -1,6 +1,6 @@
 //! Settings, from the environment variables that OpenTelemetry's specification defines for every program. An
-//! empty variable counts as absent. A variable with the name of a signal (`..._METRICS_HEADERS`) stands before
-//! the one without.
+//! empty variable counts as absent. A variable with the name of a signal (`..._METRICS_HEADERS`) stands
+//! before the one without.
 //!
 //! What differs from the specification: metrics go out every 15 s, as they are scraped, and not every 60; and
 //! nothing is sent where no variable names an endpoint.
@@ -142,7 +142,7 @@ impl Variables<'_> {
         let path = authority.as_ref().map(|value| Path::new(&value.text));
         let web = Web::new(address, path, timeout, LARGEST).map_err(|source| {
             let variable = authority.as_ref().map_or_else(|| "TLS".to_owned(), |value| value.name.clone());
-            OtlpError::Authority { variable, source }
+            OtlpError::Authority { variable, source: Box::new(source) }
         })?;
         Ok(Some(Signal::new(web, headers, gzip)))
     }

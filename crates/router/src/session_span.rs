@@ -1,5 +1,5 @@
-//! The span of a session, in which everything about it is logged: whose it is, where it came in, which server it
-//! got. It is entered while the client logs in and where a line is written, and never for a query.
+//! The span of a session, in which everything about it is logged: whose it is, where it came in, which server
+//! it got. It is entered while the client logs in and where a line is written, and never for a query.
 //!
 //! At its end it says why, for whoever collects spans; no line of the log shows that.
 

@@ -273,8 +273,8 @@ pub struct StepTime {
 }
 
 /// Does or undoes everything from `state` on. `interrupted` is looked at between steps and in those that wait
-/// for long, and ends only what can be undone. A journal that cannot be written does the same: it never leaves
-/// the primary frozen.
+/// for long, and ends only what can be undone. A journal that cannot be written does the same: it never
+/// leaves the primary frozen.
 ///
 /// # Errors
 /// Somebody else is at work on what is to be resumed: nothing was touched. All else is in the outcome.

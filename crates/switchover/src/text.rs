@@ -176,7 +176,7 @@ mod tests {
                 remarks: remarks.iter().map(ToString::to_string).collect(),
                 notes: vec!["n".to_owned()],
             };
-            let text = super::outcome(&plan, &undone, Path::new("j"), Paint::off());
+            let text = super::outcome(&plan, &undone, Path::new("j"), &Flags::default(), Paint::off());
             assert!(text.contains("because w\n") && text.contains("note: n\n"), "{text}");
             (text, undone.is_as_before(&plan.kind))
         };

@@ -1,6 +1,6 @@
-//! A build with OTLP: the settings are read before the log begins, because spans are collected beside it; what
-//! is wrong with them is logged, and the process goes on without OTLP. The variables are often those of a whole
-//! host, and no data plane stays down for what somebody else's collector needs.
+//! A build with OTLP: the settings are read before the log begins, because spans are collected beside it;
+//! what is wrong with them is logged, and the process goes on without OTLP. The variables are often those of
+//! a whole host, and no data plane stays down for what somebody else's collector needs.
 
 use crate::environment;
 use agent::Views;

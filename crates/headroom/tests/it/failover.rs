@@ -49,7 +49,10 @@ async fn it_stops_where_something_could_be_lost_and_goes_on_when_that_is_accepte
         text(&done).lines().find_map(|line| line.split("--rejoin ").nth(1).map(str::to_owned)).unwrap();
 
     lab.heal("a1").await.unwrap();
-    let back = output(headroom(&["--rejoin", rejoin.trim()])).await;
+    // The flags are printed with it; here they are added to each command.
+    let (rejoin, flags) = rejoin.split_once(' ').unwrap();
+    assert!(flags.starts_with("--config ") && flags.contains(" --journal "), "{flags}");
+    let back = output(headroom(&["--rejoin", rejoin])).await;
     assert_eq!(back.status.code(), Some(0), "{}", text(&back));
     let mut conn = lab.connect("a1").await.unwrap();
     let read_only: Option<String> = conn.query_first("SELECT @@GLOBAL.read_only").await.unwrap();

@@ -298,7 +298,12 @@ fn json_of_switchover_keeps_its_keys() {
         left: Some(std::time::Duration::from_secs(1)),
     };
     let primary = fleet::ServerName::new("p");
-    let written = switchover::guard::status::PauseReport { primary, pause: Some(pause) };
+    let written = switchover::guard::status::PauseReport {
+        primary,
+        pause: Some(pause),
+        late: Vec::new(),
+        generation: 7,
+    };
     insta::assert_snapshot!("guard_pause", shape(&written));
 }
 

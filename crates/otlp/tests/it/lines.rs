@@ -1,5 +1,5 @@
-//! An exposition and a message, both as lines of samples, so that they can be compared: the text is taken apart
-//! here in its own way, and not by what made the message.
+//! An exposition and a message, both as lines of samples, so that they can be compared: the text is taken
+//! apart here in its own way, and not by what made the message.
 
 use otlp::proto::collector::metrics::v1::ExportMetricsServiceRequest;
 use otlp::proto::common::v1::{KeyValue, any_value::Value};

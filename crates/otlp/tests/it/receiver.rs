@@ -1,4 +1,5 @@
-//! A receiver of OTLP on loopback, over TLS if wanted. It answers each request as the test says, and keeps it.
+//! A receiver of OTLP on loopback, over TLS if wanted. It answers each request as the test says, and keeps
+//! it.
 
 use otlp::proto::collector::metrics::v1::ExportMetricsServiceRequest;
 use otlp::proto::collector::trace::v1::ExportTraceServiceRequest;

@@ -329,8 +329,11 @@ mod tests {
     async fn a_password_that_the_old_primary_cannot_be_told_closes_nothing() {
         // Nobody listens there: a server that was asked anything would be an error of another kind.
         let (old, new) = (facts::tests::facts("a1", "8.4.2"), facts::tests::facts("a2", "8.4.2"));
-        let logins =
-            Logins { admin: Credentials::default(), replication: ("repl".to_owned(), "x".repeat(33)) };
+        let logins = Logins {
+            admin: Credentials::default(),
+            replication: ("repl".to_owned(), "x".repeat(33)),
+            flags: Default::default(),
+        };
         let rejoined = rejoin(&old, &new, &[], &logins, Duration::from_secs(1)).await;
         let Err(Error::Refused { why, .. }) = rejoined else { panic!("{rejoined:?}") };
         assert!(why.contains("has 33 bytes") && why.contains("ALTER USER"), "{why}");

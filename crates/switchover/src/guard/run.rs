@@ -6,7 +6,6 @@ use super::lock::{Locks, Round};
 use super::record::{self, FailoverRecord, Pause};
 use super::source::{Alive, SourceWatch};
 use super::status::GuardStatus;
-use crate::error::JournalError;
 use crate::failover::confirm::Rule;
 use crate::failover::risk::{self, Guard as Fence, SourceEvidence};
 use crate::failover::scene::Scene;

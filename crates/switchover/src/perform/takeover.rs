@@ -237,7 +237,11 @@ mod tests {
     #[tokio::test]
     async fn whoever_asks_for_the_end_does_not_wait_for_the_command() {
         let plan = failover(FenceBy::Nothing);
-        let logins = Logins { admin: Credentials::default(), replication: Default::default() };
+        let logins = Logins {
+            admin: Credentials::default(),
+            replication: Default::default(),
+            flags: Default::default(),
+        };
         let mut servers = Servers::new(&plan, &logins);
         let began = Instant::now();
         let asks = || began.elapsed() > Duration::from_millis(300);

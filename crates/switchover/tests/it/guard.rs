@@ -161,12 +161,12 @@ async fn one_of_two_guards_acts_once_and_neither_while_paused_or_a_second_time()
     let mut waited = 0;
     let brief = Duration::from_secs(2);
     let waits = |left: &[ServerName]| waited = left.len();
-    let late = status::replicas_without(paused, &snapshot, &who, brief, DEADLINE, waits).await;
+    let late = status::replicas_without(paused.generation, &snapshot, &who, brief, DEADLINE, waits).await;
     assert_eq!((late.len(), waited), (2, 2), "{late:?}");
     for replica in ["a2", "b1"] {
         fleet.lab.connect(replica).await.unwrap().query_drop("START SLAVE SQL_THREAD").await.unwrap();
     }
-    let late = status::replicas_without(paused, &snapshot, &who, PATIENCE, DEADLINE, |_| ()).await;
+    let late = status::replicas_without(paused.generation, &snapshot, &who, PATIENCE, DEADLINE, |_| ()).await;
     assert_eq!(late, Vec::<ServerName>::new());
     let found = GuardOverview::read(&snapshot, &who, DEADLINE).await;
     assert!(found.is_guarded() && found.pause.is_some() && found.loss.is_ok(), "{found:#?}");

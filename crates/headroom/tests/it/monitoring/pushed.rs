@@ -1,4 +1,5 @@
-//! What is pushed by OTLP against what is scraped, for everything that a router, an agent and a guard can say.
+//! What is pushed by OTLP against what is scraped, for everything that a router, an agent and a guard can
+//! say.
 
 #[path = "../../../../otlp/tests/it/lines.rs"]
 mod lines;

@@ -17,6 +17,7 @@ fn guard(journals: &tempfile::TempDir) -> Guard {
         deadlines: Deadlines::default(),
         journals: journals.path().to_owned(),
         by: "test".to_owned(),
+        flags: Default::default(),
     };
     let (_, snapshots) = watch::channel(Arc::new(Snapshot::empty(Instant::now())));
     Guard::new(options, Credentials::default(), snapshots, None).unwrap()
