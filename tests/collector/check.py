@@ -204,10 +204,14 @@ class Run:
             expect(f'"127.0.0.1:{usual}"' in text, f"{example} scrapes no port {usual}")
             text = text.replace(f'"127.0.0.1:{usual}"', f'"{ours}"')
         text = text.replace("scrape_interval: 15s", "scrape_interval: 1s")
+        # The one that it sends to has no certificate here; whatever its address says, gRPC wants TLS.
+        endpoint = "    endpoint: ${env:OTLP_ENDPOINT}\n"
+        expect(endpoint in text, f"{example} sends to no OTLP_ENDPOINT")
+        text = text.replace(endpoint, endpoint + "    tls: { insecure: true }\n")
         path = self.directory / "example.yml"
         # Its own metrics have a fixed port, which another collector may have.
         path.write_text(text + "\n  telemetry: { metrics: { level: none } }\n")
-        variables = {"OTLP_ENDPOINT": f"http://127.0.0.1:{self.grpc}"}
+        variables = {"OTLP_ENDPOINT": f"127.0.0.1:{self.grpc}"}
         child = self.start("example", [self.collector, "--config", path], variables)
         scraped_file = self.directory / "scraped.json"
         for job, address in [("router", admin), ("agent", f"127.0.0.1:{self.agent}"), ("guard", f"127.0.0.1:{self.guard}")]:
