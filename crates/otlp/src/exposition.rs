@@ -48,7 +48,7 @@ pub enum Part {
 }
 
 /// A sample before its family is known.
-struct Line<'t> {
+struct SampleLine<'t> {
     name: &'t str,
     labels: Vec<(String, String)>,
     value: f64,
@@ -71,7 +71,7 @@ pub fn parse(text: &str) -> Result<Vec<Family>, OtlpError> {
         } else if let Some(comment) = line.strip_prefix("# ") {
             describe(&mut families, comment).map_err(wrong)?;
         } else {
-            let line = Line::parse(line).ok_or_else(|| wrong("is no sample that is understood"))?;
+            let line = SampleLine::parse(line).ok_or_else(|| wrong("is no sample that is understood"))?;
             let family = families.last_mut().ok_or_else(|| wrong("is of no family"))?;
             let sample =
                 family.sample(line).ok_or_else(|| wrong("is of another family than those above it"))?;
@@ -110,8 +110,8 @@ fn describe(families: &mut Vec<Family>, comment: &str) -> Result<(), &'static st
 
 impl Family {
     /// The sample that a line of this family is.
-    fn sample(&self, line: Line<'_>) -> Option<Sample> {
-        let Line { name, mut labels, value } = line;
+    fn sample(&self, line: SampleLine<'_>) -> Option<Sample> {
+        let SampleLine { name, mut labels, value } = line;
         let part = match (self.kind, name.strip_prefix(self.name.as_str())?) {
             (Kind::Gauge, "") | (Kind::Counter, "_total") => Part::Value,
             (Kind::Histogram, "_sum") => Part::Sum,
@@ -126,7 +126,7 @@ impl Family {
     }
 }
 
-impl<'t> Line<'t> {
+impl<'t> SampleLine<'t> {
     /// `name value` or `name{label="value",...} value`; neither a time nor an exemplar follows.
     fn parse(line: &'t str) -> Option<Self> {
         let (name, rest) = line.split_at(line.find(['{', ' '])?);

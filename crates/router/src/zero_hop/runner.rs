@@ -172,14 +172,20 @@ impl Runner {
         if !matches!(self.state, State::On(_)) {
             return;
         }
-        let removed = self.remove(self.is_anothers());
+        self.turn_off(self.is_anothers(), "this router is stopping");
+    }
+
+    /// Nothing of what is bypassed stays in force; what another process has pinned since does
+    /// (`is_anothers`).
+    fn turn_off(&mut self, is_anothers: bool, why: &str) {
+        let removed = self.remove(is_anothers);
         self.state = State::Off;
-        self.why_not = "this router is stopping".to_owned();
+        self.why_not = why.to_owned();
         self.counts.clear(&self.shared);
         self.mirroring.stop(&self.shared);
         match removed {
             Ok(false) => {}
-            Ok(true) => tracing::info!("zero-hop is removed from the kernel; open sessions stay"),
+            Ok(true) => tracing::info!(why, "zero-hop is removed from the kernel; open sessions stay"),
             Err(error) => tracing::warn!(%error, "zero-hop cannot be removed"),
         }
     }
@@ -254,16 +260,7 @@ impl Runner {
 
     fn close(&mut self) {
         // What a process before us has left is removed as well, however long ago it lived.
-        let removed = self.remove(!matches!(self.state, State::New) && self.is_anothers());
-        self.state = State::Off;
-        self.why_not = "zero_hop = \"off\"".to_owned();
-        self.counts.clear(&self.shared);
-        self.mirroring.stop(&self.shared);
-        match removed {
-            Ok(false) => {}
-            Ok(true) => tracing::info!("zero-hop is off: what was pinned is removed, sessions stay"),
-            Err(error) => tracing::warn!(%error, "zero-hop cannot be removed"),
-        }
+        self.turn_off(!matches!(self.state, State::New) && self.is_anothers(), "zero_hop = \"off\"");
     }
 
     fn open(&mut self, config: &RouterConfig, listeners: &[Arc<Listener>]) {
