@@ -64,6 +64,6 @@ pub use files::allow_files;
 pub use login::{Account, LoginError};
 pub use outcome::Outcome;
 pub use progress_view::ProgressView;
-pub use run::{Load, Plan, Progress, run};
+pub use run::{Load, Plan, Progress, Seed, run};
 pub use target::Target;
 pub use workload::Workload;

@@ -46,6 +46,21 @@ pub struct Plan {
     pub objective: Option<Duration>,
 }
 
+/// From which the moments and the keys of a stretch of load follow. A number alone is both.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Seed {
+    /// When transactions are due in an open loop.
+    pub moments: u64,
+    /// What each transaction draws.
+    pub keys: u64,
+}
+
+impl From<u64> for Seed {
+    fn from(seed: u64) -> Self {
+        Self { moments: seed, keys: seed }
+    }
+}
+
 /// How a run comes along.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Progress {
@@ -147,10 +162,11 @@ impl Load {
         &self,
         arrivals: &Arrivals,
         time: Duration,
-        seed: u64,
+        seed: impl Into<Seed>,
         stop: &Arc<AtomicBool>,
         mut each_second: impl FnMut(Moment),
     ) -> Result<Outcome, LoadError> {
+        let seed = seed.into();
         let start_ns = self.driver.shared().now_ns() + as_ns(LEAD);
         let end_ns = start_ns + as_ns(time);
         let phase = Phase {
@@ -183,7 +199,7 @@ impl Load {
             threads,
             data_path: self.driver.data_path(),
             why_not_ring: self.driver.why_not_ring(),
-            seed,
+            seed: seed.moments,
             seconds,
             counts: &counts,
             series: &series,

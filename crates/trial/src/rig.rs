@@ -19,7 +19,7 @@ use knob::session::{RestoreOutcome, Which};
 use knob::{Host, Refusal, Session, name, resolve, tuner};
 use load::arrivals::{Open, Spacing};
 use load::workload::sysbench;
-use load::{Arrivals, Load, Plan, Target, Workload};
+use load::{Arrivals, Load, Plan, Seed, Target, Workload};
 use std::collections::{BTreeMap, BTreeSet};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
@@ -473,7 +473,7 @@ impl Rig for HostRig {
     fn send(
         &mut self,
         time: Duration,
-        seed: u64,
+        seed: Seed,
         go_on: &mut dyn FnMut(&Second, Option<f64>) -> bool,
     ) -> Result<Stretch, RigError> {
         let Some((load, arrivals)) = &self.load else { return Err(RigError::NotConnected) };

@@ -10,7 +10,7 @@ mod outage;
 use crate::design::{Design, DesignError, Levels};
 use crate::guard::{self, Window};
 use crate::order::Run;
-use crate::schedule::{self, Next};
+use crate::schedule::{self, Next, TrialSlot};
 use crate::spec::{Data, Every, Point, Spec};
 use crate::store::{
     self, Begun, Ended, HostFigures, Outcome, RefusedLevel, Second, Store, StoreError, Trial,
@@ -18,6 +18,7 @@ use crate::store::{
 use attempt::{Made, PlannedTrial, trial};
 use fleet::Blame;
 use knob::Refusal;
+use load::Seed;
 use std::collections::BTreeMap;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
@@ -112,7 +113,7 @@ pub trait Rig {
     fn send(
         &mut self,
         time: Duration,
-        seed: u64,
+        seed: Seed,
         go_on: &mut dyn FnMut(&Second, Option<f64>) -> bool,
     ) -> Result<Stretch, RigError>;
 
@@ -378,6 +379,17 @@ pub fn look(
     Ok((start, refused))
 }
 
+/// Below it are stages, blocks and the windows of a warm-up.
+const OF_A_TRIAL: u32 = 40;
+
+/// Moments of the trials of a block are the same, so that they differ in nothing but their settings. Keys are
+/// not: the rows that one trial has read are in the cache of the next.
+fn seed(of_all: u64, place: TrialSlot) -> Seed {
+    let moments = of_all.wrapping_add(u64::from(place.block) * 8 + place.stage as u64);
+    let trial = (place.load as u64) << 16 | (place.position as u64 + 1) << 2 | u64::from(place.attempt);
+    Seed { moments, keys: moments.wrapping_add(trial << OF_A_TRIAL) }
+}
+
 /// Runs what is left. Everything is put back between trials and before it returns.
 ///
 /// # Errors
@@ -406,7 +418,7 @@ pub fn run(
         };
         let time_left = Duration::from_secs_f64(each * progress.left as f64);
         tell(&Event::Begins { next, left: progress.left, time_left });
-        let seed = spec.seed.wrapping_add(u64::from(next.place.block) * 8 + next.place.stage as u64);
+        let seed = seed(spec.seed, next.place);
         let held_against = match next.run {
             Run::Cell(_) => baselines(&trials, next.place.load),
             Run::LeadIn | Run::Baseline | Run::Same => None,
@@ -432,8 +444,9 @@ pub fn run(
     outage::settle(Restore::All, rig, stop, tell)?;
     tell(&Event::Returning);
     let mut back = Vec::new();
-    for point in points {
-        let (run, seed) = (Run::Baseline, spec.seed);
+    for (number, point) in points.into_iter().enumerate() {
+        let run = Run::Baseline;
+        let seed = Seed { moments: spec.seed, keys: !spec.seed.wrapping_add((number as u64) << OF_A_TRIAL) };
         let made_anew = spec.reset.data != Data::Keep && spec.reset.every == Every::Block;
         let lead_in = std::mem::take(&mut is_first) || made_anew;
         let wanted = PlannedTrial { run, point, seed, data: true, lead_in, again: true, slow_before: false };

@@ -1,6 +1,7 @@
 //! One stretch of load: when it begins and ends, and what happens to what is left at its end.
 
 use crate::arrivals::Arrivals;
+use crate::run::Seed;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
@@ -14,7 +15,7 @@ pub(crate) struct Phase {
     /// What is due before the end may begin and be answered until here.
     pub(crate) grace_ns: u64,
     pub(crate) arrivals: Arrivals,
-    pub(crate) seed: u64,
+    pub(crate) seed: Seed,
     /// Later answers than this are counted as late.
     pub(crate) objective_ns: Option<u64>,
     /// Set to end the phase early.

@@ -62,7 +62,7 @@ impl<'a> PhaseRun<'a> {
     ) -> Self {
         let starts = match &phase.arrivals {
             Arrivals::Open(open) => {
-                Starts::Open(Schedule::new(open, phase.seed, share.number, share.threads))
+                Starts::Open(Schedule::new(open, phase.seed.moments, share.number, share.threads))
             }
             Arrivals::Closed { think } => Starts::Closed { think_ns: think.as_nanos() as u64 },
         };
@@ -74,7 +74,7 @@ impl<'a> PhaseRun<'a> {
     /// Runs it to its end.
     pub(super) fn run(mut self) -> Result<PhaseCounts, LoadError> {
         self.connections.take_counts();
-        self.clients.begin_phase(self.phase.seed, self.phase.start_ns, self.connections);
+        self.clients.begin_phase(self.phase.seed.keys, self.phase.start_ns, self.connections);
         // The moment of the start is in the future, so that all begin together.
         self.think(self.phase.start_ns);
         let cpu_ns = cpu_time_ns();
@@ -196,7 +196,7 @@ impl<'a> PhaseRun<'a> {
         let could_begin_ns = self.clients.could_begin_since_ns(number);
         let client = self.clients.at(number);
         if let Some(arrival) = arrival {
-            client.reseed(self.phase.seed, arrival);
+            client.reseed(self.phase.seed.keys, arrival);
             lateness_ns = now_ns.saturating_sub(due_ns.max(could_begin_ns));
             delay_ns = self.recorder.begun_late_by(lateness_ns, now_ns);
         }

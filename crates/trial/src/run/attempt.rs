@@ -5,6 +5,7 @@ use crate::guard::{self, Window};
 use crate::order::Run;
 use crate::spec::{Every, Metric, Point, Spec};
 use crate::store::{self, Measured, Outcome, Second};
+use load::Seed;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -20,7 +21,8 @@ const OUTAGES: u32 = 3;
 pub(super) struct PlannedTrial {
     pub(super) run: Run,
     pub(super) point: Point,
-    pub(super) seed: u64,
+    /// No other trial of the load draws the same keys: they would be in the cache.
+    pub(super) seed: Seed,
     /// Whether the data are made as they were first.
     pub(super) data: bool,
     /// Whether a lead-in comes before it and counts for nothing: the first run of this process, or after the
@@ -120,7 +122,8 @@ fn attempt(
     baseline: Option<&Window>,
     rig: &mut dyn Rig,
 ) -> Attempt {
-    let lead_in = PlannedTrial { run: Run::LeadIn, again: true, slow_before: false, ..wanted };
+    let seed = Seed { keys: !wanted.seed.keys, ..wanted.seed };
+    let lead_in = PlannedTrial { run: Run::LeadIn, again: true, slow_before: false, seed, ..wanted };
     let (wanted, baseline) = if wanted.lead_in { (lead_in, None) } else { (wanted, baseline) };
     let void = |error: RigError| Outcome::void(error.to_string());
     let refused = |error: RigError| Outcome::Refused { why: error.to_string() };
@@ -217,14 +220,15 @@ fn measure(
 /// ones would put exactly those into the cache.
 fn warm_up(
     spec: &Spec,
-    seed: u64,
+    seed: Seed,
     rig: &mut dyn Rig,
     go_on: &mut dyn FnMut(&Second, Option<f64>) -> bool,
 ) -> Result<(Vec<Window>, Duration, bool), RigError> {
     let length = (spec.timing.warm_up / 5).clamp(WINDOW.0, WINDOW.1);
     let (mut windows, mut sent) = (Vec::new(), Duration::ZERO);
     while sent + length <= spec.timing.warm_up {
-        let seed = seed.wrapping_add((windows.len() as u64 + 1) << 32);
+        let other = (windows.len() as u64 + 1) << 32;
+        let seed = Seed { moments: seed.moments.wrapping_add(other), keys: seed.keys.wrapping_add(other) };
         windows.push(rig.send(length, seed, go_on)?.window);
         sent += length;
         if guard::is_steady(&windows) {

@@ -12,6 +12,8 @@ use std::sync::atomic::Ordering;
 struct Simulated {
     now: BTreeMap<String, String>,
     sent: usize,
+    /// Of each stretch.
+    seeds: Vec<Seed>,
     stops_after: Option<(usize, std::sync::Arc<AtomicBool>)>,
     refuses: Option<&'static str>,
     slow: Option<&'static str>,
@@ -137,12 +139,13 @@ impl Rig for Simulated {
     fn send(
         &mut self,
         _: Duration,
-        _: u64,
+        seed: Seed,
         go_on: &mut dyn FnMut(&Second, Option<f64>) -> bool,
     ) -> Result<Stretch, RigError> {
         let here = !self.elsewhere;
         go_on(&Second::default(), here.then_some(0.5));
         self.sent += 1;
+        self.seeds.push(seed);
         if self
             .crashes
             .is_some_and(|text| self.now.iter().any(|(knob, value)| format!("{knob}={value}") == text))
@@ -211,6 +214,19 @@ fn a_run_that_is_stopped_puts_back_and_goes_on_where_it_was() {
     go(parts.path(), &mut Simulated::new(), &AtomicBool::new(false)).unwrap();
     let runs = |history: History| history.trials.iter().map(|one| (one.place, one.run)).collect::<Vec<_>>();
     assert_eq!(runs(store::read(parts.path()).unwrap()), runs(store::read(whole.path()).unwrap()));
+}
+
+#[test]
+fn no_stretch_draws_the_keys_of_another_and_a_block_is_due_at_the_same_moments() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut rig = Simulated::new();
+    go(dir.path(), &mut rig, &AtomicBool::new(false)).unwrap();
+    let mut keys: Vec<u64> = rig.seeds.iter().map(|seed| seed.keys).collect();
+    keys.sort_unstable();
+    keys.dedup();
+    assert_eq!(keys.len(), rig.seeds.len());
+    let moments: std::collections::BTreeSet<u64> = rig.seeds.iter().map(|seed| seed.moments).collect();
+    assert!(moments.len() < keys.len() / 2, "{} of {}", moments.len(), keys.len());
 }
 
 #[test]
