@@ -15,7 +15,7 @@ const SELDOM: Duration = Duration::from_secs(5);
 const FOLLOWED: Duration = Duration::from_secs(1200);
 const TELLS: Duration = Duration::from_secs(600);
 
-/// Why the process of a server on this host is not known.
+/// Why the process of a server on this host, or its cgroup, is not known.
 #[derive(Debug, thiserror::Error)]
 enum ProcessUnknown {
     #[error(
@@ -28,6 +28,11 @@ enum ProcessUnknown {
          agent the server's group (SupplementaryGroups=mysql in the unit)", .pid_file.display()
     )]
     Several { several: usize, pid_file: PathBuf },
+    #[error(
+        "it runs in another container than we, and its cgroup is not mounted here: run the agent on the \
+         host, or in the server's own container"
+    )]
+    Elsewhere,
 }
 
 /// The surroundings of one server.
@@ -102,7 +107,10 @@ impl Surroundings {
     fn find_limits(&mut self, settings: &Settings, proc: &Path) {
         let pid = server_process(settings, proc);
         let found = pid.as_ref().ok().and_then(|pid| Some((*pid, Limits::of(*pid, proc)?)));
-        self.process_unknown = pid.err();
+        self.process_unknown = match pid {
+            Ok(pid) => Limits::are_elsewhere(pid, proc).then_some(ProcessUnknown::Elsewhere),
+            Err(why) => Some(why),
+        };
         if found != self.limits {
             self.readings.clear();
             self.limits = found;
@@ -178,6 +186,27 @@ mod tests {
         for (called, expected) in [("mariadbd\n", Some(42)), ("bash\n", None)] {
             std::fs::write(root.path().join("42/comm"), called).unwrap();
             assert_eq!(server_process(&settings, root.path()).ok(), expected);
+        }
+    }
+
+    #[test]
+    fn a_server_of_another_container_has_limits_that_are_not_known_and_that_is_said() {
+        let proc = tempfile::tempdir().unwrap();
+        let write = |name: &str, text: &str| {
+            let path = proc.path().join(name);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, text).unwrap();
+        };
+        write("42/comm", "mariadbd\n");
+        write("self/mounts", &format!("cgroup2 {} cgroup2 ro 0 0\n", proc.path().join("cg").display()));
+        write("cg/cpu.max", "10000 100000\n");
+        let mut surroundings = Surroundings::default();
+        for (group, known) in [("0::/../db\n", false), ("0::/\n", true)] {
+            write("42/cgroup", group);
+            surroundings.find_limits(&Settings::default(), proc.path());
+            assert_eq!(surroundings.limits.is_some(), known, "{group}");
+            let said = surroundings.missing();
+            assert_eq!(said.is_some_and(|said| said.contains("another container")), !known, "{group}");
         }
     }
 

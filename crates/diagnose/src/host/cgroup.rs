@@ -5,6 +5,9 @@
 //! counts; how often it was met is read where it stands. Version 1 and 2 may be mounted beside each other,
 //! each with some of the controllers.
 //!
+//! Inside of a container the mount may begin at the container's own group. The group of a process of another
+//! container (a pod with one process namespace) is then not there, and the limits at the mount are not its.
+//!
 //! Sources: the kernel's `cgroup-v2.rst` (`cpu.max`, `cpu.stat`, `memory.max`, `memory.high`,
 //! `memory.events`) and `scheduler/sched-bwc.rst`, `cgroup-v1/memory.rst` (`cpu.cfs_quota_us`,
 //! `memory.limit_in_bytes`, `memory.failcnt`), `cgroup-v1/pids.rst`. Limits of IO (`io.max`, `io.stat`) are
@@ -16,7 +19,7 @@ mod files;
 use super::pressure;
 use super::text::{decimal, grown, lines, words};
 use files::{
-    bytes, directory, first, named, pinned_to, throttles, tightest_memory, tightest_quota, tightest_threads,
+    Hierarchies, bytes, first, named, pinned_to, throttles, tightest_memory, tightest_quota, tightest_threads,
 };
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
@@ -208,9 +211,8 @@ impl Limits {
     /// The limits of process `pid`, as `/proc` and the mounts tell; `None` where there is no such process or
     /// no limit.
     pub fn of(pid: u32, proc: &Path) -> Option<Self> {
-        let groups = std::fs::read_to_string(proc.join(pid.to_string()).join("cgroup")).ok()?;
-        let mounts = std::fs::read_to_string(proc.join("self/mounts")).ok()?;
-        let find = |controller: &str| directory(&groups, &mounts, controller);
+        let hierarchies = Hierarchies::of(pid, proc)?;
+        let find = |controller: &str| hierarchies.directory(controller);
         let cpu = find("cpu").and_then(|(dir, mount, version)| {
             let (dir, cpus) = tightest_quota(&dir, &mount, version)?;
             let counted = || {
@@ -237,6 +239,13 @@ impl Limits {
             || process.is_some()
             || pinned_to.is_some();
         any.then_some(Self { cpu, memory, threads, io, process, pinned_to })
+    }
+
+    /// Whether the cgroup of process `pid` is not mounted here, as another container's is not inside of a
+    /// container: then its limits are not known, and those at the mount are of somebody else.
+    pub fn are_elsewhere(pid: u32, proc: &Path) -> bool {
+        let hierarchies = Hierarchies::of(pid, proc);
+        hierarchies.is_some_and(|all| ["cpu", "memory"].iter().any(|controller| all.is_elsewhere(controller)))
     }
 
     /// The tightest quota of CPU time: the cgroup that it stands at, and CPU seconds a second.
@@ -578,6 +587,34 @@ mod tests {
         assert_eq!(pinned_to("1-3,9"), Some(vec![1, 9]));
         assert_eq!(pinned_to("0-255"), None, "more may be added, all that are there are allowed");
         assert_eq!((pinned_to("4-7"), pinned_to("")), (None, None));
+    }
+
+    #[test]
+    fn the_limits_of_whoever_looks_are_not_taken_for_those_of_another_container() {
+        let cpu = |root: &tempfile::TempDir| limits(root)?.cpu_quota().map(|(_, cpus)| cpus);
+        let elsewhere = |root: &tempfile::TempDir| Limits::are_elsewhere(42, &root.path().join("proc"));
+        // Version 2, in a cgroup namespace of our own: the mount has our own limit.
+        let own = [("cg/cpu.max", "10000 100000\n")];
+        let mounts = [("cg", "cgroup2", "rw")];
+        let (beside, inside) = (host("0::/../db\n", &mounts, &own), host("0::/\n", &mounts, &own));
+        assert_eq!((cpu(&beside), elsewhere(&beside)), (None, true));
+        assert_eq!((cpu(&inside), elsewhere(&inside)), (Some(0.1), false));
+        // Version 1 without a namespace: paths are the host's, and our own group is mounted.
+        let mounted = |group: &str| {
+            let groups = format!("2:cpu,cpuacct:{group}\n");
+            let root = host(
+                &groups,
+                &[("cpu", "cgroup", "rw,cpu,cpuacct")],
+                &[("cpu/cpu.cfs_quota_us", "10000\n"), ("cpu/cpu.cfs_period_us", "100000\n")],
+            );
+            let line =
+                format!("36 35 0:30 /pod/own {}/cpu ro - cgroup cgroup rw,cpu\n", root.path().display());
+            std::fs::write(root.path().join("proc/self/mountinfo"), line).unwrap();
+            root
+        };
+        let (beside, inside) = (mounted("/pod/db"), mounted("/pod/own"));
+        assert_eq!((cpu(&beside), elsewhere(&beside)), (None, true));
+        assert_eq!((cpu(&inside), elsewhere(&inside)), (Some(0.1), false));
     }
 
     #[test]

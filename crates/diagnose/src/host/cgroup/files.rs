@@ -4,7 +4,7 @@
 use super::super::cpu;
 use super::super::text::{decimal, lines, words};
 use super::{Ceiling, IO, NO_LIMIT, ThreadCeiling, Throttle, Version};
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 /// The online CPUs that the process in this directory may run on; `None` where that is all of them, or is
 /// not known.
@@ -42,32 +42,77 @@ pub(super) fn throttles(dir: &Path, mount: &Path) -> Vec<Throttle> {
     upwards(dir, mount).flat_map(of).collect()
 }
 
-/// The directory of a process for a controller, and the mount above it: of version 1 where the controller is
-/// mounted by itself, else of version 2.
-pub(super) fn directory(groups: &str, mounts: &str, controller: &str) -> Option<(PathBuf, PathBuf, Version)> {
-    let mount = |wanted: &dyn Fn(&str, &str) -> bool| {
-        mounts.lines().find_map(|line| {
-            let mut words = line.split(' ').skip(1);
-            let (path, kind, options) = (words.next()?, words.next()?, words.next()?);
-            wanted(kind, options).then(|| PathBuf::from(path))
-        })
-    };
-    let below = |mount: PathBuf, path: &str, version| {
-        Some((mount.join(path.trim_start_matches('/')), mount, version))
-    };
-    let mut lines = groups.lines().filter_map(|line| {
-        let (_, rest) = line.split_once(':')?;
-        rest.split_once(':')
-    });
-    if let Some((_, path)) = lines.clone().find(|(names, _)| names.split(',').any(|name| name == controller))
-    {
-        let of_it = |kind: &str, options: &str| {
-            kind == "cgroup" && options.split(',').any(|option| option == controller)
-        };
-        return below(mount(&of_it)?, path, Version::One);
+/// The groups of a process, and what is mounted here of their hierarchies.
+pub(super) struct Hierarchies {
+    /// `/proc/<pid>/cgroup`.
+    groups: String,
+    /// Our `mounts`.
+    mounts: String,
+    /// Our `mountinfo`, which says which group a mount has at its top; empty where it cannot be read.
+    tops: String,
+}
+
+impl Hierarchies {
+    /// `None` where there is no such process.
+    pub(super) fn of(pid: u32, proc: &Path) -> Option<Self> {
+        let groups = std::fs::read_to_string(proc.join(pid.to_string()).join("cgroup")).ok()?;
+        let mounts = std::fs::read_to_string(proc.join("self/mounts")).ok()?;
+        let tops = std::fs::read_to_string(proc.join("self/mountinfo")).unwrap_or_default();
+        Some(Self { groups, mounts, tops })
     }
-    let (_, path) = lines.find(|(names, _)| names.is_empty())?;
-    below(mount(&|kind, _| kind == "cgroup2")?, path, Version::Two)
+
+    /// The directory of the process for a controller, and the mount above it; `None` where there is none, or
+    /// it is not mounted here.
+    pub(super) fn directory(&self, controller: &str) -> Option<(PathBuf, PathBuf, Version)> {
+        let (mount, path, version) = self.group(controller)?;
+        let below = below(path, self.top(&mount))?;
+        Some((mount.join(below), mount, version))
+    }
+
+    /// Whether the hierarchy of a controller is mounted here, and the process's group in it is not.
+    pub(super) fn is_elsewhere(&self, controller: &str) -> bool {
+        self.group(controller).is_some_and(|(mount, path, _)| below(path, self.top(&mount)).is_none())
+    }
+
+    /// The mount of a controller's hierarchy and the process's group in it: of version 1 where the controller
+    /// is mounted by itself, else of version 2.
+    fn group(&self, controller: &str) -> Option<(PathBuf, &str, Version)> {
+        let mount = |wanted: &dyn Fn(&str, &str) -> bool| {
+            self.mounts.lines().find_map(|line| {
+                let mut words = line.split(' ').skip(1);
+                let (path, kind, options) = (words.next()?, words.next()?, words.next()?);
+                wanted(kind, options).then(|| PathBuf::from(path))
+            })
+        };
+        let mut lines = self.groups.lines().filter_map(|line| {
+            let (_, rest) = line.split_once(':')?;
+            rest.split_once(':')
+        });
+        let of_it = |names: &str| names.split(',').any(|name| name == controller);
+        if let Some((_, path)) = lines.clone().find(|(names, _)| of_it(names)) {
+            let mount = mount(&|kind, options| kind == "cgroup" && of_it(options))?;
+            return Some((mount, path, Version::One));
+        }
+        let (_, path) = lines.find(|(names, _)| names.is_empty())?;
+        Some((mount(&|kind, _| kind == "cgroup2")?, path, Version::Two))
+    }
+
+    /// The group at the top of a mount; of several mounts at one place the last is the one to be seen.
+    fn top(&self, mount: &Path) -> &str {
+        let top = self.tops.lines().rev().find_map(|line| {
+            let mut words = line.split(' ').skip(3);
+            let (top, at) = (words.next()?, words.next()?);
+            (Path::new(at) == mount).then_some(top)
+        });
+        top.unwrap_or("/")
+    }
+}
+
+/// What of a group's path lies below the top of its mount; `None` for a group that is not there: that of
+/// another container, as seen from inside of a cgroup namespace (`/../db`) or by a mount of one's own group.
+fn below<'a>(path: &'a str, top: &str) -> Option<&'a Path> {
+    let below = Path::new(path).strip_prefix(top).ok()?;
+    below.components().all(|part| part != Component::ParentDir).then_some(below)
 }
 
 /// `dir` and all above it, up to the mount.
