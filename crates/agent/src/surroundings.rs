@@ -44,11 +44,20 @@ pub(crate) struct Surroundings {
     process_unknown: Option<ProcessUnknown>,
     /// Readings of the window, oldest first.
     readings: VecDeque<Reading>,
-    /// The data directory, and the disk that holds it.
-    data_disk: Option<(String, Option<String>)>,
+    data: Option<DataDirectory>,
+    /// The disk that holds the data.
+    data_disk: Option<String>,
     /// Room left, oldest first.
     room: VecDeque<(Instant, u64)>,
     space: Option<Space>,
+}
+
+/// Where a server's data are for us.
+#[derive(Debug, PartialEq)]
+enum DataDirectory {
+    At(PathBuf),
+    /// We may not look there; it is on this device, `MAJOR:MINOR`.
+    On(String),
 }
 
 impl Surroundings {
@@ -63,12 +72,17 @@ impl Surroundings {
     ) {
         if self.looked_at.is_none_or(|at| now.saturating_duration_since(at) >= SELDOM) {
             self.looked_at = Some(now);
-            self.find_limits(settings, roots);
-            self.measure_room(settings, now);
-        }
-        if self.data_disk.as_ref().is_none_or(|(known, _)| *known != settings.datadir) {
-            let disk = disk::holding(Path::new(&settings.datadir), sys);
-            self.data_disk = Some((settings.datadir.clone(), disk));
+            let pid = self.find_limits(settings, roots);
+            let data = data_directory(&settings.datadir, pid, roots);
+            self.data_disk = match &data {
+                DataDirectory::At(path) => disk::holding(path, sys),
+                DataDirectory::On(device) => disk::called(device, sys),
+            };
+            if self.data.as_ref() != Some(&data) {
+                self.room.clear();
+            }
+            self.measure_room(settings, &data, now);
+            self.data = Some(data);
         }
         if let Some((_, limits)) = &self.limits {
             let reading = limits.read();
@@ -97,34 +111,59 @@ impl Surroundings {
 
     /// The disk of its data directory, as last looked up.
     pub(crate) fn disk(&self) -> Option<String> {
-        self.data_disk.as_ref()?.1.clone()
+        self.data_disk.clone()
     }
 
     pub(crate) fn space(&self) -> Option<Space> {
         self.space.clone()
     }
 
-    fn find_limits(&mut self, settings: &Settings, proc: &Path) {
-        let pid = server_process(settings, proc);
-        let found = pid.as_ref().ok().and_then(|pid| Some((*pid, Limits::of(*pid, proc)?)));
-        self.process_unknown = match pid {
-            Ok(pid) => Limits::are_elsewhere(pid, proc).then_some(ProcessUnknown::Elsewhere),
-            Err(why) => Some(why),
+    /// The process, where it is known, with its limits.
+    fn find_limits(&mut self, settings: &Settings, proc: &Path) -> Option<u32> {
+        let (pid, unknown) = match server_process(settings, proc) {
+            Ok(pid) => (Some(pid), Limits::are_elsewhere(pid, proc).then_some(ProcessUnknown::Elsewhere)),
+            Err(why) => (None, Some(why)),
         };
+        self.process_unknown = unknown;
+        let found = pid.and_then(|pid| Some((pid, Limits::of(pid, proc)?)));
         if found != self.limits {
             self.readings.clear();
             self.limits = found;
         }
+        pid
     }
 
-    fn measure_room(&mut self, settings: &Settings, now: Instant) {
-        self.space = disk::room(Path::new(&settings.datadir)).map(|(total, available)| {
+    fn measure_room(&mut self, settings: &Settings, data: &DataDirectory, now: Instant) {
+        let room = match data {
+            DataDirectory::At(path) => disk::room(path),
+            DataDirectory::On(_) => None,
+        };
+        self.space = room.map(|(total, available)| {
             self.room.push_back((now, available));
             while self.room.front().is_some_and(|(at, _)| now.saturating_duration_since(*at) > FOLLOWED) {
                 self.room.pop_front();
             }
             Space { path: settings.datadir.clone(), total, available, full_in_s: full_in_s(&self.room) }
         });
+    }
+}
+
+/// Where the data of process `pid` are for us. A container has mounts of its own: what has the same path here
+/// may be another file system, as `/var/lib/mysql` of a package that nobody uses. Then it is looked at through
+/// the process, which its user and root may do; for others its mounts still tell the device.
+fn data_directory(datadir: &str, pid: Option<u32>, proc: &Path) -> DataDirectory {
+    let path = Path::new(datadir);
+    let Some(process) = pid.map(|pid| proc.join(pid.to_string())) else {
+        return DataDirectory::At(path.to_owned());
+    };
+    let mounts = |of: &Path| std::fs::read_to_string(of.join("mountinfo")).unwrap_or_default();
+    let (its, ours) = (mounts(&process), mounts(&proc.join("self")));
+    match disk::mounted(&its, path) {
+        Some(device) if disk::mounted(&ours, path) != Some(device) || !path.is_dir() => {
+            let through = process.join("root").join(path.strip_prefix("/").unwrap_or(path));
+            if through.is_dir() { DataDirectory::At(through) } else { DataDirectory::On(device.to_owned()) }
+        }
+        _ => DataDirectory::At(path.to_owned()),
     }
 }
 
@@ -208,6 +247,35 @@ mod tests {
             let said = surroundings.missing();
             assert_eq!(said.is_some_and(|said| said.contains("another container")), !known, "{group}");
         }
+    }
+
+    #[test]
+    fn the_data_of_a_container_are_not_looked_for_at_the_same_path_of_the_host() {
+        let (root, datadir) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let (proc, sys) = (root.path().join("proc"), root.path().join("sys"));
+        let write = |path: PathBuf, text: &str| {
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, text).unwrap();
+        };
+        let mounts = |device: &str| format!("1 0 {device} / / rw - ext4 /dev/x rw\n");
+        write(proc.join("42/comm"), "mariadbd\n");
+        write(proc.join("self/mountinfo"), &mounts("8:1"));
+        std::fs::create_dir_all(sys.join("devices/sdb")).unwrap();
+        std::fs::create_dir_all(sys.join("dev/block")).unwrap();
+        std::os::unix::fs::symlink(sys.join("devices/sdb"), sys.join("dev/block/8:16")).unwrap();
+        let settings = Settings { datadir: format!("{}/", datadir.path().display()), ..Settings::default() };
+        let looked = || {
+            let mut surroundings = Surroundings::default();
+            surroundings.look(&settings, Instant::now(), Duration::from_secs(10), &proc, &sys);
+            (surroundings.space().is_some(), surroundings.disk())
+        };
+        write(proc.join("42/mountinfo"), &mounts("8:1"));
+        assert!(looked().0, "the same mounts");
+        write(proc.join("42/mountinfo"), &mounts("8:16"));
+        assert_eq!(looked(), (false, Some("sdb".to_owned())), "the container's: closed, its device is known");
+        let through = proc.join("42/root").join(datadir.path().strip_prefix("/").unwrap());
+        std::fs::create_dir_all(through).unwrap();
+        assert!(looked().0, "through the process");
     }
 
     #[test]

@@ -80,11 +80,26 @@ pub fn parse(bytes: &[u8]) -> Reading {
 /// tests.
 pub fn holding(path: &Path, sys: &Path) -> Option<String> {
     let device = stat(path).ok()?.st_dev;
-    let node = sys.join(format!("dev/block/{}:{}", major(device), minor(device)));
-    let node = std::fs::canonicalize(node).ok()?;
+    called(&format!("{}:{}", major(device), minor(device)), sys)
+}
+
+/// The device `MAJOR:MINOR`, by the name it has in a reading; `None` where that is none of this machine.
+pub fn called(number: &str, sys: &Path) -> Option<String> {
+    let node = std::fs::canonicalize(sys.join("dev/block").join(number)).ok()?;
     // A partition's directory lies in its disk's.
     let disk = if node.join("partition").exists() { node.parent()? } else { &node };
     Some(disk.file_name()?.to_str()?.to_owned())
+}
+
+/// The device that holds `path` for a process with these mounts (its `mountinfo`), as `MAJOR:MINOR`; of
+/// several mounts at one place the last is the one to be seen. Links are not followed.
+pub fn mounted<'a>(mountinfo: &'a str, path: &Path) -> Option<&'a str> {
+    let mounts = mountinfo.lines().filter_map(|line| {
+        let mut words = line.split(' ').skip(2);
+        let (device, at) = (words.next()?, Path::new(words.nth(1)?));
+        path.starts_with(at).then(|| (at.components().count(), device))
+    });
+    mounts.max_by_key(|(depth, _)| *depth).map(|(_, device)| device)
 }
 
 fn device(line: &[u8]) -> Option<Device> {
@@ -207,6 +222,17 @@ mod tests {
         assert_eq!(holding(dir.path(), &sys).as_deref(), Some("nvme0n1p2"), "a disk called like that");
         std::fs::write(disk.join("nvme0n1p2/partition"), "2\n").unwrap();
         assert_eq!(holding(dir.path(), &sys).as_deref(), Some("nvme0n1"));
+    }
+
+    #[test]
+    fn a_path_is_held_by_the_deepest_mount_above_it_and_of_two_by_the_later() {
+        let mounts = "22 1 8:1 / / rw shared:1 - ext4 /dev/sda1 rw\n\
+                      30 22 8:17 / /var/lib/mysql rw - ext4 /dev/sdb1 rw\n\
+                      31 22 0:40 / /var/lib/mysql-files rw - tmpfs tmpfs rw\n\
+                      32 30 8:33 /data /var/lib/mysql rw - ext4 /dev/sdc1 rw\n";
+        let held = |path: &str| mounted(mounts, Path::new(path));
+        assert_eq!((held("/var/lib/mysql/"), held("/var/lib")), (Some("8:33"), Some("8:1")));
+        assert_eq!((mounted("", Path::new("/")), held("relative")), (None, None));
     }
 
     #[test]
