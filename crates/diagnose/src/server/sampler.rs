@@ -70,8 +70,18 @@ struct RareAnswers {
     history: Option<u64>,
     /// Whether the account may see the sessions of others, as MariaDB's grants say.
     may_see_all: bool,
-    /// Whether MariaDB's plugin that tells who holds locks is known not to be there.
-    no_lock_plugin: bool,
+    /// MariaDB's plugin that tells who holds locks was not there: when it is asked again.
+    lock_plugin: Due,
+    unanswered: Unanswered,
+}
+
+/// Why questions that not every reading asks had no answer: told in each reading until they are asked again.
+#[derive(Default)]
+struct Unanswered {
+    row_blocker: Vec<String>,
+    metadata_blocker: Vec<String>,
+    oldest_transaction: Vec<String>,
+    history: Vec<String>,
 }
 
 /// When a question may be asked again.
@@ -207,17 +217,27 @@ impl Open {
             in_auto_increment = rows.as_ref().and_then(|rows| rows.first()?.parse(&["waiting"])).unwrap_or(0);
         }
         let mut row_blocker = None;
-        if tables && status.row_waits_now + in_auto_increment > 0 && self.row_blocker.now() {
-            self.row_blocker.after(BLOCKERS_EVERY);
-            let what = "who holds row locks";
-            let rows = asking.may(question::row_blocker(self.dialect), what, &mut missing).await?;
-            row_blocker = rows.as_ref().and_then(Blocker::read);
+        if tables && status.row_waits_now + in_auto_increment > 0 {
+            if self.row_blocker.now() {
+                self.row_blocker.after(BLOCKERS_EVERY);
+                let (what, mut lacks) = ("who holds row locks", Vec::new());
+                let rows = asking.may(question::row_blocker(self.dialect), what, &mut lacks).await?;
+                row_blocker = rows.as_ref().and_then(Blocker::read);
+                self.seen.unanswered.row_blocker = lacks;
+            }
+            missing.extend_from_slice(&self.seen.unanswered.row_blocker);
         }
         let mut metadata_blocker = None;
-        if tables && sessions.metadata_lock + sessions.global_lock > 0 && self.metadata_blocker.now() {
-            self.metadata_blocker.after(BLOCKERS_EVERY);
-            let global = sessions.global_lock > sessions.metadata_lock;
-            metadata_blocker = asking.lock_holder(self.dialect, global, &mut self.seen, &mut missing).await?;
+        if tables && sessions.metadata_lock + sessions.global_lock > 0 {
+            if self.metadata_blocker.now() {
+                self.metadata_blocker.after(BLOCKERS_EVERY);
+                let global = sessions.global_lock > sessions.metadata_lock;
+                let mut lacks = Vec::new();
+                metadata_blocker =
+                    asking.lock_holder(self.dialect, global, &mut self.seen, &mut lacks).await?;
+                self.seen.unanswered.metadata_blocker = lacks;
+            }
+            missing.extend_from_slice(&self.seen.unanswered.metadata_blocker);
         }
         let mut in_admission = 0;
         if self.seen.settings.at_work > 0 {
@@ -227,18 +247,24 @@ impl Open {
         }
         if !self.dialect.is_mariadb() && self.history.now() {
             self.history.after(HISTORY_EVERY);
-            let what = "how far purge is behind";
-            let rows = asking.may(question::HISTORY, what, &mut missing).await?;
+            let (what, mut lacks) = ("how far purge is behind", Vec::new());
+            let rows = asking.may(question::HISTORY, what, &mut lacks).await?;
             self.seen.history =
                 rows.as_ref().and_then(|rows| rows.first().and_then(|row| row.parse(&["value"])));
+            self.seen.unanswered.history = lacks;
         }
+        missing.extend_from_slice(&self.seen.unanswered.history);
         let history = status.history.or(self.seen.history);
         let mut oldest_transaction = None;
-        if tables && history.is_some_and(|length| length >= LONG_HISTORY) && self.oldest_transaction.now() {
-            self.oldest_transaction.after(BLOCKERS_EVERY);
-            let what = "the oldest transaction";
-            let rows = asking.may(question::oldest_transaction(self.dialect), what, &mut missing).await?;
-            oldest_transaction = rows.as_ref().and_then(Blocker::read);
+        if tables && history.is_some_and(|length| length >= LONG_HISTORY) {
+            if self.oldest_transaction.now() {
+                self.oldest_transaction.after(BLOCKERS_EVERY);
+                let (what, mut lacks) = ("the oldest transaction", Vec::new());
+                let rows = asking.may(question::oldest_transaction(self.dialect), what, &mut lacks).await?;
+                oldest_transaction = rows.as_ref().and_then(Blocker::read);
+                self.seen.unanswered.oldest_transaction = lacks;
+            }
+            missing.extend_from_slice(&self.seen.unanswered.oldest_transaction);
         }
         self.needs_table = false;
         let every_reading = (asking.statements, asking.took);
@@ -328,17 +354,21 @@ impl Asker<'_> {
                 return Ok(Some(found));
             }
         }
-        if !seen.no_lock_plugin {
+        let mut no_plugin = !seen.lock_plugin.now();
+        if !no_plugin {
             let mut absent = Vec::new();
             let rows = self.may(question::LOCK_PLUGIN, what, &mut absent).await?;
-            seen.no_lock_plugin = rows.is_none();
+            if rows.is_none() {
+                no_plugin = true;
+                seen.lock_plugin.after(REFUSED);
+            }
             let found = rows.as_ref().and_then(Blocker::read);
             // Whoever has a lock on everything is told for certain.
             if let Some(found) = found.filter(|found| !global || !found.guessed) {
                 return Ok(Some(found));
             }
         }
-        if global && seen.no_lock_plugin {
+        if global && no_plugin {
             missing.push(
                 "who holds the lock on everything is not told here: INSTALL SONAME 'metadata_lock_info' would, or \
                  performance_schema with the instrument wait/lock/metadata/sql/mdl"

@@ -134,6 +134,24 @@ pub(crate) async fn sessions_that_are_hidden_are_said_to_be(scene: &Scene) {
     scene.run("a1", "DROP USER small@'%'").await;
 }
 
+/// Who holds a lock on everything is asked every few seconds; that nobody tells is said all the while.
+pub(crate) async fn a_holder_that_is_not_told_is_said_to_be_so_in_each_reading(scene: &Scene) {
+    let mut holder = scene.lab.connect("a1").await.unwrap();
+    holder.query_drop("FLUSH TABLES WITH READ LOCK").await.unwrap();
+    let mut waiter = app(scene).await;
+    let waits =
+        tokio::spawn(async move { waiter.query_drop("INSERT INTO app.stock (id, n) VALUES (2, 1)").await });
+    let mut watching = scene.sampler("a1", Duration::from_secs(5));
+    until(&mut watching, "a lock on everything", |r| r.sessions.global_lock > 0).await;
+    for _ in 0..3 {
+        let reading = watching.read().await.unwrap();
+        let said = reading.missing.iter().any(|line| line.contains("metadata_lock_info"));
+        assert!(said && reading.metadata_blocker.is_none(), "{:?}", reading.missing);
+    }
+    holder.query_drop("UNLOCK TABLES").await.unwrap();
+    waits.await.unwrap().unwrap();
+}
+
 /// MariaDB's plugin tells who holds what: a session with a stronger lock on another table is not named for
 /// it, and what the plugin does not tell is marked as a guess.
 pub(crate) async fn the_lock_plugin_names_who_holds_the_table_that_is_waited_for(scene: &Scene) {
