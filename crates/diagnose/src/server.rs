@@ -110,7 +110,7 @@ pub struct Sample {
     /// known and stands at 0.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub sessions_unseen: bool,
-    /// Of those, waiting for a row lock.
+    /// Of those, waiting for a row lock, at least: on a replica its appliers may be the ones that wait.
     pub in_row_lock: f64,
     /// Of those, waiting for a metadata lock or a table flush.
     pub in_metadata_lock: f64,
@@ -271,7 +271,8 @@ impl Sample {
             sessions_unseen: readings.iter().any(|r| !r.sessions_seen),
             in_row_lock: mean(|r| {
                 let most = if r.sessions_seen { r.sessions.active } else { u64::MAX };
-                r.status.row_waits_now.min(most) as f64
+                // Threads that apply changes wait for rows, too, and are no clients; whoever is busy may wait.
+                r.status.row_waits_now.saturating_sub(r.sessions.appliers_busy).min(most) as f64
             }),
             in_metadata_lock: mean(|r| r.sessions.metadata_lock as f64),
             in_global_lock: mean(|r| r.sessions.global_lock as f64),
@@ -348,5 +349,45 @@ fn pool(status: &Status, settings: &Settings, per_s: impl Fn(fn(&Status) -> u64)
         flushed_per_s: per_s(|s| s.pages_flushed),
         waits_for_free_per_s: per_s(|s| s.waits_for_free),
         loading: status.loading,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn appliers_that_wait_for_rows_are_not_taken_for_sessions() {
+        let reading = |at: Instant, waits: u64, appliers_busy: u64| {
+            let status = Status { row_waits_now: waits, ..Status::default() };
+            let sessions = Sessions { active: 10, appliers_busy, ..Sessions::default() };
+            Arc::new(Reading {
+                at,
+                status,
+                sessions,
+                sessions_seen: true,
+                row_blocker: None,
+                metadata_blocker: None,
+                oldest_transaction: None,
+                in_admission: 0,
+                in_auto_increment: 0,
+                history: None,
+                replica: None,
+                histogram: None,
+                digests: Arc::default(),
+                settings: Arc::default(),
+                round_trip: Duration::ZERO,
+                cost: Cost::default(),
+                missing: Arc::default(),
+            })
+        };
+        let start = Instant::now();
+        let in_row_lock = |waits: u64, busy: u64| {
+            let later = start + Duration::from_secs(1);
+            Sample::over(&[reading(start, waits, busy), reading(later, waits, busy)]).unwrap().in_row_lock
+        };
+        // A replica whose sixteen appliers wait for each other, while ten clients read.
+        assert_eq!(in_row_lock(15, 16), 0.0);
+        assert_eq!((in_row_lock(8, 0), in_row_lock(8, 2), in_row_lock(40, 0)), (8.0, 6.0, 10.0));
     }
 }
