@@ -1,8 +1,10 @@
 //! One view of what several agents say. The same server is known by what it calls itself (its host's name,
-//! port and id), else by its name. Servers of an agent that has fallen silent stay in sight, as such.
+//! port and id), else by its name, unless that is an address of loopback. Servers of an agent that has fallen
+//! silent stay in sight, as such.
 
 use super::AgentError;
 use console::watch_view::{HostWatch, ServerWatch, WatchView};
+use fleet::Address;
 
 /// What one agent says.
 pub(crate) struct AgentAnswer {
@@ -105,8 +107,14 @@ fn is_same(one: &ServerWatch, other: &ServerWatch) -> bool {
     };
     match (identity(one), identity(other)) {
         (Some(one), Some(other)) => one == other,
-        _ => one.name == other.name,
+        // On each host 127.0.0.1:3306 is another one.
+        _ => one.name == other.name && (one.agent == other.agent || !is_of_one_host(&one.name)),
     }
+}
+
+/// Whether a server is called by an address that leads to another one from each host.
+fn is_of_one_host(name: &str) -> bool {
+    name.parse::<Address>().is_ok_and(|address| address.is_local_only())
 }
 
 #[cfg(test)]
@@ -145,6 +153,25 @@ mod tests {
             whole.servers.iter().map(|s| (s.on_this_host, s.agent.as_deref().unwrap())).collect();
         assert_eq!(told, [(true, "https://db1:9307"), (true, "https://db2:9307")]);
         assert_eq!((whole.hosts.len(), whole.gaps, whole.window_s), (2, 2, 10.0));
+    }
+
+    #[test]
+    fn a_server_that_is_down_is_not_taken_for_one_of_the_same_loopback_address_on_another_host() {
+        let down = ServerWatch { sample: None, ..server("127.0.0.1:3306", "db2", true) };
+        let whole = merge(vec![
+            AgentAnswer::now("https://db1".into(), Ok(view(vec![server("127.0.0.1:3306", "db1", true)]))),
+            AgentAnswer::now("https://db2".into(), Ok(view(vec![down]))),
+        ]);
+        let told: Vec<_> = whole.servers.iter().map(|s| (s.agent.as_deref(), s.sample.is_some())).collect();
+        assert_eq!(told, [(Some("https://db1"), true), (Some("https://db2"), false)]);
+        assert!(whole.unread().unwrap().contains("127.0.0.1:3306: no answer"), "{:?}", whole.unread());
+        // By a name that means the same everywhere it is one.
+        let down = ServerWatch { sample: None, ..server("db1:3306", "db1", false) };
+        let whole = merge(vec![
+            AgentAnswer::now("https://db1".into(), Ok(view(vec![server("db1:3306", "db1", true)]))),
+            AgentAnswer::now("https://db2".into(), Ok(view(vec![down]))),
+        ]);
+        assert_eq!(whole.servers.len(), 1);
     }
 
     #[test]
