@@ -128,6 +128,10 @@ impl Sampler {
         self.disks = names(&self.places.sys.join("block"));
         let net = self.places.sys.join("class/net");
         let speed = |name: String| {
+            // A tunnel's driver (tun, tap) says 10 Mbit/s, whatever it carries.
+            if net.join(&name).join("tun_flags").exists() {
+                return None;
+            }
             let speed = std::fs::read(net.join(&name).join("speed")).ok()?;
             Some((name, nic::parse_speed(&speed)?))
         };

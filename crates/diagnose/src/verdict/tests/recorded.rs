@@ -244,9 +244,12 @@ fn what_gets_lost_on_the_way_is_named_by_where_it_is_counted() {
         })
     };
     assert_eq!((dropped("000003e8"), dropped("00000032")), (Some(Name::PacketDrops), None));
-    let sent = |bytes: u64| {
+    let sent = |bytes: u64, is_tunnel: bool| {
         let host = RecordedHost::new();
         host.write("sys/class/net/eth0/speed", "1000\n");
+        if is_tunnel {
+            host.write("sys/class/net/eth0/tun_flags", "0x1001\n");
+        }
         host.named_after(|host| {
             let line = |line: &str| match line.trim_start().strip_prefix("eth0:") {
                 Some(figures) => {
@@ -261,7 +264,8 @@ fn what_gets_lost_on_the_way_is_named_by_where_it_is_counted() {
             host.write("proc/net/dev", &host.text("proc/net/dev").lines().map(line).collect::<String>());
         })
     };
-    assert_eq!((sent(1_150_000_000), sent(600_000_000)), (Some(Name::Nic), None));
+    assert_eq!((sent(1_150_000_000, false), sent(600_000_000, false)), (Some(Name::Nic), None));
+    assert_eq!(sent(1_150_000_000, true), None, "what a tunnel's driver says is no link's speed");
 }
 
 /// A pressure file with these totals.
