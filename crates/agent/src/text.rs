@@ -6,7 +6,7 @@ use console::objectives;
 use console::sample_view::{HostSampleView, LimitsView};
 use console::watch_view::RouterWatch;
 use console::watch_view::{NamedView, ServerWatch, VerdictView, WatchView};
-use diagnose::verdict::{Unit, figure};
+use diagnose::verdict::{Name, Unit, figure};
 use std::time::Duration;
 use term::{Paint, Table};
 use time::OffsetDateTime;
@@ -105,22 +105,37 @@ fn concerns(servers: &[&str]) -> String {
     if servers.is_empty() { String::new() } else { format!("  concerns   {}\n", servers.join(", ")) }
 }
 
-/// One line for the host and each server: for logs, printed when it changes.
+/// One line for the host and each server: for logs, printed when [`news`] changes.
 pub fn lines(view: &WatchView) -> String {
+    one_each(view, without_figures)
+}
+
+/// What of these lines is news. For how long a transaction has been open, and other figures that move while
+/// the cause is the same, are none.
+pub fn news(view: &WatchView) -> String {
+    one_each(view, |verdict, read| match &verdict.bottleneck {
+        Some(named) => {
+            // Who it is stands first; of requests it is how long they take.
+            let who = named.who.as_ref().filter(|_| named.name != Name::NotTheDatabase);
+            let who = who.and_then(|who| who.split(", ").next()).unwrap_or_default();
+            format!("{} {:?} {who}", named.called, verdict.sure)
+        }
+        None => without_figures(verdict, read),
+    })
+}
+
+fn one_each(view: &WatchView, says: impl Fn(&VerdictView, bool) -> String) -> String {
     let mut text = String::new();
     if view.hosts.is_empty() {
-        text.push_str(&format!("this host: {}\n", without_figures(&view.verdict, view.host.is_some())));
+        text.push_str(&format!("this host: {}\n", says(&view.verdict, view.host.is_some())));
     }
     for host in &view.hosts {
-        let says =
-            host.unanswered.clone().unwrap_or_else(|| without_figures(&host.verdict, host.host.is_some()));
+        let says = host.unanswered.clone().unwrap_or_else(|| says(&host.verdict, host.host.is_some()));
         text.push_str(&format!("{}: {says}\n", host.agent));
     }
     for server in &view.servers {
-        let says = server
-            .unanswered
-            .clone()
-            .unwrap_or_else(|| without_figures(&server.verdict, server.sample.is_some()));
+        let says =
+            server.unanswered.clone().unwrap_or_else(|| says(&server.verdict, server.sample.is_some()));
         text.push_str(&format!("{}: {says}\n", server.name));
     }
     text
@@ -435,6 +450,23 @@ mod tests {
             server.space.as_mut().unwrap().full_in_s = full_in_s;
             assert_eq!(surroundings(&server, OffsetDateTime::UNIX_EPOCH), "  4.00 GiB left for its data\n");
         }
+    }
+
+    #[test]
+    fn a_log_has_a_line_when_a_cause_changes_and_not_each_second_that_it_lasts() {
+        let locked = |who: &str| {
+            let mut verdict = named(Name::RowLocks, "row locks");
+            verdict.text = format!("row locks (certain): {who}");
+            verdict.bottleneck.as_mut().unwrap().who = Some(who.to_owned());
+            WatchView { host: Some(HostSampleView::default()), verdict, ..WatchView::default() }
+        };
+        let at = |session: u64, open_s: u64| {
+            locked(&format!("session {session} of app@db1, its transaction open for {open_s} s, idle"))
+        };
+        assert_ne!(lines(&at(42, 31)), lines(&at(42, 34)));
+        assert_eq!(news(&at(42, 31)), news(&at(42, 34)));
+        assert_ne!(news(&at(42, 31)), news(&at(7, 1)));
+        assert_ne!(news(&at(42, 31)), news(&WatchView::default()));
     }
 
     #[test]

@@ -172,12 +172,13 @@ async fn show(mut views: Views, note: Option<String>, json: bool, paint: Paint) 
     loop {
         views.changed().await?;
         let view = views.borrow_and_update().clone();
-        let lines = if json { serde_json::to_string(&*view)? + "\n" } else { text::lines(&view) };
-        if json || lines != said {
+        let news = if json { String::new() } else { text::news(&view) };
+        if json || news != said {
+            let lines = if json { serde_json::to_string(&*view)? + "\n" } else { text::lines(&view) };
             match log.write(&mut std::io::stdout().lock(), lines.as_bytes()) {
                 Err(error) if error.kind() == ErrorKind::BrokenPipe => return Ok(exit::DONE),
                 Err(error) if !is_no_room(&error) => return Err(error).context("standard output"),
-                _ => said = lines,
+                _ => said = news,
             }
         }
     }
