@@ -104,7 +104,7 @@ pub static RULES: &[Rule] = &[
         when: ">= 90 % of the files that its process may open are open, connections included (I)",
         explains: &[],
         next: &[
-            "raise it: LimitNOFILE= of the service and open_files_limit; then no table can be opened and no client let in",
+            "raise it: LimitNOFILE= of the service and open_files_limit; once it is reached no table can be opened and no client let in",
             "see what holds them: ls -l /proc/PID/fd; table_open_cache and connections count",
         ],
         judge: limit::files,
@@ -236,7 +236,7 @@ pub static RULES: &[Rule] = &[
         when: ">= 75 % of the redo log is used since the checkpoint, it holds less than 300 s of what is written, and sessions are at work (I)",
         explains: &[FlushBound, DiskLatency],
         next: &[
-            "raise innodb_log_file_size (MariaDB, while running) or innodb_redo_log_capacity (MySQL) until it holds an hour of writes",
+            "raise innodb_log_file_size (MariaDB, while running from 10.9 on) or innodb_redo_log_capacity (MySQL) until it holds an hour of writes",
             "raise innodb_io_capacity if the disk has room: pages are then written before they must be",
         ],
         judge: engine::redo_log,
@@ -261,7 +261,7 @@ pub static RULES: &[Rule] = &[
                the disk's reads (I)",
         explains: &[DiskLatency],
         next: &[
-            "raise innodb_buffer_pool_size (it can be done while running) if the host has memory",
+            "raise innodb_buffer_pool_size if the host has memory: while running, in newer MariaDB up to innodb_buffer_pool_size_max",
             "find what reads so much: the statements that examine most rows",
         ],
         judge: storage::buffer_pool,
@@ -402,7 +402,7 @@ pub static RULES: &[Rule] = &[
         explains: &[CommitsHang, FlushBound],
         next: &[
             "see what grows: binary logs (expire_logs_days, binlog_expire_logs_seconds), undo and temporary tablespaces, logs",
-            "enlarge the volume before it is full: then every write waits or fails",
+            "enlarge the volume before it is full: once it is, every write waits or fails",
         ],
         judge: limit::space,
     },
