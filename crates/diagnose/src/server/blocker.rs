@@ -5,11 +5,13 @@ use super::printable;
 use observe::Rows;
 use serde::{Deserialize, Serialize};
 use std::fmt;
+use std::net::IpAddr;
 
 /// A session that others wait for.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Blocker {
-    /// Its number on the server: what KILL takes.
+    /// Its number on the server: what KILL takes. 0 is no session: a transaction that was prepared by XA
+    /// before its session ended, or that is rolled back after a crash.
     pub id: u64,
     pub user: String,
     /// Where it came from, without the port.
@@ -48,7 +50,11 @@ impl Blocker {
     pub(super) fn read(rows: &Rows) -> Option<Self> {
         let row = rows.first()?;
         let host = row.text(&["host"]).unwrap_or_default();
-        let place = host.rsplit_once(':').map_or(host, |(place, _)| place);
+        let place = match host.rsplit_once(':') {
+            // MySQL tells an address without a port, which of IPv6 has colons of its own.
+            Some((place, _)) if host.parse::<IpAddr>().is_err() => place,
+            _ => host,
+        };
         let idle = row.text(&["command"]).is_some_and(|command| command.eq_ignore_ascii_case("Sleep"));
         Some(Self {
             id: row.parse(&["id"])?,
@@ -68,6 +74,15 @@ impl fmt::Display for Blocker {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let likely = if self.guessed { "likely " } else { "" };
         let Self { id, user, host, age_s, .. } = self;
+        let on = |f: &mut fmt::Formatter<'_>| match &self.table {
+            Some(table) => write!(f, ", on {table}"),
+            None => Ok(()),
+        };
+        if *id == 0 {
+            write!(f, "{likely}a transaction of no session, open for {age_s} s")?;
+            on(f)?;
+            return write!(f, "; XA RECOVER lists those that were prepared");
+        }
         write!(f, "{likely}session {id} of {user}@{host}")?;
         let does = match self.held {
             HeldBy::ByAnIdleClient => "idle",
@@ -78,10 +93,7 @@ impl fmt::Display for Blocker {
         } else {
             write!(f, ", {does} for {age_s} s")?;
         }
-        match &self.table {
-            Some(table) => write!(f, ", on {table}"),
-            None => Ok(()),
-        }
+        on(f)
     }
 }
 
@@ -98,6 +110,25 @@ mod tests {
         let blocker = Blocker::read(&rows).unwrap();
         let words = "session 42 of app@10.0.0.7, its transaction open for 31 s, idle, on shop.orders";
         assert_eq!((blocker.to_string().as_str(), blocker.waiting), (words, 9));
+    }
+
+    #[test]
+    fn an_address_of_ipv6_is_whole_with_and_without_a_port_and_a_transaction_may_have_no_session() {
+        let said = |id: &str, host: Option<&str>| {
+            let names = ["id", "user", "host", "command", "age_s", "held"].map(str::to_owned);
+            let row = [Some(id), host.map(|_| "app"), host, Some("Sleep"), Some("31"), Some("shop.orders")];
+            let rows = vec![row.map(|text| text.map(str::to_owned)).to_vec()];
+            Blocker::read(&Rows::new(names, rows)).unwrap().to_string()
+        };
+        let words = |place: &str| {
+            format!("session 42 of app@{place}, its transaction open for 31 s, idle, on shop.orders")
+        };
+        assert_eq!(said("42", Some("2001:db8::5")), words("2001:db8::5"));
+        assert_eq!(said("42", Some("2001:db8::5:51234")), words("2001:db8::5"));
+        assert_eq!(said("42", Some("localhost")), words("localhost"));
+        let words = "a transaction of no session, open for 31 s, on shop.orders; XA RECOVER lists those that \
+                     were prepared";
+        assert_eq!(said("0", None), words);
     }
 
     #[test]
