@@ -12,6 +12,9 @@ use std::time::{Duration, Instant};
 /// Two readings further apart than this many windows have a gap between them. A server that is only slow (a
 /// deadline of 5 s and a pause of 3 s at most, in a window of 10 s) makes none.
 const GAP: f64 = 0.9;
+/// A gap of a short window is this long at least: the pause after a reading that the server was slow to answer
+/// takes up to 3 s.
+const LEAST_GAP: Duration = Duration::from_millis(4500);
 /// Readings kept at most, however fast they come.
 const MOST: usize = 64;
 
@@ -70,7 +73,7 @@ impl Recent {
 
     /// The window that ends now. What was last read longer ago than a gap is left out.
     pub fn window(&self, now: Instant) -> Window {
-        let fresh = |at: Instant| now.saturating_duration_since(at) <= self.span.mul_f64(GAP);
+        let fresh = |at: Instant| now.saturating_duration_since(at) <= longest(self.span);
         let host = match (self.host.front(), self.host.back()) {
             (Some(first), Some(last)) if fresh(last.at) => last.since(first),
             _ => None,
@@ -86,6 +89,11 @@ impl Recent {
     }
 }
 
+/// The longest time between two readings without a gap.
+fn longest(span: Duration) -> Duration {
+    span.mul_f64(GAP).max(LEAST_GAP)
+}
+
 /// `Some(true)` after a gap, `None` for the first.
 fn push<T>(
     readings: &mut VecDeque<Arc<T>>,
@@ -94,7 +102,7 @@ fn push<T>(
     at: impl Fn(&T) -> Instant,
 ) -> Option<bool> {
     let now = at(&reading);
-    let gap = readings.back().map(|last| now.saturating_duration_since(at(last)) > span.mul_f64(GAP));
+    let gap = readings.back().map(|last| now.saturating_duration_since(at(last)) > longest(span));
     if gap == Some(true) {
         readings.clear();
     }
@@ -136,5 +144,19 @@ mod tests {
             recent.add_host(at(60_001 + fast));
         }
         assert!(recent.host.len() <= MOST);
+    }
+
+    #[test]
+    fn a_short_window_has_no_gap_where_readings_are_as_far_apart_as_a_slow_server_makes_them() {
+        let reading = Sampler::new(Roots::default()).read();
+        let start = reading.at;
+        let at = |ms: u64| host::Reading { at: start + Duration::from_millis(ms), ..reading.clone() };
+        let mut recent = Recent::new(Duration::from_secs(2));
+        for ms in [0, 3100, 6200] {
+            assert!(!recent.add_host(Arc::new(at(ms))), "{ms}");
+        }
+        let window = recent.window(start + Duration::from_millis(6300));
+        assert!((window.host.unwrap().seconds - 3.1).abs() < 1e-9, "the last two");
+        assert!(recent.add_host(Arc::new(at(11_000))), "a gap");
     }
 }
