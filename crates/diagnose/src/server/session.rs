@@ -11,7 +11,7 @@ const CAME_AND_WENT: u64 = 2;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Sessions {
-    /// Clients at work, whatever at.
+    /// Clients at work, whatever at; those that wait for GET_LOCK are not.
     pub active: u64,
     /// Of those, waiting for a metadata lock or a table flush.
     pub metadata_lock: u64,
@@ -56,6 +56,11 @@ const TABLE: [&str; 1] = ["Waiting for table level lock"];
 
 /// The state of a client whose INSERT is at its rows: of MariaDB and of MySQL.
 const INSERT: [&str; 2] = ["Update", "update"];
+
+/// The state of a client that waits for GET_LOCK: for another client, by its own wish, and for nothing of the
+/// server's. A dozen workers that wait for their turn are no load, and must not thin out the share of those
+/// that wait for a row or a commit.
+const OWN_LOCK: &str = "User lock";
 
 /// States of a client that waits for a replica.
 const SEMI_SYNC: [&str; 1] = ["Waiting for semi-sync"];
@@ -142,7 +147,7 @@ impl Sessions {
             }
             "Connect" if state == "login" || state == "Receiving from client" => self.login += count,
             "Slave_IO" | "Connect" | "Sleep" | "Daemon" => {}
-            _ if command.starts_with("Binlog Dump") => {}
+            _ if command.starts_with("Binlog Dump") || state == OWN_LOCK => {}
             _ => {
                 self.active += count;
                 if is_one_of(state, &METADATA) {
@@ -269,6 +274,12 @@ mod tests {
             Sessions::read_list(&Rows::new(names.clone(), rows), 6).of_others
         };
         assert!(of_others("app") && of_others("system user") && !of_others("headroom"));
+    }
+
+    #[test]
+    fn whoever_waits_for_a_lock_of_the_applications_own_is_not_at_work() {
+        let sessions = Sessions::read(&rows(&[("Query", "User lock", 30), ("Query", "Commit", 4)]));
+        assert_eq!((sessions.active, sessions.commit, sessions.visible), (4, 4, 34));
     }
 
     #[test]
