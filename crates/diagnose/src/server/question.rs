@@ -100,9 +100,9 @@ pub(super) fn row_blocker(dialect: Dialect) -> &'static str {
     }
 }
 
-/// Who holds the metadata lock that most wait for, by `performance_schema` (locks of GET_LOCK, among them
-/// Headroom's own, hold back nobody's statements): for as long as its transaction is open, or without one as
-/// it has been at what it does.
+/// Who holds the metadata lock that most wait for, of several the oldest, by `performance_schema` (locks of
+/// GET_LOCK, among them Headroom's own, hold back nobody's statements): for as long as its transaction is
+/// open, or without one as it has been at what it does.
 pub(super) const LOCKS_OF_PERFORMANCE_SCHEMA: &str = "SELECT t.processlist_id AS id, t.processlist_user AS user, t.processlist_host AS host, \
      t.processlist_command AS command, \
      IFNULL(TIMESTAMPDIFF(SECOND, x.trx_started, NOW()), t.processlist_time) AS age_s, \
@@ -117,7 +117,7 @@ pub(super) const LOCKS_OF_PERFORMANCE_SCHEMA: &str = "SELECT t.processlist_id AS
      WHERE p.lock_status = 'PENDING' AND p.object_type <> 'USER LEVEL LOCK' \
      AND IFNULL(t.processlist_state, '') NOT LIKE 'Waiting for%' \
      GROUP BY t.thread_id, t.processlist_id, t.processlist_user, t.processlist_host, t.processlist_command, \
-     t.processlist_time, x.trx_started ORDER BY waiting DESC LIMIT 1";
+     t.processlist_time, x.trx_started ORDER BY waiting DESC, age_s DESC LIMIT 1";
 
 /// Who holds the metadata lock that others wait for. MariaDB tells only with a plugin: there it is the oldest
 /// open transaction that does not wait itself, which is nearly always right and marked as a guess.

@@ -52,6 +52,11 @@ pub(crate) async fn waits_are_seen_and_their_blocker_is_named(scene: &Scene, cer
     let sample = Sample::over(&[Arc::new(quiet), Arc::new(locked)]).unwrap();
     assert!(sample.in_row_lock > 0.0 && sample.row_waits_per_s > 0.0, "{sample:#?}");
 
+    // Of two transactions that hold the table the older one is to be ended.
+    tokio::time::sleep(Duration::from_millis(1100)).await;
+    let mut younger = app(scene).await;
+    younger.query_drop("BEGIN").await.unwrap();
+    younger.query_drop("SELECT * FROM app.stock").await.unwrap();
     let mut altering = app(scene).await;
     let alters =
         tokio::spawn(async move { altering.query_drop("ALTER TABLE app.stock ADD COLUMN m INT").await });
@@ -60,6 +65,7 @@ pub(crate) async fn waits_are_seen_and_their_blocker_is_named(scene: &Scene, cer
     let blocker = locked.metadata_blocker.unwrap();
     assert_eq!((blocker.id, blocker.guessed), (u64::from(holder.id()), !certain), "{blocker}");
     holder.query_drop("COMMIT").await.unwrap();
+    younger.query_drop("COMMIT").await.unwrap();
     waits.await.unwrap().unwrap();
     alters.await.unwrap().unwrap();
     until(&mut watching, "nobody waits", |r| r.status.row_waits_now == 0 && r.sessions.metadata_lock == 0)
