@@ -5,10 +5,14 @@
 //! writer. So it is asked once more: one that answers must refuse writes as the freeze left it, and have
 //! nothing beyond what the candidate was waited for. One that gives no answer may be dead, and keeps nobody
 //! waiting.
+//!
+//! A failover has the same question where no command fenced: relay logs may take minutes to apply, and a
+//! primary that was dead may be back, writable, and without semi-sync. What it acknowledges then would be
+//! lost.
 
 use super::Plan;
 use super::forward::position_of;
-use super::servers::Servers;
+use super::servers::{READ_ONLY, Servers, takes_writes};
 use crate::Error;
 use crate::dialect::Dialect;
 use crate::facts;
@@ -18,6 +22,8 @@ use std::time::Duration;
 
 /// One that does not answer by then is silent: clients wait meanwhile.
 const LOOK: Duration = Duration::from_secs(1);
+/// The same of one that was confirmed dead: usually it refuses at once, or its host has vanished.
+const DEAD: Duration = Duration::from_millis(500);
 
 /// What it says of itself.
 #[derive(Clone, Debug, PartialEq)]
@@ -72,6 +78,28 @@ async fn look(plan: &Plan, servers: &mut Servers<'_>) -> Option<Result<Look, Err
     tokio::time::timeout(LOOK, looked).await.ok()
 }
 
+/// Passes unless the dead primary of a failover is back and takes writes. Asked over a connection of its own:
+/// the operation holds no lock there.
+///
+/// # Errors
+/// It takes writes.
+pub(super) async fn is_still_dead(plan: &Plan, servers: &Servers<'_>) -> Result<(), Error> {
+    let (opening, deadline) = (servers.opening(&plan.primary), servers.deadline());
+    let asked = async {
+        let mut connection = opening.await?;
+        let read_only = connection.scalar(READ_ONLY, deadline).await?;
+        connection.close().await;
+        Ok::<_, Error>(takes_writes(read_only.as_deref()))
+    };
+    match tokio::time::timeout(DEAD, asked).await {
+        Ok(Ok(true)) => {
+            let why = "is back and takes writes; nothing was promoted".to_owned();
+            Err(Error::Refused { server: plan.primary.server(), why })
+        }
+        _ => Ok(()),
+    }
+}
+
 /// Whether the server said something, and be it no.
 fn answered(error: &Error) -> bool {
     !matches!(error, Error::Server { source, .. } if !matches!(source, AskError::Answered { .. }))
@@ -92,6 +120,33 @@ fn opened(dialect: Dialect, seen: &Look, awaited: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::perform::tests::failover;
+    use crate::perform::{FenceBy, Logins};
+    use config::Credentials;
+    use lab::scripted::{Reply, Script, ScriptedServer};
+
+    #[tokio::test]
+    async fn a_dead_primary_that_is_back_and_writable_keeps_the_candidate_from_being_promoted() {
+        let logins = Logins {
+            admin: Credentials::default(),
+            replication: Default::default(),
+            flags: Default::default(),
+        };
+        for (read_only, passes) in [("0", false), ("OFF", false), ("1", true), ("NO_LOCK_NO_ADMIN", true)] {
+            let script = Script::new("10.11.6-MariaDB", move |statement, _| match statement {
+                READ_ONLY => Reply::value("read_only", read_only),
+                _ => Reply::Usual,
+            });
+            let server = ScriptedServer::start(script).await.unwrap();
+            let mut plan = failover(FenceBy::Nothing);
+            plan.primary.reach = server.address().to_string();
+            let seen = is_still_dead(&plan, &Servers::new(&plan, &logins)).await;
+            assert_eq!(seen.is_ok(), passes, "{read_only}: {seen:?}");
+            assert!(seen.is_ok() || seen.unwrap_err().to_string().contains("a1: is back and takes writes"));
+            drop(server);
+            assert!(is_still_dead(&plan, &Servers::new(&plan, &logins)).await.is_ok(), "nobody listens");
+        }
+    }
 
     #[test]
     fn a_primary_that_is_open_or_has_more_keeps_the_candidate_from_being_promoted() {

@@ -1,7 +1,7 @@
 //! What each step does on the servers.
 
 use super::servers::{Servers, going_on};
-use super::{Kind, Member, Outcome, Plan, applier, closed, takeover};
+use super::{FenceBy, Kind, Member, Outcome, Plan, applier, closed, takeover};
 use crate::Error;
 use crate::announce::COUNT_ROUTERS;
 use crate::connection::{Connection, quoted};
@@ -342,10 +342,13 @@ async fn promote(plan: &Plan, servers: &mut Servers<'_>) -> Event {
         Ok(session) => session,
         Err(error) => return Event::Failed { why: error.to_string() },
     };
-    // The one of a failover is dead or fenced.
-    if plan.kind == Kind::Switchover
-        && let Err(error) = closed::is_still_closed(plan, servers).await
-    {
+    let kept_out = match &plan.kind {
+        Kind::Switchover => closed::is_still_closed(plan, servers).await,
+        // A command has fenced it; a gray one answers all the while.
+        Kind::Failover { fence, gray } if *gray || matches!(fence, FenceBy::Command { .. }) => Ok(()),
+        Kind::Failover { .. } => closed::is_still_dead(plan, servers).await,
+    };
+    if let Err(error) = kept_out {
         return Event::Failed { why: error.to_string() };
     }
     let Err(error) = servers.run(candidate, candidate.dialect().thaw()).await else { return Event::Done };

@@ -265,9 +265,7 @@ impl<'a> Servers<'a> {
 
     /// By its own answer.
     pub(super) async fn says_it_takes_writes(&mut self, member: &Member) -> Result<bool, Error> {
-        // A number, or a word from MariaDB 12 on.
-        let value = self.scalar(member, "SELECT @@GLOBAL.read_only").await?;
-        Ok(value.is_some_and(|value| matches!(value.to_ascii_lowercase().as_str(), "0" | "off")))
+        Ok(takes_writes(self.scalar(member, READ_ONLY).await?.as_deref()))
     }
 
     pub(super) async fn close(self) {
@@ -275,6 +273,14 @@ impl<'a> Servers<'a> {
             connection.close().await;
         }
     }
+}
+
+/// Whether a server refuses writes.
+pub(super) const READ_ONLY: &str = "SELECT @@GLOBAL.read_only";
+
+/// What it answers to [`READ_ONLY`] where it takes them: a number, or a word from MariaDB 12 on.
+pub(super) fn takes_writes(read_only: Option<&str>) -> bool {
+    read_only.is_some_and(|value| matches!(value.to_ascii_lowercase().as_str(), "0" | "off"))
 }
 
 /// Whether it is ours now, once it was waited for.
