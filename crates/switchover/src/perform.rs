@@ -49,8 +49,8 @@ pub struct Plan {
     pub events_left: Vec<ScheduledEvent>,
     /// Whether the primary was a semi-sync source.
     pub semi_sync: bool,
-    /// It was one, and nobody is left to acknowledge: the new primary's switch stays off, or its writes would
-    /// wait for nobody.
+    /// It was one, and too few are left to acknowledge: the new primary's switch stays off, or its writes
+    /// would wait for nobody.
     #[serde(default)]
     pub semi_sync_stays_off: bool,
     /// How the former primary protects its connection to the new one: as the candidate's to it was protected.

@@ -66,6 +66,14 @@ impl Name {
     }
 }
 
+/// The replicas that must acknowledge what a server commits as a source. MariaDB has no such variable: one is
+/// enough there.
+pub(crate) fn needed(facts: &Facts) -> usize {
+    const NAMES: [&str; 2] =
+        ["rpl_semi_sync_master_wait_for_slave_count", "rpl_semi_sync_source_wait_for_replica_count"];
+    facts.variable(&NAMES).and_then(|count| count.parse().ok()).unwrap_or(1)
+}
+
 /// What makes a server able to be a source and a replica of semi-sync.
 pub(crate) fn install(version: Version) -> [&'static str; 2] {
     if version.mysql_from((8, 0, 26)) {
@@ -97,6 +105,9 @@ mod tests {
         facts.variables.clear();
         facts.variables.insert("rpl_semi_sync_replica_enabled".to_owned(), "OFF".to_owned());
         assert_eq!(Switches::of(&facts).replica, Some(Switch { name: Name::Replica, on: false }));
+        assert_eq!(needed(&facts), 1);
+        facts.variables.insert("rpl_semi_sync_source_wait_for_replica_count".to_owned(), "2".to_owned());
+        assert_eq!(needed(&facts), 2);
     }
 
     #[test]

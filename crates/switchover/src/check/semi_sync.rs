@@ -1,7 +1,7 @@
 //! Whether what is acknowledged stays on a replica, now and on the new primary.
 
 use super::{Outcome, Situation, is_source, or_none, pass, stop, warn};
-use crate::facts::Facts;
+use crate::facts::{Channel, Facts};
 use crate::semi_sync::{self as plugins, Switches};
 
 pub(super) fn semi_sync(s: &Situation<'_>) -> Outcome {
@@ -42,13 +42,29 @@ pub(super) fn semi_sync_plugins(s: &Situation<'_>) -> Outcome {
             format!("on {candidate}: {source}"),
         );
     }
-    if Switches::of(s.primary).replica.is_some() {
+    let primary_can = Switches::of(s.primary).replica.is_some();
+    // Replicas of the primary follow the candidate afterwards, and its own do already.
+    let acknowledges = |facts: &&Facts| {
+        let follows = |channel: &Channel| is_source(s.primary, channel) || is_source(s.candidate, channel);
+        Switches::of(facts).replica.is_some_and(|switch| switch.on) && facts.channels.iter().any(follows)
+    };
+    let count = s.others.iter().filter(acknowledges).count() + usize::from(primary_can);
+    let needed = plugins::needed(s.candidate);
+    if needed > 1 && count < needed {
+        return stop(
+            format!(
+                "{candidate} would wait for {needed} acknowledgements; only {count} servers would give one"
+            ),
+            format!(
+                "switch semi-sync on at more replicas, or on {candidate} SET GLOBAL \
+                 rpl_semi_sync_source_wait_for_replica_count (..._master_wait_for_slave_count) = {}",
+                count.max(1)
+            ),
+        );
+    }
+    if primary_can {
         return pass(format!("{candidate} can be a source, {primary} a replica"));
     }
-    let acknowledges = |facts: &&Facts| {
-        Switches::of(facts).replica.is_some_and(|switch| switch.on)
-            && facts.channels.iter().any(|channel| is_source(s.primary, channel))
-    };
     let [_, replica] = plugins::install(s.primary.version);
     let mend = format!("on {primary}: {replica}");
     let text = format!("{primary} cannot be a semi-sync replica: the plugin is not installed");

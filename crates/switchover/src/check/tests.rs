@@ -177,6 +177,13 @@ fn semi_sync_is_moved_only_to_a_server_that_can_go_on_with_it() {
     assert_eq!(found(check, &primary, &candidate, &[other]).level, Level::Warn, "b1 acknowledges");
     set(&mut primary, &[("rpl_semi_sync_slave_enabled", "OFF")]);
     assert_eq!(found(check, &primary, &candidate, &[]).level, Level::Pass, "older names count too");
+    set(&mut candidate, &[("rpl_semi_sync_master_wait_for_slave_count", "2")]);
+    let few = found(check, &primary, &candidate, &[]);
+    assert!(few.level == Level::Stop && few.facts.contains("wait for 2") && few.facts.contains("only 1"));
+    let mut own = facts("b1", "8.0.36");
+    own.channels = vec![channel("a2", 3306, 2)];
+    set(&mut own, &[("rpl_semi_sync_replica_enabled", "ON")]);
+    assert_eq!(found(check, &primary, &candidate, &[own]).level, Level::Pass, "b1 follows it already");
     let (mut primary, candidate) = pair("8.0.25");
     set(&mut primary, &[("rpl_semi_sync_master_enabled", "ON")]);
     assert!(found(check, &primary, &candidate, &[]).mend.unwrap().contains("semisync_master.so"));

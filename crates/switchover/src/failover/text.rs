@@ -36,7 +36,7 @@ pub struct Checked {
     pub why_nobody: Option<String>,
     pub nothing_lost_because: Option<String>,
     pub could_be_lost: Option<String>,
-    /// Nobody would be left to acknowledge: semi-sync stays off at the candidate.
+    /// Too few would be left to acknowledge: semi-sync stays off at the candidate.
     pub semi_sync_stays_off: bool,
     /// Statements by which events that the dead primary may have run are enabled at the candidate.
     pub events_left: Vec<String>,
@@ -157,11 +157,11 @@ pub fn events_left(candidate: &str, statements: &[String]) -> Option<String> {
     })
 }
 
-/// What is said where nobody is left to acknowledge.
+/// What is said where too few are left to acknowledge.
 pub fn semi_sync_stays_off(candidate: &str) -> String {
     format!(
-        "semi-sync stays off at {candidate}: no other replica is left to acknowledge. A crash loses what it had not sent \
-         until one follows and you switch it on there (rpl_semi_sync_master_enabled, rpl_semi_sync_source_enabled)"
+        "semi-sync stays off at {candidate}: too few replicas are left to acknowledge. A crash loses what it had not sent \
+         until enough follow and you switch it on there (rpl_semi_sync_master_enabled, rpl_semi_sync_source_enabled)"
     )
 }
 

@@ -247,9 +247,9 @@ fn unmarked(writer: &Facts, scene: &Scene, successor: Successor<'_>) -> Result<F
         }
     }
     let waits = writer.is_on(&["rpl_semi_sync_master_enabled", "rpl_semi_sync_source_enabled"]) == Some(true);
-    let acknowledged = scene.somebody_acknowledges(&writer.server);
+    let acknowledged = scene.enough_acknowledge(&writer.server);
     if waits && !acknowledged {
-        let why = "waits for acknowledgements, and nobody is left to give them: SET GLOBAL rpl_semi_sync_master_enabled \
+        let why = "waits for acknowledgements, and too few are left to give them: SET GLOBAL rpl_semi_sync_master_enabled \
                    = OFF there (MySQL 8.0.26 on: rpl_semi_sync_source_enabled), then again";
         return Err(refused(writer, why.to_owned()));
     }

@@ -1,0 +1,133 @@
+//! Who is the dead one, who follows it, and what is planned, of facts that are made up.
+
+use super::*;
+use crate::facts::tests::{channel, facts};
+use fleet::Server;
+
+/// a1 is the primary, c1 its replica, and both are silent; a2 follows a1, c2 follows c1.
+fn fleet() -> (Snapshot, Vec<Facts>, Vec<(ServerName, String)>) {
+    let mut snapshot = Snapshot::empty(Instant::now());
+    for name in ["a1", "a2", "c1", "c2"] {
+        let reach = Address::tcp(name.to_owned(), 3306);
+        snapshot.servers.push(Server::unasked(ServerName::new(name), reach));
+    }
+    let follows = |name: &str, source: &str, id: u32| Facts {
+        channels: vec![Channel { receiver_runs: false, ..channel(source, 3306, id) }],
+        variables: [("read_only".to_owned(), "ON".to_owned())].into(),
+        ..facts(name, "10.11.6-MariaDB")
+    };
+    let answering = vec![follows("a2", "a1", 11), follows("c2", "c1", 13)];
+    (snapshot, answering, vec![(ServerName::new("c1"), "connecting: refused".to_owned())])
+}
+
+#[test]
+fn replicas_of_a_replica_that_died_with_the_primary_are_others() {
+    let (snapshot, answering, unread) = fleet();
+    let a1 = ServerName::new("a1");
+    let (source, replicas, others) =
+        split(answering.clone(), &snapshot, Some(&a1), &unread).expect("one fleet");
+    assert_eq!(source, ("a1".to_owned(), 3306));
+    let names = |all: &[Facts]| all.iter().map(|facts| facts.server.to_string()).collect::<Vec<_>>();
+    assert_eq!((names(&replicas), names(&others)), (vec!["a2".to_owned()], vec!["c2".to_owned()]));
+    // Which of the two is the primary is not known, or c1 is no server of this fleet.
+    assert!(split(answering.clone(), &snapshot, None, &unread).is_err());
+    assert!(split(answering, &snapshot, Some(&a1), &[]).is_err());
+}
+
+#[test]
+fn a_replica_that_has_not_reached_its_new_source_is_one_of_that() {
+    // a2 was promoted and died at once: b1 was told, and shows the number of a1 still, which lives.
+    let mut snapshot = Snapshot::empty(Instant::now());
+    for name in ["a1", "a2", "b1"] {
+        let reach = Address::tcp(name.to_owned(), 3306);
+        snapshot.servers.push(Server::unasked(ServerName::new(name), reach));
+    }
+    let a1 = Facts { server_id: 11, ..facts("a1", "10.11.6-MariaDB") };
+    let told = Channel { receiver_runs: false, ..channel("a2", 3306, 11) };
+    let b1 = Facts { channels: vec![told], server_id: 13, ..facts("b1", "10.11.6-MariaDB") };
+    let a2 = ServerName::new("a2");
+    let (source, replicas, others) = split(vec![a1, b1], &snapshot, Some(&a2), &[]).expect("b1 follows a2");
+    assert_eq!(source, ("a2".to_owned(), 3306));
+    assert_eq!((replicas[0].server.as_str(), others[0].server.as_str()), ("b1", "a1"));
+}
+
+#[test]
+fn why_a_server_was_not_read_is_said() {
+    let (snapshot, _, _) = fleet();
+    let unread = [(ServerName::new("a2"), "Access denied for user 'admin'".to_owned())];
+    let error = split(Vec::new(), &snapshot, None, &unread).unwrap_err().to_string();
+    assert!(error.contains("a2 was not read: Access denied"), "{error}");
+}
+
+#[test]
+fn a_channel_with_a_name_is_neither_promoted_nor_called_stopped() {
+    let on = |name: &str| (name.to_owned(), "ON".to_owned());
+    let replica = |server: &str, channel_name: &str| Facts {
+        channels: vec![Channel {
+            name: channel_name.to_owned(),
+            receiver_runs: false,
+            ..channel("a1", 3306, 11)
+        }],
+        variables: [on("log_bin"), on("log_slave_updates"), on("read_only")].into(),
+        ..facts(server, "10.11.6-MariaDB")
+    };
+    let scene = Scene {
+        primary: ServerAddress { name: ServerName::new("a1"), reach: Address::tcp("a1".to_owned(), 3306) },
+        source: ("a1".to_owned(), 3306),
+        replicas: vec![replica("a2", ""), replica("b1", "x")],
+        others: Vec::new(),
+        silent: Vec::new(),
+        unread: Vec::new(),
+        epoch: 0,
+    };
+    assert!(standing(&scene.replicas[1]).unwrap().unusable.unwrap().contains("has a name (x)"));
+    let loss = scene.rule_out_loss(&SourceEvidence::Stated).unwrap_err();
+    assert_eq!(loss, LossRisk::KeepsReceiving(vec![ServerName::new("b1")]));
+    let plan = scene.plan(&ServerName::new("a2"), FenceBy::Nothing, Deadlines::default(), "here").unwrap();
+    assert!(!plan.others[0].follows_primary, "no statement of ours reaches that channel");
+}
+
+#[test]
+fn semi_sync_stays_off_where_fewer_follow_than_the_new_primary_would_wait_for() {
+    let (a2, count) = (ServerName::new("a2"), "rpl_semi_sync_source_wait_for_replica_count");
+    let replica = |server: &str| {
+        let on = |name: &str| (name.to_owned(), "ON".to_owned());
+        Facts {
+            channels: vec![Channel { receiver_runs: false, ..channel("a1", 3306, 11) }],
+            variables: [on("read_only"), on("rpl_semi_sync_replica_enabled")].into(),
+            status: [on("rpl_semi_sync_replica_status")].into(),
+            ..facts(server, "8.4.2")
+        }
+    };
+    let mut scene = Scene {
+        primary: ServerAddress { name: ServerName::new("a1"), reach: Address::tcp("a1", 3306) },
+        source: ("a1".to_owned(), 3306),
+        replicas: vec![replica("a2"), replica("b1")],
+        others: Vec::new(),
+        silent: Vec::new(),
+        unread: Vec::new(),
+        epoch: 0,
+    };
+    let plan = |scene: &Scene| scene.plan(&a2, FenceBy::Nothing, Deadlines::default(), "here").unwrap();
+    assert!(plan(&scene).semi_sync && !plan(&scene).semi_sync_stays_off, "b1 is enough");
+    scene.replicas[0].variables.insert(count.to_owned(), "2".to_owned());
+    assert!(!plan(&scene).semi_sync && plan(&scene).semi_sync_stays_off);
+    scene.replicas.push(replica("b2"));
+    assert!(plan(&scene).semi_sync && !plan(&scene).semi_sync_stays_off);
+    // It stays with the dead one.
+    scene.replicas[2].channels[0].name = "x".to_owned();
+    assert!(plan(&scene).semi_sync_stays_off);
+}
+
+#[test]
+fn a_replica_that_is_not_read_only_is_no_primary_and_what_to_do_is_said() {
+    let open = |runs: bool| {
+        let channel = Channel { receiver_runs: runs, applier_runs: runs, ..channel("a1", 3306, 11) };
+        takes_writes(&Facts { channels: vec![channel], ..facts("b1", "10.11.6-MariaDB") })
+    };
+    assert!(open(true).contains("replica of a1:3306 and not read-only"), "{}", open(true));
+    assert!(open(true).contains("SET GLOBAL read_only = ON") && !open(true).contains("--resume"));
+    assert!(open(false).contains("--resume"), "{}", open(false));
+    let primary = takes_writes(&facts("a1", "10.11.6-MariaDB"));
+    assert!(primary.contains("there is a primary"), "{primary}");
+}
