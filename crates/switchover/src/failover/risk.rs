@@ -70,7 +70,8 @@ pub enum LossRisk {
     )]
     Silent(Vec<ServerName>),
     #[error(
-        "{} receives by a channel with a name, or by several: it is not stopped, and may acknowledge more",
+        "{} receives by a channel with a name, or by several: it is not stopped, may acknowledge more, and may have \
+         received what the others lack",
         .0.iter().map(ServerName::as_str).collect::<Vec<_>>().join(", ")
     )]
     KeepsReceiving(Vec<ServerName>),

@@ -216,8 +216,17 @@ impl Scene {
     /// # Errors
     /// Nobody can, or the one that is wanted lacks something.
     pub fn choose(&self, wanted: Option<&ServerName>) -> Result<ServerName, Error> {
+        // What one with several sources has of the others nobody else has: it is compared only where it is
+        // wanted, or alone. That it may have more is said of what could be lost.
+        let is_compared = |facts: &&Facts| {
+            facts.channels.len() == 1 || wanted.is_some_and(|wanted| *wanted == facts.server)
+        };
+        let mut compared: Vec<&Facts> = self.replicas.iter().filter(is_compared).collect();
+        if compared.is_empty() {
+            compared.extend(&self.replicas);
+        }
         let mut standings = Vec::new();
-        for facts in &self.replicas {
+        for facts in compared {
             standings.push(standing(facts)?);
         }
         let refused =
@@ -453,7 +462,9 @@ pub(crate) fn writable_replica(channel: &Channel, dialect: Dialect) -> String {
 }
 
 /// Of servers that follow different ones that do not answer, those of `primary` are its replicas, where each
-/// of the rest follows another server that is known and silent: a replica that went with it.
+/// of the rest follows another server that is known and silent: a replica that went with it. A server with
+/// several channels may have sources outside of the fleet, which say nothing of it: it is a replica where one
+/// of them leads to the dead one, which is then its first.
 fn split(
     answering: Vec<Facts>,
     snapshot: &Snapshot,
@@ -463,31 +474,33 @@ fn split(
     let refused = |why: &str| Error::Refused { server: ServerName::new("the fleet"), why: why.to_owned() };
     // One that was told to follow a server and has not reached it still shows the number of the one before.
     let leads_to_silent = |channel: &Channel| {
-        let address = format!("{}:{}", channel.host, channel.port);
+        let address = Address::tcp(channel.host.clone(), channel.port);
         let silent =
             |name: &ServerName| Some(name) == primary || unread.iter().any(|(silent, _)| silent == name);
-        let mut there = snapshot.servers.iter().filter(|server| server.reach.to_string() == address);
+        let mut there = snapshot.servers.iter().filter(|server| server.reach == address);
         !channel.receiver_runs && there.any(|server| silent(&server.name))
     };
-    let follows_the_dead = |facts: &Facts| {
-        let channel = facts.channels.first()?;
-        let alive = !leads_to_silent(channel)
-            && answering.iter().any(|other| crate::check::is_source(other, channel));
-        (!alive).then(|| channel.clone())
+    let leads_to_the_dead = |channel: &Channel| {
+        leads_to_silent(channel) || !answering.iter().any(|other| crate::check::is_source(other, channel))
     };
-    let dead: Vec<Option<Channel>> = answering.iter().map(follows_the_dead).collect();
     let of = |facts: &Facts, channel: &Channel, name: &ServerName| {
         let followed = snapshot.server(&facts.server).and_then(|server| server.source.as_deref());
-        let address = format!("{}:{}", channel.host, channel.port);
-        let reached = snapshot.server(name).is_some_and(|server| server.reach.to_string() == address);
-        followed == Some(name.as_str()) || reached
+        let address = Address::tcp(channel.host.clone(), channel.port);
+        let reached = snapshot.server(name).is_some_and(|server| server.reach == address);
+        (facts.channels.len() == 1 && followed == Some(name.as_str())) || reached
     };
-    let with_channels =
-        || answering.iter().zip(&dead).filter_map(|(facts, dead)| Some((facts, dead.as_ref()?)));
+    let dead = |facts: &Facts| -> Vec<Channel> {
+        facts.channels.iter().filter(|channel| leads_to_the_dead(channel)).cloned().collect()
+    };
+    let dead: Vec<Vec<Channel>> = answering.iter().map(dead).collect();
+    let with_channels = || {
+        answering.iter().zip(&dead).flat_map(|(facts, dead)| dead.iter().map(move |channel| (facts, channel)))
+    };
     let of_primary =
         primary.and_then(|name| with_channels().find(|(facts, channel)| of(facts, channel, name)));
-    let first = of_primary.or_else(|| with_channels().next()).map(|(_, channel)| channel.clone());
-    let Some(first) = first else {
+    let has_one = |(facts, _): &(&Facts, &Channel)| facts.channels.len() == 1;
+    let first = of_primary.or_else(|| with_channels().find(has_one)).or_else(|| with_channels().next());
+    let Some((_, first)) = first else {
         let mut why = "no server follows one that does not answer: which primary is dead?".to_owned();
         let each = |(name, error): &(ServerName, String)| format!(" {name} was not read: {error}.");
         why.extend(unread.iter().map(each));
@@ -502,14 +515,26 @@ fn split(
         let another = |(name, _): &&(ServerName, String)| Some(name) != primary && of(facts, channel, name);
         of_primary.is_some() && unread.iter().any(|one| another(&one))
     };
-    if with_channels().any(|(facts, channel)| !same(channel) && !of_another(facts, channel)) {
+    let strange = |(facts, channel): (&Facts, &Channel)| !same(channel) && !of_another(facts, channel);
+    if with_channels().filter(has_one).any(strange) {
         return Err(refused("servers follow two different ones that do not answer: this is not one fleet"));
     }
+    let source = (first.host.clone(), first.port);
+    let at: Vec<Option<usize>> = answering
+        .iter()
+        .map(|facts| facts.channels.iter().position(|channel| leads_to_the_dead(channel) && same(channel)))
+        .collect();
     let (mut replicas, mut others) = (Vec::new(), Vec::new());
-    for (facts, dead) in answering.into_iter().zip(dead) {
-        if dead.is_some_and(|channel| same(&channel)) { replicas.push(facts) } else { others.push(facts) }
+    for (mut facts, at) in answering.into_iter().zip(at) {
+        match at {
+            Some(at) => {
+                facts.channels.swap(0, at);
+                replicas.push(facts);
+            }
+            None => others.push(facts),
+        }
     }
-    Ok(((first.host, first.port), replicas, others))
+    Ok((source, replicas, others))
 }
 
 /// The name of the dead one: by what the fleet's survey says that its replicas follow, by its address, or
@@ -520,17 +545,17 @@ pub(super) fn named(
     replicas: &[Facts],
     silent: &[ServerName],
 ) -> ServerName {
-    let address = format!("{}:{}", source.0, source.1);
+    let address = Address::tcp(source.0.clone(), source.1);
     let followed = replicas.iter().find_map(|facts| snapshot.server(&facts.server)?.source.clone());
     let known = |name: &String| snapshot.servers.iter().any(|server| server.name.as_str() == name);
     if let Some(name) = followed.filter(known) {
         return ServerName::new(&name);
     }
-    let reached = snapshot.servers.iter().find(|server| server.reach.to_string() == address);
+    let reached = snapshot.servers.iter().find(|server| server.reach == address);
     match (reached, silent) {
         (Some(server), _) => server.name.clone(),
         (None, [only]) => only.clone(),
-        _ => ServerName::new(&address),
+        _ => ServerName::new(&address.to_string()),
     }
 }
 

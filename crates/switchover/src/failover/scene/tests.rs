@@ -35,6 +35,62 @@ fn replicas_of_a_replica_that_died_with_the_primary_are_others() {
 }
 
 #[test]
+fn a_replica_with_sources_outside_of_the_fleet_keeps_nobody_from_taking_over() {
+    let (snapshot, mut answering, unread) = fleet();
+    let outside = Channel { received: "9-99-7".to_owned(), ..channel("elsewhere", 3306, 99) };
+    let plain = Channel { received: "0-11-5".to_owned(), ..answering[0].channels[0].clone() };
+    answering[0].channels = vec![plain.clone()];
+    let of_two = |channels: Vec<Channel>| Facts { channels, ..facts("r1", "10.11.6-MariaDB") };
+    answering.push(of_two(vec![outside, Channel { name: "x".to_owned(), ..plain }]));
+    let a1 = ServerName::new("a1");
+    let split = |answering: &[Facts], primary| split(answering.to_vec(), &snapshot, primary, &unread);
+    let (source, replicas, others) = split(&answering, Some(&a1)).expect("one fleet");
+    assert_eq!((source.0.as_str(), replicas.len(), others[0].server.as_str()), ("a1", 2, "c2"));
+    assert_eq!(replicas[1].channels[0].host, "a1", "the one that leads to the dead one comes first");
+    let on = |name: &str| (name.to_owned(), "ON".to_owned());
+    let mut scene = Scene {
+        primary: ServerAddress { name: a1.clone(), reach: Address::tcp("a1", 3306) },
+        source,
+        replicas,
+        others,
+        silent: Vec::new(),
+        unread: Vec::new(),
+        epoch: 0,
+    };
+    for facts in &mut scene.replicas {
+        facts.variables.extend([on("log_bin"), on("log_slave_updates")]);
+    }
+    scene.replicas[1].position = "0-11-5,9-99-7".to_owned();
+    assert_eq!(scene.choose(None).unwrap().as_str(), "a2");
+    let refused = scene.choose(Some(&ServerName::new("r1"))).unwrap_err().to_string();
+    assert!(refused.contains("several sources"), "{refused}");
+    let loss = scene.rule_out_loss(&SourceEvidence::Stated).unwrap_err();
+    assert_eq!(loss, LossRisk::KeepsReceiving(vec![ServerName::new("r1")]));
+    // Which of the others it follows is nobody's concern, and without a name it is found all the same.
+    answering.remove(1);
+    answering[1].channels.truncate(1);
+    answering[1].channels.push(channel("elsewhere", 3307, 98));
+    let (source, replicas, others) = split(&answering, None).expect("one fleet");
+    assert_eq!((source.0.as_str(), replicas.len(), others.len()), ("a1", 1, 1));
+}
+
+#[test]
+fn servers_are_known_by_their_ipv6_addresses() {
+    let (mut snapshot, mut answering, unread) = fleet();
+    for (server, address) in snapshot.servers.iter_mut().zip(["fd00::1", "fd00::2", "fd00::3", "fd00::4"]) {
+        server.reach = Address::tcp(address, 3306);
+    }
+    answering[0].channels[0].host = "fd00::1".to_owned();
+    answering[1].channels[0].host = "fd00::3".to_owned();
+    let a1 = ServerName::new("a1");
+    let (source, replicas, others) = split(answering, &snapshot, Some(&a1), &unread).expect("one fleet");
+    assert_eq!((replicas[0].server.as_str(), others[0].server.as_str()), ("a2", "c2"));
+    assert_eq!(named(&snapshot, &source, &[], &[]), a1);
+    let unknown = named(&snapshot, &("fd00::9".to_owned(), 3306), &[], &[]);
+    assert_eq!(unknown.as_str(), "[fd00::9]:3306");
+}
+
+#[test]
 fn a_replica_that_has_not_reached_its_new_source_is_one_of_that() {
     // a2 was promoted and died at once: b1 was told, and shows the number of a1 still, which lives.
     let mut snapshot = Snapshot::empty(Instant::now());
