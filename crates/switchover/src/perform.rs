@@ -438,6 +438,29 @@ pub async fn superseded(plan: &Plan, logins: &Logins) -> Option<u64> {
     (latest > plan.epoch).then_some(latest)
 }
 
+/// One that does not answer by then is not who clients write to.
+const WRITER_ANSWERS: Duration = Duration::from_secs(2);
+
+/// Who takes writes in the place of a candidate that was promoted and takes none, in words: somebody moved
+/// the primary by hand since, which has no epoch, and whoever goes on late would make a second writer, or
+/// close the only one. `None` while the candidate takes writes, or nobody does.
+pub async fn moved_by_hand(plan: &Plan, logins: &Logins) -> Option<String> {
+    let mut servers = Servers::new(plan, logins);
+    let mut moved = None;
+    if !matches!(servers.candidate_takes_writes_soon().await, Ok(true)) {
+        for member in std::iter::once(&plan.primary).chain(&plan.others) {
+            let asked = servers.says_it_takes_writes(member);
+            if let Ok(Ok(true)) = tokio::time::timeout(WRITER_ANSWERS, asked).await {
+                let (writer, candidate) = (&member.name, &plan.candidate.name);
+                moved = Some(format!("{writer} takes writes, and {candidate}, which was promoted, does not"));
+                break;
+            }
+        }
+    }
+    servers.close().await;
+    moved
+}
+
 /// The plan of the newest operation that was begun and neither done nor undone, as the servers have it: for
 /// a host that has no journal of it. `None` when the newest one is over.
 ///
@@ -523,6 +546,7 @@ impl Member {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
+    use lab::scripted::{Reply, Script, ScriptedServer};
 
     #[test]
     fn the_text_of_a_command_that_fences_stays_in_the_journal() {
@@ -540,6 +564,36 @@ pub(crate) mod tests {
         assert_eq!(Plan { kind: plan.kind.clone(), ..read }, plan, "the rest is there");
         let semi_sync = failover(FenceBy::SemiSync { facts: "all acknowledged".to_owned() });
         assert_eq!(serde_json::from_str::<Plan>(&semi_sync.text_for_servers()).unwrap(), semi_sync);
+    }
+
+    #[tokio::test]
+    async fn whoever_was_made_the_primary_by_hand_since_is_named() {
+        async fn server(read_only: &'static str) -> ScriptedServer {
+            let script = Script::new("10.11.6-MariaDB", move |statement, _| match statement {
+                servers::READ_ONLY => Reply::value("read_only", read_only),
+                _ => Reply::Usual,
+            });
+            ScriptedServer::start(script).await.unwrap()
+        }
+        let (open, closed) = (server("0").await, server("1").await);
+        let at = |server: &ScriptedServer| server.address().to_string();
+        let logins = Logins {
+            admin: Credentials::default(),
+            replication: Default::default(),
+            flags: Flags::default(),
+        };
+        for (primary, candidate, moved) in [
+            (&open, &open, false),
+            (&closed, &open, false),
+            (&closed, &closed, false),
+            (&open, &closed, true),
+        ] {
+            let mut plan = failover(FenceBy::Nothing);
+            (plan.primary.reach, plan.candidate.reach) = (at(primary), at(candidate));
+            let words = moved_by_hand(&plan, &logins).await;
+            assert_eq!(words.is_some(), moved, "{words:?}");
+            assert!(words.is_none_or(|words| words.starts_with("a1 takes writes, and a2")));
+        }
     }
 
     /// a2 takes over from a1.

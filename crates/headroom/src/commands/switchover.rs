@@ -360,8 +360,21 @@ pub(crate) async fn resume(
         Some((step, false, ended)) if how.undo => step::give_up(step, ended.as_ref(), promoted)?,
         _ => journal::go_on(&lines, promoted),
     };
+    if goes_on_after_the_promotion(&state)
+        && let Some(why) = perform::moved_by_hand(plan, &logins).await
+    {
+        bail!(
+            "{why}: somebody moved the primary since {} was begun, and nothing was touched",
+            path.display()
+        );
+    }
     let plan = plan.clone();
     perform(&plan, &logins, &mut journal, state, false, how.json, environment).await
+}
+
+/// Then what is left is done whatever became of the servers.
+fn goes_on_after_the_promotion(state: &State) -> bool {
+    matches!(state, State::Forward { step } if *step > step::Step::Promote)
 }
 
 impl SwitchoverArgs {

@@ -401,6 +401,12 @@ impl Guard {
             let why = format!("a failover was cut off at its promotion, and {why}; {}", path.display());
             return Some(Attempt::ask(&why));
         }
+        if matches!(state, State::Forward { step } if step > Step::Promote)
+            && let Some(why) = perform::moved_by_hand(plan, &logins).await
+        {
+            tracing::warn!(epoch = plan.epoch, "a failover that was cut off is left as it is: {why}");
+            return None;
+        }
         tracing::warn!(epoch = plan.epoch, journal = %path.display(), "goes on with a failover that was cut off");
         let going_on = async {
             let (mut journal, _) = Journal::reopen(&path)?;
