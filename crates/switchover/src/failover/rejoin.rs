@@ -7,14 +7,14 @@
 //! then only prepared, never committed), and once committed only a rebuild from the new primary removes them,
 //! on MySQL always.
 
-use crate::Error;
 use crate::connection::{BRIEFLY, Connection};
 use crate::dialect::{Dialect, Source};
-use crate::facts::{self, Facts};
+use crate::facts::{self, Channel, Facts};
 use crate::login;
 use crate::perform::{Logins, Member};
 use crate::semi_sync::Switches;
 use crate::survey;
+use crate::{Error, check};
 use config::Credentials;
 use fleet::{Flavour, GtidSet, ServerName, Snapshot};
 use std::collections::BTreeMap;
@@ -188,6 +188,18 @@ pub async fn rejoin(
     if new.refuses_writes() {
         return Err(refused(new, "refuses writes: it is not the primary".to_owned()));
     }
+    if new.channels.iter().any(|channel| follows(channel, old)) {
+        let why = format!(
+            "takes writes and follows {old}, so which of the two is the primary is not clear; nothing was touched. Where it \
+             is {old}, on {}: {}. Else there: {}; {}, then again",
+            new.server,
+            new.dialect().refuse_as_replica(),
+            new.dialect().stop_replication(),
+            new.dialect().forget_source(),
+            old = old.server
+        );
+        return Err(refused(new, why));
+    }
     let dialect = old.dialect();
     let (user, password) = &logins.replication;
     // Before it is closed to writes for nothing.
@@ -244,6 +256,12 @@ pub async fn rejoin(
     Ok(RejoinOutcome::Follows)
 }
 
+/// Whether a channel reads from a server, or tries to. One that is stopped may be left from before a promotion
+/// by hand.
+fn follows(channel: &Channel, server: &Facts) -> bool {
+    (channel.receiver_runs || channel.receiver_tries) && check::is_source(server, channel)
+}
+
 /// How the replicas' connections to the primary were protected when it was promoted, as it has recorded;
 /// `None` where it has recorded nothing. For a fleet in which no other replica is left to read that from.
 pub async fn recorded_protection(
@@ -253,14 +271,16 @@ pub async fn recorded_protection(
 ) -> Option<Vec<(String, String)>> {
     let record = survey::newest_record(&new.server, &new.reach, who, deadline).await.ok()??;
     let plan: crate::perform::Plan = serde_json::from_str(&record.2).ok()?;
-    let is_safe = |(name, value): &(String, String)| {
-        let name = name.chars().all(|c| c.is_ascii_uppercase() || c == '_');
-        let inner = value.strip_prefix('\'').and_then(|value| value.strip_suffix('\''));
-        let text = inner.is_some_and(|inner| !inner.replace("''", "").contains('\''));
-        name && (text || value.parse::<u32>().is_ok())
-    };
     // It comes out of a table that others may write, and goes into a statement.
     Some(plan.protection.into_iter().filter(is_safe).collect())
+}
+
+/// Whether an option is a name and a number, or a text that ends where it seems to.
+fn is_safe((name, value): &(String, String)) -> bool {
+    let name = name.chars().all(|c| c.is_ascii_uppercase() || c == '_');
+    let inner = value.strip_prefix('\'').and_then(|value| value.strip_suffix('\''));
+    let text = inner.is_some_and(|inner| !inner.replace("''", "").replace(r"\\", "").contains(['\'', '\\']));
+    name && (text || value.parse::<u32>().is_ok())
 }
 
 fn history(dialect: Dialect) -> &'static str {
@@ -337,6 +357,46 @@ mod tests {
         let rejoined = rejoin(&old, &new, &[], &logins, Duration::from_secs(1)).await;
         let Err(Error::Refused { why, .. }) = rejoined else { panic!("{rejoined:?}") };
         assert!(why.contains("has 33 bytes") && why.contains("ALTER USER"), "{why}");
+    }
+
+    #[tokio::test]
+    async fn a_primary_is_not_closed_because_its_replica_takes_writes_by_mistake() {
+        let version = "10.11.6-MariaDB";
+        let old = Facts { server_id: 11, ..facts::tests::facts("a1", version) };
+        let channel = facts::tests::channel("a1", 3306, 11);
+        let logins = Logins {
+            admin: Credentials::default(),
+            replication: Default::default(),
+            flags: Default::default(),
+        };
+        let rejoined = async |channel: Channel| {
+            let new = Facts { channels: vec![channel], ..facts::tests::facts("a2", version) };
+            // Nobody listens there: whoever is asked anything is an error of another kind.
+            let old = Facts { reach: fleet::Address::tcp("127.0.0.1", 1), ..old.clone() };
+            rejoin(&old, &new, &[], &logins, Duration::from_secs(1)).await.unwrap_err()
+        };
+        let unclear = rejoined(channel.clone()).await;
+        assert!(matches!(unclear, Error::Refused { .. }), "{unclear}");
+        assert!(unclear.to_string().contains("a2: takes writes and follows a1"), "{unclear}");
+        // Promoted by hand; and one that follows somebody else.
+        let stopped = Channel { receiver_runs: false, ..channel.clone() };
+        let elsewhere = Channel { source_id: 12, ..channel };
+        for goes_on in [stopped, elsewhere] {
+            let connecting = rejoined(goes_on).await;
+            assert!(matches!(connecting, Error::Server { .. }), "{connecting}");
+        }
+    }
+
+    #[test]
+    fn what_another_wrote_into_the_record_ends_no_text() {
+        let option = |name: &str, value: &str| is_safe(&(name.to_owned(), value.to_owned()));
+        assert!(
+            option("SSL", "1") && option("SSL_CA", "'/etc/ssl/it''s.pem'") && option("SSL_CA", r"'a\\b'")
+        );
+        for value in [r"'a\'", r"'a\b'", "'a' , MASTER_HOST = 'b'", "x", ""] {
+            assert!(!option("SSL_CA", value), "{value}");
+        }
+        assert!(!option("SSL = 1, X", "1"));
     }
 
     proptest! {
