@@ -47,6 +47,9 @@ pub struct Plan {
     /// ran, since a replica calls those that are disabled by the same name. Left to a person.
     #[serde(default)]
     pub events_left: Vec<ScheduledEvent>,
+    /// The account does not see all events: there may be others than these.
+    #[serde(default)]
+    pub events_unknown: bool,
     /// Whether the primary was a semi-sync source.
     pub semi_sync: bool,
     /// It was one, and too few are left to acknowledge: the new primary's switch stays off, or its writes
@@ -618,6 +621,7 @@ pub(crate) mod tests {
             others: Vec::new(),
             events: Vec::new(),
             events_left: Vec::new(),
+            events_unknown: false,
             semi_sync: false,
             semi_sync_stays_off: false,
             protection: Vec::new(),

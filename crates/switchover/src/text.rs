@@ -119,6 +119,10 @@ pub fn outcome(plan: &Plan, outcome: &Outcome, journal: &Path, flags: &Flags, pa
         if let Some(words) = failover::text::events_left(&plan.candidate.name, &plan.statements_of_events()) {
             text.push_str(&format!("{} {words}\n", paint.yellow("look at:")));
         }
+        if plan.events_unknown {
+            let words = failover::text::events_unknown(&plan.candidate.name);
+            text.push_str(&format!("{} {words}\n", paint.yellow("look at:")));
+        }
         if plan.semi_sync_stays_off {
             let words = failover::text::semi_sync_stays_off(&plan.candidate.name);
             text.push_str(&format!("{} {words}\n", paint.yellow("look at:")));

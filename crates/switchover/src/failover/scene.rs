@@ -305,6 +305,7 @@ impl Scene {
             others,
             events: Vec::new(),
             events_left: chosen.replica_side_events.clone().unwrap_or_default(),
+            events_unknown: chosen.replica_side_events.is_none(),
             semi_sync: self.was_semi_sync() && self.enough_acknowledge(&chosen.server),
             semi_sync_stays_off: self.semi_sync_stays_off(&chosen.server),
             protection: chosen.channels.first().map_or_else(Vec::new, |channel| channel.protection.clone()),

@@ -40,6 +40,8 @@ pub struct Checked {
     pub semi_sync_stays_off: bool,
     /// Statements by which events that the dead primary may have run are enabled at the candidate.
     pub events_left: Vec<String>,
+    /// The account does not see all events of the candidate: there may be others.
+    pub events_unknown: bool,
     pub silent: Vec<ServerName>,
     /// Servers that take part: replicas of the dead one, and of those.
     pub replicas: Vec<ServerName>,
@@ -66,6 +68,7 @@ impl Checked {
             could_be_lost: loss.as_ref().err().map(ToString::to_string),
             semi_sync_stays_off: chosen.as_ref().is_ok_and(|chosen| scene.semi_sync_stays_off(chosen)),
             events_left: chosen.as_ref().map_or_else(|_| Vec::new(), |chosen| events_of(scene, chosen)),
+            events_unknown: chosen.as_ref().is_ok_and(|chosen| events_are_unknown(scene, chosen)),
             silent: scene.silent.clone(),
             replicas: scene.known().into_iter().cloned().collect(),
             replicas_complete: gray,
@@ -101,6 +104,11 @@ pub fn check(
         && let Some(words) = events_left(candidate.as_str(), &events_of(scene, candidate))
     {
         text.push_str(&format!("{} {words}\n", paint.yellow("WARN")));
+    }
+    if let Ok(candidate) = chosen.as_ref()
+        && events_are_unknown(scene, candidate)
+    {
+        text.push_str(&format!("{} {}\n", paint.yellow("WARN"), events_unknown(candidate.as_str())));
     }
     if !gray {
         text.push_str(&format!("{} {}\n", paint.yellow("WARN"), others_unknown(scene, asked_router)));
@@ -155,6 +163,20 @@ pub fn events_left(candidate: &str, statements: &[String]) -> Option<String> {
              can tell: enable these at {candidate}: {shown}{more}"
         )
     })
+}
+
+fn events_are_unknown(scene: &Scene, candidate: &ServerName) -> bool {
+    let chosen = scene.replicas.iter().find(|facts| facts.server == *candidate);
+    chosen.is_some_and(|facts| facts.replica_side_events.is_none())
+}
+
+/// What is said where the account does not see all events.
+pub fn events_unknown(candidate: &str) -> String {
+    format!(
+        "whether {candidate} has events that the dead primary ran, and that stand still there, is not known: the account \
+         may not see them all. GRANT EVENT ON *.* to it, or look with one that may: SELECT EVENT_SCHEMA, EVENT_NAME, \
+         STATUS FROM information_schema.EVENTS"
+    )
 }
 
 /// What is said where too few are left to acknowledge.

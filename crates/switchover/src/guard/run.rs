@@ -548,6 +548,9 @@ impl Guard {
         {
             tracing::error!("{words}");
         }
+        if plan.events_unknown && outcome.state == State::Done {
+            tracing::error!("{}", text::events_unknown(candidate));
+        }
         if plan.semi_sync_stays_off && outcome.state == State::Done {
             tracing::error!("{}", text::semi_sync_stays_off(candidate));
         }

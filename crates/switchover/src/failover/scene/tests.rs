@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::facts::tests::{channel, facts};
+use crate::failover::text;
 use fleet::Server;
 
 /// a1 is the primary, c1 its replica, and both are silent; a2 follows a1, c2 follows c1.
@@ -173,6 +174,32 @@ fn semi_sync_stays_off_where_fewer_follow_than_the_new_primary_would_wait_for() 
     // It stays with the dead one.
     scene.replicas[2].channels[0].name = "x".to_owned();
     assert!(plan(&scene).semi_sync_stays_off);
+}
+
+#[test]
+fn events_that_the_account_does_not_see_are_said_to_be_unknown() {
+    let channels = vec![Channel { receiver_runs: false, ..channel("a1", 3306, 11) }];
+    let mut scene = Scene {
+        primary: ServerAddress { name: ServerName::new("a1"), reach: Address::tcp("a1", 3306) },
+        source: ("a1".to_owned(), 3306),
+        replicas: vec![Facts { channels, ..facts("a2", "10.11.6-MariaDB") }],
+        others: Vec::new(),
+        silent: Vec::new(),
+        unread: Vec::new(),
+        epoch: 0,
+    };
+    let chosen = Ok(ServerName::new("a2"));
+    let words = |scene: &Scene| {
+        let loss = scene.rule_out_loss(&SourceEvidence::Stated);
+        let plan =
+            scene.plan(&ServerName::new("a2"), FenceBy::Nothing, Deadlines::default(), "here").unwrap();
+        let json = text::Checked::of(scene, &chosen, &loss, false, None);
+        assert_eq!(plan.events_unknown, json.events_unknown);
+        text::check(scene, &chosen, &loss, false, None, term::Paint::off())
+    };
+    assert!(words(&scene).contains("GRANT EVENT ON *.*"), "{}", words(&scene));
+    scene.replicas[0].replica_side_events = Some(Vec::new());
+    assert!(!words(&scene).contains("EVENT"), "{}", words(&scene));
 }
 
 #[test]
