@@ -113,7 +113,7 @@ impl Kind {
     }
 
     /// The command that does it.
-    pub(crate) fn command(&self) -> &'static str {
+    pub fn command(&self) -> &'static str {
         match self {
             Self::Switchover => "headroom switchover",
             Self::Failover { .. } => "headroom failover",

@@ -214,10 +214,7 @@ impl State {
 
 /// Why a switchover cannot be undone any more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "the candidate was promoted: clients may have written to it. Go on with --resume; if it is lost for good: \
-     headroom failover"
-)]
+#[error("the candidate was promoted: clients may have written to it")]
 pub struct AlreadyPromoted;
 
 /// Undoing on demand what was left in doubt. Only a promotion that nobody knows the outcome of can be given

@@ -100,7 +100,7 @@ pub fn outcome(plan: &Plan, outcome: &Outcome, journal: &Path, flags: &Flags, pa
             routers.ready
         ),
         State::Undone { why } => {
-            let known = primary_in_words(plan, outcome);
+            let known = primary_in_words(plan, outcome, flags);
             format!("{} {known}{held}\nbecause {why}\n", paint.yellow("not moved:"))
         }
         State::Undecided { why } => format!("{} {why}\n", paint.red("a person has to decide:")),
@@ -136,7 +136,7 @@ pub fn outcome(plan: &Plan, outcome: &Outcome, journal: &Path, flags: &Flags, pa
 }
 
 /// What is known of the primary once a switchover was undone: it may have died on the way.
-fn primary_in_words(plan: &Plan, outcome: &Outcome) -> String {
+fn primary_in_words(plan: &Plan, outcome: &Outcome, flags: &Flags) -> String {
     let primary = &plan.primary.name;
     match outcome.primary_takes_writes {
         Some(true) if outcome.is_as_before(&plan.kind) => {
@@ -145,7 +145,8 @@ fn primary_in_words(plan: &Plan, outcome: &Outcome) -> String {
         Some(true) => format!("{primary} still takes writes; what may not be as before is named below"),
         Some(false) => format!("{primary} refuses writes"),
         None => format!(
-            "whether {primary} takes writes is not known, because it does not say; if it is dead: headroom failover"
+            "whether {primary} takes writes is not known, because it does not say; if it is dead: {}",
+            flags.after("headroom failover")
         ),
     }
 }
@@ -180,7 +181,8 @@ mod tests {
                 remarks: remarks.iter().map(ToString::to_string).collect(),
                 notes: vec!["n".to_owned()],
             };
-            let text = super::outcome(&plan, &undone, Path::new("j"), &Flags::default(), Paint::off());
+            let flags = Flags::new("--config f.toml");
+            let text = super::outcome(&plan, &undone, Path::new("j"), &flags, Paint::off());
             assert!(text.contains("because w\n") && text.contains("note: n\n"), "{text}");
             (text, undone.is_as_before(&plan.kind))
         };
@@ -190,6 +192,7 @@ mod tests {
             (Some(true), ["undoing record: r"].as_slice(), "still takes writes; what may not be as before"),
             (Some(false), &[], "db1 refuses writes"),
             (None, &[], "whether db1 takes writes is not known"),
+            (None, &[], "if it is dead: headroom failover --config f.toml"),
         ] {
             let (text, as_before) = words(takes_writes, remarks);
             assert!(text.contains(expected) && !text.contains("everything") && !as_before, "{text}");

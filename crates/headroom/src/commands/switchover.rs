@@ -298,7 +298,9 @@ async fn resume_from_servers(
     args.take_over.end_sessions(&plan, &logins).await?;
     let promoted = perform::promoted(&plan, &logins).await;
     let state = if args.undo {
-        step::give_up(step::Step::Promote, None, promoted)?
+        step::give_up(step::Step::Promote, None, promoted).map_err(|error| {
+            go_on_instead(error, "headroom switchover --resume --from-servers", &logins.flags)
+        })?
     } else {
         State::resume(step::Step::Promote, None, promoted)
     };
@@ -357,7 +359,11 @@ pub(crate) async fn resume(
     how.take_over.end_sessions(plan, &logins).await?;
     let promoted = perform::promoted(plan, &logins).await;
     let state = match journal::last(&lines) {
-        Some((step, false, ended)) if how.undo => step::give_up(step, ended.as_ref(), promoted)?,
+        Some((step, false, ended)) if how.undo => {
+            let resume = format!("{} --resume", plan.kind.command());
+            step::give_up(step, ended.as_ref(), promoted)
+                .map_err(|error| go_on_instead(error, &resume, &logins.flags))?
+        }
         _ => journal::go_on(&lines, promoted),
     };
     if goes_on_after_the_promotion(&state)
@@ -370,6 +376,12 @@ pub(crate) async fn resume(
     }
     let plan = plan.clone();
     perform(&plan, &logins, &mut journal, state, false, how.json, environment).await
+}
+
+/// What to type where undoing is refused.
+fn go_on_instead(refused: step::AlreadyPromoted, resume: &str, flags: &Flags) -> anyhow::Error {
+    let (resume, failover) = (flags.after(resume), flags.after("headroom failover"));
+    anyhow!("{refused}. Go on with: {resume}; if it is lost for good: {failover}")
 }
 
 /// Then what is left is done whatever became of the servers.
@@ -494,6 +506,16 @@ mod tests {
         assert_eq!(super::code(&Kind::Switchover, &silent), exit::error(), "it may be dead");
         let failover = Kind::Failover { fence: perform::FenceBy::Nothing, gray: false };
         assert_eq!(super::code(&failover, &silent), exit::no(), "nobody asks a dead one");
+    }
+
+    #[test]
+    fn where_undoing_is_refused_what_to_type_has_the_flags_too() {
+        let flags = Flags::new("--config f.toml --admin-option-file admin.cnf");
+        let refused = step::give_up(step::Step::Mark, None, None).unwrap_err();
+        let words = go_on_instead(refused, "headroom switchover --resume", &flags).to_string();
+        for command in ["headroom switchover --resume", "headroom failover"] {
+            assert!(words.contains(&flags.after(command)), "{words}");
+        }
     }
 
     #[derive(Parser)]
