@@ -137,6 +137,11 @@ impl Dialect {
         }
     }
 
+    /// What it leaves out of its binary log stands beside where that ends.
+    pub(crate) fn binary_log_status(self) -> &'static str {
+        if self.0.mysql_from((8, 2, 0)) { "SHOW BINARY LOG STATUS" } else { "SHOW MASTER STATUS" }
+    }
+
     /// A former primary follows the new one, from what it wrote itself.
     pub(crate) fn demote(self, source: &Source<'_>) -> Vec<String> {
         if !self.is_mariadb() {
@@ -259,6 +264,9 @@ mod tests {
             assert_eq!(dialect(older).forget_source(), "RESET SLAVE ALL", "{older}");
         }
         assert_eq!(dialect("8.0.22").stop_replication(), "STOP REPLICA");
+        assert_eq!(dialect("8.0.36").binary_log_status(), "SHOW MASTER STATUS");
+        assert_eq!(dialect("8.4.2").binary_log_status(), "SHOW BINARY LOG STATUS");
+        assert_eq!(dialect("12.1.2-MariaDB").binary_log_status(), "SHOW MASTER STATUS");
         assert_eq!(dialect("8.0.22").start_receiving(), "START REPLICA IO_THREAD");
         assert_eq!(dialect("12.1.2-MariaDB").freeze(), "SET GLOBAL read_only = 'NO_LOCK_NO_ADMIN'");
         assert!(!dialect("11.8.2-MariaDB").read_only_binds_administrators());

@@ -58,6 +58,9 @@ pub struct Facts {
     pub position: String,
     /// What its binary log no longer has; `None` when that cannot be read.
     pub purged: Option<String>,
+    /// Databases that it leaves out of its binary log, as `name = value`; `None` as above.
+    #[serde(skip)]
+    pub binary_log_filters: Option<Vec<String>>,
     /// Servers that read its binary log: addresses as they registered.
     pub replicas: Vec<(String, u16)>,
 }
@@ -197,6 +200,7 @@ async fn read_the_rest(facts: &mut Facts, conn: &mut Connection, deadline: Durat
     facts.disks = disks(conn, dialect, &facts.variables, deadline).await;
     facts.replicas = replicas(conn, dialect, deadline).await;
     facts.purged = purged(conn, dialect, deadline).await;
+    facts.binary_log_filters = binary_log_filters(conn, dialect, deadline).await;
 }
 
 async fn read_basics(conn: &mut Connection, reach: &Address, deadline: Duration) -> Result<Facts, Error> {
@@ -234,6 +238,7 @@ async fn read_basics(conn: &mut Connection, reach: &Address, deadline: Duration)
         clock_ahead_ms: theirs.and_then(|ms| ms.parse::<i64>().ok()).map_or(0, |theirs| theirs - ours),
         replicas: Vec::new(),
         purged: None,
+        binary_log_filters: None,
         position,
         version,
         variables,
@@ -489,6 +494,24 @@ async fn purged(conn: &mut Connection, dialect: Dialect, deadline: Duration) -> 
     Some(conn.scalar(&ask, deadline).await.ok()??.replace(['\n', ' '], ""))
 }
 
+async fn binary_log_filters(
+    conn: &mut Connection,
+    dialect: Dialect,
+    deadline: Duration,
+) -> Option<Vec<String>> {
+    let rows = conn.ask(dialect.binary_log_status(), deadline).await.ok()?;
+    // One that writes no binary log says nothing.
+    Some(rows.first().map_or_else(Vec::new, left_out))
+}
+
+fn left_out(row: &Named) -> Vec<String> {
+    let filter = |name: &&str| {
+        let value = row.get(*name).filter(|value| !value.trim().is_empty())?;
+        Some(format!("{name} = {value}"))
+    };
+    ["binlog_do_db", "binlog_ignore_db"].iter().filter_map(filter).collect()
+}
+
 /// Sessions that hold a lock for which the freeze would wait, whatever they do now. Without
 /// `performance_schema` (MySQL, where it may be off, or its instrument) or `metadata_lock_info` (MariaDB)
 /// nobody can say.
@@ -570,6 +593,7 @@ pub(crate) mod tests {
             clock_ahead_ms: 0,
             position: String::new(),
             purged: None,
+            binary_log_filters: None,
             replicas: Vec::new(),
         }
     }
@@ -614,6 +638,17 @@ pub(crate) mod tests {
         assert_eq!(given("GRANT EVENT ON `app`.* TO `admin`@`%`"), None, "those of app only");
         assert_eq!(given("REVOKE EVENT ON `app`.* FROM `admin`@`%`"), Some(false));
         assert_eq!(given("REVOKE SELECT ON `app`.* FROM `admin`@`%`"), None);
+    }
+
+    #[test]
+    fn what_a_server_leaves_out_of_its_binary_log_is_read() {
+        let row = |ignored: &str| -> Named {
+            [("file", "b.01"), ("binlog_do_db", ""), ("binlog_ignore_db", ignored)]
+                .map(|(name, value)| (name.to_owned(), value.to_owned()))
+                .into()
+        };
+        assert_eq!(left_out(&row("")), Vec::<String>::new());
+        assert_eq!(left_out(&row("scratch,test")), ["binlog_ignore_db = scratch,test"]);
     }
 
     #[test]

@@ -71,6 +71,38 @@ fn events_and_locks_that_cannot_be_seen_are_not_known_and_no_pass() {
 }
 
 #[test]
+fn databases_that_are_left_out_of_the_binary_log_are_seen() {
+    let (mut primary, mut candidate) = pair("10.11.6-MariaDB");
+    set(&mut candidate, &[("log_bin", "ON"), ("log_slave_updates", "ON")]);
+    let check = "binary log";
+    let unread = found(check, &primary, &candidate, &[]);
+    assert!(unread.level == Level::Warn && unread.mend.unwrap().contains("BINLOG MONITOR"));
+    (primary.binary_log_filters, candidate.binary_log_filters) = (Some(Vec::new()), Some(Vec::new()));
+    assert_eq!(found(check, &primary, &candidate, &[]).level, Level::Pass);
+    let ignores = || Some(vec!["binlog_ignore_db = scratch".to_owned()]);
+    candidate.binary_log_filters = ignores();
+    let stops = found(check, &primary, &candidate, &[]);
+    assert!(stops.level == Level::Stop && stops.facts.contains("scratch"), "{stops:?}");
+    primary.binary_log_filters = ignores();
+    assert_eq!(found(check, &primary, &candidate, &[]).level, Level::Warn, "as it was before");
+    candidate.binary_log_filters = Some(Vec::new());
+    let lacks = found(check, &primary, &candidate, &[]);
+    assert!(lacks.level == Level::Warn && lacks.mend.unwrap().contains("a2 needs"));
+}
+
+#[test]
+fn transactions_without_a_gtid_cannot_be_waited_for() {
+    let (mut primary, mut candidate) = pair("8.4.2");
+    let mut level = |of_candidate: &str| {
+        set(&mut primary, &[("gtid_mode", "ON")]);
+        set(&mut candidate, &[("gtid_mode", of_candidate)]);
+        found("GTID", &primary, &candidate, &[]).level
+    };
+    assert_eq!((level("ON"), level("ON_PERMISSIVE")), (Level::Pass, Level::Pass));
+    assert_eq!((level("OFF_PERMISSIVE"), level("OFF")), (Level::Stop, Level::Stop));
+}
+
+#[test]
 fn a_channel_with_a_name_or_a_second_one_is_not_moved() {
     let (mut primary, mut candidate) = pair("10.11.6-MariaDB");
     let mut other = facts("b1", "10.11.6-MariaDB");

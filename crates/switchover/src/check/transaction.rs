@@ -7,9 +7,10 @@ use crate::failover::rejoin;
 
 pub(super) fn gtid(s: &Situation<'_>) -> Outcome {
     for facts in everybody(s) {
-        if !facts.dialect().is_mariadb() && facts.is_on(&["gtid_mode"]) != Some(true) {
+        let mode = facts.variable(&["gtid_mode"]).unwrap_or("OFF");
+        if !facts.dialect().is_mariadb() && !["ON", "ON_PERMISSIVE"].contains(&mode) {
             let mend = format!("on {}: gtid_mode = ON, enforce_gtid_consistency = ON", facts.server);
-            return stop(format!("gtid_mode is off on {}", facts.server), mend);
+            return stop(format!("gtid_mode is {mode} on {}", facts.server), mend);
         }
         if let Some(channel) = facts.channels.iter().find(|channel| !channel.by_gtid) {
             let text = format!("{} follows {} by file and offset", facts.server, channel.host);
@@ -36,6 +37,26 @@ pub(super) fn binary_log(s: &Situation<'_>) -> Outcome {
     if !on(&["log_replica_updates", "log_slave_updates"]) {
         let text = format!("{} does not log what it replicates", s.candidate.server);
         return stop(text, "log_slave_updates (log_replica_updates) = ON in its option file, and a restart");
+    }
+    let (Some(of_primary), Some(of_candidate)) =
+        (&s.primary.binary_log_filters, &s.candidate.binary_log_filters)
+    else {
+        return warn(
+            "whether databases are left out of the binary logs cannot be read",
+            "GRANT BINLOG MONITOR (MariaDB), REPLICATION CLIENT (MySQL) to the account",
+        );
+    };
+    if of_candidate.iter().any(|filter| !of_primary.contains(filter)) {
+        return stop(
+            format!("{} would leave out of its log: {}", s.candidate.server, of_candidate.join("; ")),
+            "take that out of its option file, and restart it: what it writes there would be on no replica",
+        );
+    }
+    if !of_primary.is_empty() {
+        return warn(
+            format!("{} leaves out of its log: {}", s.primary.server, of_primary.join("; ")),
+            format!("see whether {} needs what is written there: it does not have it", s.candidate.server),
+        );
     }
     pass(format!("{} logs, replicated changes included", s.candidate.server))
 }
