@@ -12,6 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use term::{StopFlag, terminal};
 use whatif::ladder::{Ladder, ServerObservations};
+use whatif::words::parse_above_zero;
 
 /// Statements of others are counted this long, for today's load.
 const COUNT_OTHERS_S: u32 = 5;
@@ -35,7 +36,7 @@ pub(crate) struct LadderArgs {
     #[command(flatten)]
     climb: ClimbArgs,
     /// Closed loops of these numbers of clients too, for the scalability law.
-    #[arg(long, value_name = "CLIENTS", value_delimiter = ',')]
+    #[arg(long, value_name = "CLIENTS", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=10_000))]
     clients: Vec<u32>,
     #[command(flatten)]
     growth: GrowthArgs,
@@ -57,7 +58,7 @@ pub(crate) struct ClimbArgs {
     #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u32).range(2..=50))]
     rounds: u32,
     /// Rates in transactions a second [default: 10 to 50 % of what the server can do].
-    #[arg(long, value_name = "PER_SECOND", value_delimiter = ',')]
+    #[arg(long, value_name = "PER_SECOND", value_delimiter = ',', value_parser = parse_above_zero)]
     rates: Vec<f64>,
     /// Connections of the open loops.
     #[arg(long, default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=10_000))]
@@ -97,5 +98,33 @@ impl ClimbArgs {
         let observed = observed.await?;
         observed.of.notes.iter().for_each(|note| terminal::complain(note));
         Ok(observed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    #[derive(Parser)]
+    struct PlanLadder {
+        #[command(flatten)]
+        ladder: LadderArgs,
+    }
+
+    #[test]
+    fn rates_and_clients_that_no_load_can_have_are_refused_before_anything_is_sent() {
+        let read = |flag: &str| {
+            let words = ["headroom", "oltp_read_only", "--server", "db1:3306", flag];
+            PlanLadder::try_parse_from(words).map(|line| (line.ladder.climb.rates, line.ladder.clients))
+        };
+        // Of a rate of 0 or below every arrival is due at once, and the step would never end.
+        for flag in
+            ["--rates=0", "--rates=100,-50", "--rates=nan", "--rates=inf", "--clients=0", "--clients=8,0"]
+        {
+            assert!(read(flag).is_err(), "{flag}");
+        }
+        assert_eq!(read("--rates=100,50.5").unwrap().0, [100.0, 50.5]);
+        assert_eq!(read("--clients=1,16").unwrap().1, [1, 16]);
     }
 }
