@@ -58,6 +58,14 @@ pub enum Unfit {
         /// Different concurrencies among them.
         levels: usize,
     },
+    /// The best law has a transaction alone take no time: it was not seen with few at work.
+    #[error(
+        "from {fewest:.1} at work on, the scalability law cannot tell what one alone gets done; it needs runs with fewer clients too (1, 2, 4)"
+    )]
+    NoneAlone {
+        /// The fewest at work that were seen.
+        fewest: f64,
+    },
     /// They contradict the law.
     #[error(
         "observations scatter by {:.0} % about the scalability law: it does not describe this server",
@@ -109,6 +117,11 @@ impl Scalability {
         let scatter = variance.sqrt();
         if scatter > MOST_SCATTER {
             return Err(Unfit::Scatter { scatter });
+        }
+        // One over it is a parameter of the law.
+        if fit.best[0] <= 0.0 {
+            let fewest = usable.iter().map(|one| one.at_work).fold(f64::INFINITY, f64::min);
+            return Err(Unfit::NoneAlone { fewest });
         }
         let region = fit.region(fit.misfit + allowance(variance, degrees, level));
         let most_seen = usable.iter().map(|one| one.at_work).fold(0.0, f64::max);
@@ -244,6 +257,19 @@ mod tests {
         let found =
             Scalability::new(&seen(1000.0, 0.0, 0.0, |at| 1.0 + 0.02 * [1.0, -1.0][at % 2]), 0.95).unwrap();
         assert_eq!(found.most().high, f64::INFINITY);
+    }
+
+    #[test]
+    fn a_law_without_a_time_of_one_alone_is_refused_with_what_to_run() {
+        // Response times that point below 0 at one alone.
+        let response = |n: f64| 0.001 * (n - 1.0) - 0.002;
+        let levels = [8.0, 12.0, 16.0, 24.0, 32.0, 48.0];
+        let all = levels.iter().cycle().take(18);
+        let seen: Vec<Throughput> =
+            all.map(|n| Throughput { at_work: *n, per_s: n / response(*n) }).collect();
+        let refused = Scalability::new(&seen, 0.95).unwrap_err();
+        assert_eq!(refused, Unfit::NoneAlone { fewest: 8.0 });
+        assert!(refused.to_string().contains("runs with fewer clients too (1, 2, 4)"), "{refused}");
     }
 
     #[test]
