@@ -73,7 +73,8 @@ pub struct Check {
 }
 
 /// Judges predictions by what later entries saw of the same subject, workload, figure and cores; of a disk,
-/// on whichever server stands on that host.
+/// on whichever server stands on that host. What an entry up to that of the prediction saw already is no
+/// outcome, though a later one is made from it again: the same runs can be asked twice.
 pub fn check(entries: &[Entry]) -> Check {
     let mut check = Check::default();
     let mut levels: BTreeMap<String, f64> = BTreeMap::new();
@@ -84,7 +85,9 @@ pub fn check(entries: &[Entry]) -> Check {
                 let same = later.subject == entry.subject || entry.kind == Kind::Disks;
                 later.kind == entry.kind && same && later.workload == entry.workload
             });
-            let same = later.flat_map(|later| &later.seen).filter(|seen| is_of(seen, prediction));
+            let known = |seen: &Observed| entries[..=at].iter().any(|before| before.seen.contains(seen));
+            let same = later.flat_map(|later| &later.seen);
+            let same = same.filter(|seen| is_of(seen, prediction) && !known(seen));
             let came: Vec<f64> = same.map(|seen| seen.value).collect();
             let Some(came) = plan::quantile::median(&came) else {
                 check.open += 1;
@@ -215,6 +218,21 @@ mod tests {
         assert_eq!((check.judged.len(), check.open), (2, 1));
         assert_eq!(check.judged.iter().map(|one| one.held).collect::<Vec<_>>(), [true, false]);
         assert_eq!(check.scores[0].held, 0.5);
+    }
+
+    #[test]
+    fn what_was_seen_before_a_prediction_is_no_outcome_when_it_is_asked_again() {
+        // Runs at 100 and 200 a second, asked twice: the prediction at 200 was made from them.
+        let runs = [(100.0, 5.5), (200.0, 9.5)];
+        let (once, twice) = (entry(1, &[(200.0, 9.0)], &runs), entry(2, &[(200.0, 9.0)], &runs));
+        let found = check(&[once.clone(), twice.clone()]);
+        assert_eq!((found.judged.len(), found.open), (0, 2), "{found:?}");
+        assert!(!found.is_good());
+        // A run that came since counts, and alone.
+        let later = entry(3, &[], &[(100.0, 5.5), (200.0, 9.5), (200.0, 20.0)]);
+        let found = check(&[once, twice, later]);
+        let came: Vec<f64> = found.judged.iter().map(|one| one.came).collect();
+        assert_eq!((came, found.open), (vec![20.0, 20.0], 0), "{found:?}");
     }
 
     #[test]
