@@ -11,7 +11,8 @@ use serde::{Deserialize, Serialize};
 
 /// A forecast reaches this many times the stretch that was seen.
 pub const REACH: f64 = 3.0;
-const FEWEST: usize = 5;
+/// A trend takes this many days.
+pub const FEWEST: usize = 5;
 
 /// A trend.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]

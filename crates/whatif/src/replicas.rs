@@ -98,16 +98,17 @@ pub struct ReplicasAnswer {
     pub primary_forecast: Option<Forecast>,
 }
 
-/// Reads lines `DAY,READS_PER_SECOND`; a heading that begins with a letter is left out. `name` is the file's.
+/// Reads lines `DAY,READS_PER_SECOND`; the first may be a heading that begins with a letter. `name` is the
+/// file's.
 fn growth(text: &str, name: &str) -> Result<Vec<(f64, f64)>, FileError> {
-    let lines = text.lines().enumerate().filter(|(_, line)| {
-        let line = line.trim();
-        !line.is_empty() && !line.starts_with(char::is_alphabetic)
-    });
+    let mut lines = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()).peekable();
+    // Further down a line of that kind is a slip, and must not make the growth shorter.
+    lines.next_if(|(_, line)| line.trim().starts_with(char::is_alphabetic));
     let point = |(at, line): (usize, &str)| {
-        let parts = line.split_once(',');
-        let both = parts.and_then(|(day, load)| Some((day.trim().parse().ok()?, load.trim().parse().ok()?)));
-        both.ok_or_else(|| {
+        let number = |text: &str| text.trim().parse::<f64>().ok();
+        let both = line.split_once(',').and_then(|(day, load)| number(day).zip(number(load)));
+        let sound = |(day, load): &(f64, f64)| day.is_finite() && load.is_finite() && *load >= 0.0;
+        both.filter(sound).ok_or_else(|| {
             let source = Mistake::NoGrowth { text: line.to_owned() };
             FileError::WrongLine { name: name.to_owned(), line: at + 1, source }
         })
@@ -115,8 +116,7 @@ fn growth(text: &str, name: &str) -> Result<Vec<(f64, f64)>, FileError> {
     lines.map(point).collect()
 }
 
-/// Growth so far, from a file of lines `DAY,READS_PER_SECOND`; a heading that begins with a letter is left
-/// out.
+/// Growth so far, from a file of lines `DAY,READS_PER_SECOND`; a heading is left out.
 ///
 /// # Errors
 /// It cannot be read, or a line is wrong.
@@ -385,6 +385,20 @@ impl Answer for ReplicasAnswer {
                 one.days()
             );
         }
+        if self.forecasts.is_empty() && !self.growth_seen.is_empty() {
+            let _ = match Growth::new(&self.growth_seen) {
+                Some(growth) => writeln!(
+                    text,
+                    "Growth meets no ceiling within the {:.0} days that can be forecast.",
+                    growth.horizon()
+                ),
+                None => writeln!(
+                    text,
+                    "Growth is not forecast: that takes {} days or more with reads.",
+                    plan::growth::FEWEST
+                ),
+            };
+        }
         if let Some(saved) = self.saved_by_waiting {
             let verb = if saved >= 0.0 { "saves" } else { "costs" };
             let _ = writeln!(
@@ -413,6 +427,27 @@ mod tests {
             read("0,100\n1;2\n").unwrap_err().to_string(),
             "g.csv:2: '1;2' is not DAY,READS_PER_SECOND"
         );
+        // A heading stands first. What is no number would not come back from where answers are kept.
+        for (line, wrong) in
+            [(2, "0,100\nMon,101\n"), (2, "day,reads\nx,1\n"), (1, "0,nan\n"), (1, "0,-1\n")]
+        {
+            let refused = read(wrong).unwrap_err().to_string();
+            assert!(refused.starts_with(&format!("g.csv:{line}: ")), "{refused}");
+        }
+    }
+
+    #[test]
+    fn growth_that_tells_no_day_says_why() {
+        let zones = vec![("a".to_owned(), 400.0), ("b".to_owned(), 400.0)];
+        let question = ReplicasQuestion { zones, reader_per_s: 500.0, apply_share: 0.0, fill: 1.0 };
+        let of = |days: i32| {
+            let seen = (0..days).map(|day| (f64::from(day), 500.0)).collect();
+            let context = Context { seen, ..Context::default() };
+            answer(&question, &context, &Prices::default()).unwrap().text()
+        };
+        assert!(of(30).contains("Growth meets no ceiling within the 87 days"), "{}", of(30));
+        assert!(of(3).contains("Growth is not forecast: that takes 5 days"), "{}", of(3));
+        assert!(!of(0).contains("Growth"), "{}", of(0));
     }
 
     #[test]
