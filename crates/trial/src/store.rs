@@ -188,6 +188,11 @@ pub enum StoreError {
     /// There is none.
     #[error("{0} holds no experiment")]
     Missing(PathBuf),
+    /// A spec of somebody's, where ours would be kept.
+    #[error(
+        "{0} is there already, and is another spec: it would be written over; name another directory with --dir"
+    )]
+    SpecThere(PathBuf),
     /// The spec was changed meanwhile.
     #[error("{0} was begun with another spec; what was measured by one does not go on with another")]
     OtherSpec(PathBuf),
@@ -246,17 +251,34 @@ impl Store {
     /// Begins an experiment.
     ///
     /// # Errors
-    /// There is one already, or the directory cannot be written.
+    /// There is one already, or another spec; the directory cannot be written.
     pub fn create(dir: &Path, spec: &str, begun: &Begun) -> Result<Self, StoreError> {
-        let path = dir.join(LINES);
+        let (path, kept) = (dir.join(LINES), dir.join(SPEC));
         std::fs::create_dir_all(dir).map_err(io("make", dir))?;
-        if path.exists() {
-            return Err(StoreError::Exists(dir.to_owned()));
+        let cut_off = match std::fs::read(&path) {
+            Ok(lines) if lines.contains(&b'\n') => return Err(StoreError::Exists(dir.to_owned())),
+            Ok(_) => true,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => false,
+            Err(source) => return Err(io("read", &path)(source)),
+        };
+        match std::fs::read(&kept) {
+            // Perhaps it is the very file that was named.
+            Ok(there) if there == spec.as_bytes() => {}
+            Ok(_) if !cut_off => return Err(StoreError::SpecThere(kept)),
+            _ => {
+                let mut file = File::create(&kept).map_err(io("make", &kept))?;
+                let written = file.write_all(spec.as_bytes()).and_then(|()| file.sync_all());
+                written.map_err(io("write", &kept))?;
+            }
         }
-        std::fs::write(dir.join(SPEC), spec).map_err(io("write", &dir.join(SPEC)))?;
+        if cut_off {
+            // A crash before its first line was whole: there is nothing to go on with.
+            std::fs::remove_file(&path).map_err(io("remove", &path))?;
+        }
         let file = OpenOptions::new().append(true).create_new(true).open(&path);
         let mut store = Self { file: file.map_err(io("make", &path))?, path };
         store.append(&Record::Begun(Begun { format: FORMAT, ..begun.clone() }))?;
+        File::open(dir).and_then(|dir| dir.sync_all()).map_err(io("write", dir))?;
         Ok(store)
     }
 
@@ -311,18 +333,19 @@ impl Store {
 /// There is none, or it is damaged.
 pub fn read(dir: &Path) -> Result<History, StoreError> {
     let path = dir.join(LINES);
-    let text = match std::fs::read_to_string(&path) {
+    let bytes = match std::fs::read(&path) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
             return Err(StoreError::Missing(dir.to_owned()));
         }
-        text => text.map_err(io("read", &path))?,
+        bytes => bytes.map_err(io("read", &path))?,
     };
     let spec = std::fs::read_to_string(dir.join(SPEC)).map_err(io("read", &dir.join(SPEC)))?;
     let damaged = |line: usize, why: String| StoreError::Damaged { path: path.clone(), line, why };
     let (mut begun, mut trials, mut ended) = (None, Vec::new(), None);
-    // Without its line end the last one is torn.
-    for (at, line) in text.split_inclusive('\n').filter(|line| line.ends_with('\n')).enumerate() {
-        match serde_json::from_str(line).map_err(|error| damaged(at + 1, error.to_string()))? {
+    // Without its line end the last one is torn, perhaps within a letter.
+    let whole = bytes.split_inclusive(|byte| *byte == b'\n').filter(|line| line.ends_with(b"\n"));
+    for (at, line) in whole.enumerate() {
+        match serde_json::from_slice(line).map_err(|error| damaged(at + 1, error.to_string()))? {
             Record::Begun(Begun { format, .. }) if format > FORMAT => {
                 return Err(damaged(at + 1, format!("format {format} is of a newer version")));
             }
@@ -384,7 +407,7 @@ pub(crate) mod tests {
         for trial in &trials {
             store.keep(trial).unwrap();
         }
-        store.file.write_all(b"{\"line\":\"trial\",\"pla").unwrap();
+        store.file.write_all(b"{\"line\":\"trial\",\"why\":\"\xc3").unwrap();
         drop(store);
         let read_back = read(dir.path()).unwrap();
         assert_eq!((read_back.trials.as_slice(), read_back.ended), (&trials[..], None));
@@ -395,6 +418,31 @@ pub(crate) mod tests {
         store.end(&ended).unwrap();
         let read_back = read(dir.path()).unwrap();
         assert_eq!((read_back.trials.len(), read_back.ended), (3, Some(ended)), "the torn line was dropped");
+    }
+
+    #[test]
+    fn one_that_ended_before_its_first_line_was_whole_is_begun_anew() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::write(dir.path().join(SPEC), "an earlier text").unwrap();
+        std::fs::write(dir.path().join(LINES), b"{\"line\":\"beg").unwrap();
+        assert!(matches!(Store::resume(dir.path(), EXAMPLE, "").map(drop), Err(StoreError::Missing(_))));
+        drop(Store::create(dir.path(), EXAMPLE, &begun()).unwrap());
+        let read_back = read(dir.path()).unwrap();
+        assert_eq!((read_back.spec.as_str(), read_back.trials.len()), (EXAMPLE, 0));
+    }
+
+    #[test]
+    fn a_spec_that_somebody_has_in_the_directory_is_not_written_over() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join(SPEC);
+        std::fs::write(&path, "name = \"mine\"\n").unwrap();
+        let refused = Store::create(dir.path(), EXAMPLE, &begun()).unwrap_err();
+        assert!(matches!(&refused, StoreError::SpecThere(there) if *there == path), "{refused}");
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "name = \"mine\"\n");
+        assert!(!dir.path().join(LINES).exists());
+        // The same one is what it would write.
+        std::fs::write(&path, EXAMPLE).unwrap();
+        assert!(Store::create(dir.path(), EXAMPLE, &begun()).is_ok());
     }
 
     #[test]
