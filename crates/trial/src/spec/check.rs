@@ -41,7 +41,7 @@ impl Checker<'_> {
         let hosts = self.hosts(&raw);
         let smallest_effect = self.share(raw.smallest_effect, 0.03, 0.5);
         let level = self.share(raw.level, 0.05, 0.5);
-        let budget = raw.budget.and_then(|text| self.duration(&text));
+        let budget = raw.budget.and_then(|text| self.length(&text));
         let load = self.load(raw.load);
         let reset = self.reset(raw.reset);
         let guard = self.guard(raw.guard);
@@ -101,6 +101,16 @@ impl Checker<'_> {
                 None
             }
         }
+    }
+
+    /// A time in which something is done.
+    fn length(&mut self, text: &Spanned<String>) -> Option<Duration> {
+        let length = self.duration(text)?;
+        if length.is_zero() {
+            self.add(&text.span(), "nothing is measured in no time", "a time such as \"90s\" or \"100m\"");
+            return None;
+        }
+        Some(length)
     }
 
     fn load(&mut self, raw: RawLoad) -> Load {
@@ -197,13 +207,14 @@ impl Checker<'_> {
     }
 
     fn timing(&mut self, raw: RawTiming) -> Timing {
+        let measure = raw.measure.and_then(|text| self.length(&text)).unwrap_or(Duration::from_secs(30));
         let mut time = |text: Option<Spanned<String>>, seconds: u64| {
             text.and_then(|text| self.duration(&text)).unwrap_or(Duration::from_secs(seconds))
         };
         Timing {
             reset: time(raw.reset, 5),
             warm_up: time(raw.warm_up, 15),
-            measure: time(raw.measure, 30),
+            measure,
             restart: time(raw.restart, 15),
         }
     }

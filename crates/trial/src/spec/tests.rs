@@ -84,6 +84,16 @@ fn what_stands_twice_or_is_none_at_all_is_refused() {
 }
 
 #[test]
+fn a_time_in_which_nothing_can_be_measured_is_refused_with_its_line() {
+    let text = "name = \"t\"\nmetric = \"p99\"\nbudget = \"0s\"\n[load]\nworkload = \"w\"\nthreads = [4]\n\
+                [timing]\nreset = \"0s\"\nwarm_up = \"0s\"\nmeasure = \"0ms\"\n\
+                [[factor]]\nknob = \"server.a\"\nlevels = [\"0\", \"1\"]\n";
+    let wrong = Spec::parse(text, "t.toml").unwrap_err();
+    let lines: Vec<usize> = wrong.0.iter().map(|complaint| complaint.line).collect();
+    assert_eq!(lines, [3, 10], "no pause and no warm-up are meant: {wrong}");
+}
+
+#[test]
 fn fewer_cells_than_there_are_in_the_first_stage_are_refused_in_words() {
     let text = |cells: usize| {
         format!(
