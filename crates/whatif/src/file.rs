@@ -35,6 +35,9 @@ pub enum Mistake {
     /// In the heading of a CSV file.
     #[error("there is no column '{column}'; there are {}", known.join(", "))]
     UnknownColumn { column: String, known: &'static [&'static str] },
+    /// Twice in the heading: the second would be left out unseen.
+    #[error("the column '{column}' stands there twice")]
+    ColumnTwice { column: String },
     #[error("quotation marks are not read; leave them out")]
     Quoted,
     /// A row with more or fewer cells than the heading.

@@ -246,14 +246,18 @@ impl Inventory {
 
     fn of_csv(text: &str) -> Result<Self, (usize, Mistake)> {
         let mut lines = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
-        let (_, heading) = lines.next().ok_or((1, Mistake::Empty))?;
+        let (at, heading) = lines.next().ok_or((1, Mistake::Empty))?;
         let columns: Vec<&str> = heading.split(',').map(str::trim).collect();
         const KNOWN: [&str; 16] = [
             "kind", "name", "zone", "group", "on", "server", "id", "agent", "cpu", "memory", "iops", "mb_s",
             "network", "price", "watts", "work",
         ];
         if let Some(other) = columns.iter().find(|column| !KNOWN.contains(column)) {
-            return Err((1, Mistake::UnknownColumn { column: (*other).to_owned(), known: &KNOWN }));
+            return Err((at + 1, Mistake::UnknownColumn { column: (*other).to_owned(), known: &KNOWN }));
+        }
+        let mut names = BTreeSet::new();
+        if let Some(twice) = columns.iter().find(|column| !names.insert(**column)) {
+            return Err((at + 1, Mistake::ColumnTwice { column: (*twice).to_owned() }));
         }
         let mut inventory = Self::default();
         for (at, line) in lines {
@@ -504,6 +508,10 @@ mod tests {
         let wrong = |csv: &str| Inventory::parse(csv, "i.csv").unwrap_err().to_string();
         let wrong_toml = |toml: &str| Inventory::parse(toml, "i.toml").unwrap_err().to_string();
         assert!(wrong("kind,size\n").contains("i.csv:1: there is no column 'size'"));
+        assert_eq!(
+            wrong("\nkind,name,memory,cpu, memory\nhost,h,8,1,64\n"),
+            "i.csv:2: the column 'memory' stands there twice"
+        );
         assert!(
             wrong("kind,name,cpu,memory,iops,mb_s,network\nhost,h,x,1,1,1,1\n")
                 .contains("i.csv:2: cpu = 'x' is not a number")
