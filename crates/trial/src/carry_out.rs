@@ -7,7 +7,7 @@ use crate::preview::{self, RunWrites};
 use crate::report::Report;
 use crate::rig::HostRig;
 use crate::run::{self, End, Event, Experiment, RunError};
-use crate::spec::Spec;
+use crate::spec::{Spec, is_of_this_machine};
 use crate::store::{self, Begun, Store, StoreError};
 use crate::text;
 use knob::server::ServerError;
@@ -107,6 +107,13 @@ pub fn carry_out(
     };
     if begun.elsewhere {
         say("memory of the server is not watched: it is on another machine");
+        for factor in spec.factors.iter().filter(|factor| is_of_this_machine(&factor.knob)) {
+            say(&format!(
+                "Warning: {} is set on this machine, and the server is taken to be on another one: then it \
+                 changes the load generator alone. Where the server is here, name it by its IP address",
+                factor.knob
+            ));
+        }
     }
     for level in &begun.refused {
         say(&format!("refused, not tried: {}={}: {}", level.knob, level.level, level.why));

@@ -504,6 +504,17 @@ mod tests {
     }
 
     #[test]
+    fn settings_of_the_machine_that_sends_are_named_where_the_server_is_on_another() {
+        let (experiment, history) = history(plainly);
+        let mut report = report(&experiment, &history);
+        report.baseline.push(("block.scheduler@vda".to_owned(), "none".to_owned()));
+        let said = |report: &Report| crate::text::warnings(report, &report.loads[0]).join("\n");
+        assert!(!said(&report).contains("block.scheduler"), "{}", said(&report));
+        report.elsewhere = true;
+        assert!(said(&report).starts_with("block.scheduler@vda: set on the machine"), "{}", said(&report));
+    }
+
+    #[test]
     fn nothing_is_judged_before_it_is_over() {
         let (experiment, mut history) = history(plainly);
         history.ended = None;

@@ -111,6 +111,12 @@ pub struct Spec {
 /// The factor that hosts are.
 pub const HOST: &str = "host";
 
+/// Whether a factor is a setting of the machine that Headroom runs on. Where the server is on another one it
+/// changes the load generator alone.
+pub fn is_of_this_machine(knob: &str) -> bool {
+    knob != HOST && !knob.starts_with("server.")
+}
+
 /// A host that is compared with others, by its server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TrialHost {

@@ -8,7 +8,7 @@ use crate::order::{self, Run};
 use crate::report::{CellReport, LoadReport, Report, Standing, Winner};
 use crate::run::{Event, Experiment};
 use crate::schedule;
-use crate::spec::{Kind, Metric, Spec};
+use crate::spec::{Kind, Metric, Spec, is_of_this_machine};
 use crate::store::Outcome;
 use crate::verdict::Verdict;
 use serde::Serialize;
@@ -266,6 +266,15 @@ pub fn warnings(report: &Report, load: &LoadReport) -> Vec<String> {
              changed; nothing here counts."
                 .to_owned(),
         );
+    }
+    let here = report.baseline.iter().map(|(knob, _)| knob.as_str()).filter(|knob| is_of_this_machine(knob));
+    let here: Vec<&str> = here.collect();
+    if report.elsewhere && !here.is_empty() {
+        all.push(format!(
+            "{}: set on the machine that sent the load, and the server is on another one; what is said of \
+             that is not of the server",
+            here.join(", ")
+        ));
     }
     if !report.ended {
         all.push(format!("not over: {} trials are left, nothing is judged yet", report.left));
