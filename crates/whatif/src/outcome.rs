@@ -87,7 +87,7 @@ pub fn check(entries: &[Entry]) -> Check {
             });
             let known = |seen: &Observed| entries[..=at].iter().any(|before| before.seen.contains(seen));
             let same = later.flat_map(|later| &later.seen);
-            let same = same.filter(|seen| is_of(seen, prediction) && !known(seen));
+            let same = same.filter(|seen| is_nearest(entry, prediction, seen) && !known(seen));
             let came: Vec<f64> = same.map(|seen| seen.value).collect();
             let Some(came) = plan::quantile::median(&came) else {
                 check.open += 1;
@@ -131,6 +131,16 @@ fn is_of(seen: &Observed, prediction: &Prediction) -> bool {
         (seen.at / prediction.at - 1.0).abs() <= SAME
     };
     near && seen.what == prediction.what && seen.cores == prediction.cores
+}
+
+/// Whether it is of this prediction, and of no other of the same answer and model that is nearer: sizes along
+/// a curve lie so close that one measurement would be the outcome of several, and a model would be judged by
+/// it alone.
+fn is_nearest(entry: &Entry, prediction: &Prediction, seen: &Observed) -> bool {
+    let same = entry.predictions.iter().filter(|one| one.model == prediction.model && is_of(seen, one));
+    let away = |one: &Prediction| (seen.at - one.at).abs();
+    let nearest = same.min_by(|a, b| away(a).total_cmp(&away(b)));
+    nearest.is_some_and(|nearest| std::ptr::eq(nearest, prediction))
 }
 
 impl Check {
@@ -233,6 +243,15 @@ mod tests {
         let found = check(&[once, twice, later]);
         let came: Vec<f64> = found.judged.iter().map(|one| one.came).collect();
         assert_eq!((came, found.open), (vec![20.0, 20.0], 0), "{found:?}");
+    }
+
+    #[test]
+    fn one_measurement_is_the_outcome_of_one_point_of_a_curve() {
+        let curve: Vec<(f64, f64)> = (0..8).map(|at| (100.0 + f64::from(at), 50.0)).collect();
+        let found = check(&[entry(1, &curve, &[]), entry(2, &[], &[(103.2, 6.0)])]);
+        let at: Vec<f64> = found.judged.iter().map(|one| one.at).collect();
+        assert_eq!((at, found.open), (vec![103.0], 7), "{found:?}");
+        assert!(!found.scores[0].does_badly, "one is too few to judge a model by: {found:?}");
     }
 
     #[test]
