@@ -86,6 +86,7 @@ impl BlockReads {
         let (major, minor) = device_of(directory)?;
         let mounts = std::fs::read_to_string("/proc/self/mounts").unwrap_or_default();
         let root = mounted(&mounts).ok_or(TraceError::NotMounted)?;
+        remove_left(&root.join("instances"), Path::new("/proc"));
         let instance = root.join(format!("instances/headroom-{}", std::process::id()));
         let refused = |path: PathBuf| move |source| TraceError::Refused { path, source };
         std::fs::create_dir(&instance).map_err(refused(instance.clone()))?;
@@ -161,6 +162,19 @@ pub(crate) fn device_of(directory: &Path) -> Result<(u32, u32), TraceError> {
     }
 }
 
+/// Removes the instances of processes of ours that are dead: one that was killed goes on tracing for nobody.
+fn remove_left(instances: &Path, proc: &Path) {
+    let all = std::fs::read_dir(instances).into_iter().flatten().flatten();
+    for instance in all.map(|entry| entry.path()) {
+        let name = instance.file_name().and_then(std::ffi::OsStr::to_str).unwrap_or_default();
+        let pid = name.strip_prefix("headroom-").and_then(|pid| pid.parse::<u32>().ok());
+        if pid.is_some_and(|pid| !proc.join(pid.to_string()).exists()) {
+            let _ = std::fs::write(instance.join(EVENT).join("enable"), "0");
+            let _ = std::fs::remove_dir(&instance);
+        }
+    }
+}
+
 fn mounted(mounts: &str) -> Option<PathBuf> {
     let tracefs = mounts.lines().map(|line| line.split(' ').collect::<Vec<_>>());
     let mut tracefs = tracefs.filter(|fields| fields.get(2) == Some(&"tracefs"));
@@ -233,6 +247,24 @@ mod tests {
         assert!(refused.to_string().contains("headroom plan memory"), "{refused}");
         let missing = device_of(Path::new("/proc/no-such-directory"));
         assert!(matches!(missing, Err(TraceError::Directory { .. })), "{missing:?}");
+    }
+
+    #[test]
+    fn what_a_killed_trace_left_is_removed_and_nothing_of_anybody_else() {
+        let root = tempfile::tempdir().unwrap();
+        let at = |path: &str| root.path().join(path);
+        for path in
+            ["instances/headroom-7", "instances/headroom-8", "instances/headroom-x", "instances/perf"]
+        {
+            std::fs::create_dir_all(at(path)).unwrap();
+        }
+        std::fs::create_dir_all(at("proc/8")).unwrap();
+        remove_left(&at("instances"), &at("proc"));
+        assert!(!at("instances/headroom-7").exists(), "its process is dead");
+        for path in ["instances/headroom-8", "instances/headroom-x", "instances/perf"] {
+            assert!(at(path).exists(), "{path}");
+        }
+        remove_left(&at("none"), &at("proc"));
     }
 
     #[test]
