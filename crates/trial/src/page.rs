@@ -359,7 +359,7 @@ fn details(page: &mut String, load: &LoadReport) {
 fn row(page: &mut String, name: &str, run: &Figures) {
     let figure = |value: Option<f64>| value.map_or_else(String::new, |value| format!("{value:.1}"));
     let named = run.bottleneck.as_ref().map_or_else(String::new, |(name, count)| {
-        format!("{name} <span class=\"soft\">({count} of {})</span>", run.trials)
+        format!("{} <span class=\"soft\">({count} of {})</span>", escape(name), run.trials)
     });
     let _ = write!(
         page,

@@ -515,6 +515,27 @@ mod tests {
     }
 
     #[test]
+    fn nothing_that_a_file_says_is_markup_on_the_page() {
+        let odd = || "<script>".to_owned();
+        let (experiment, mut history) = history(plainly);
+        for trial in &mut history.trials {
+            if let Outcome::Measured(measured) = &mut trial.outcome {
+                measured.bottleneck = Some(odd());
+            }
+        }
+        let level = RefusedLevel { knob: odd(), level: odd(), why: odd() };
+        history.begun =
+            Begun { server: odd(), version: odd(), elsewhere: true, refused: vec![level], ..history.begun };
+        let mut report = report(&experiment, &history);
+        (report.name, report.spec) = (odd(), odd());
+        report.differ = Some(vec![(odd(), odd(), odd())]);
+        report.baseline = vec![(odd(), odd())];
+        let page = crate::page::html(&report);
+        assert!(!page.contains("<script>"), "{page}");
+        assert!(page.contains("&lt;script&gt; <span class=\"soft\">("), "the bottleneck of a run: {page}");
+    }
+
+    #[test]
     fn nothing_is_judged_before_it_is_over() {
         let (experiment, mut history) = history(plainly);
         history.ended = None;
