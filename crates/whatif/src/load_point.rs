@@ -16,6 +16,9 @@ use std::path::{Path, PathBuf};
 /// Percentiles of the shape of response times that are taken from a histogram.
 const SHAPE: usize = 100;
 
+/// With fewer cores than the host has, a statement would seem to take less of one than it does.
+const OF_THE_HOST: &str = "How busy the cores were is the share of the agent's whole host, with whatever else runs there: --cores is taken to be all of its cores, also where a limit leaves the server fewer.";
+
 /// Where observations are that were made before.
 #[derive(Clone, Debug)]
 pub enum Source {
@@ -94,8 +97,10 @@ impl Source {
                 // What the server's own clients did: its peak is today's load.
                 let today = Some(Baseline::of(most(&seen), BaselineSource::History));
                 let unit = Unit::Statements;
+                let is_busy_known = seen.iter().any(|one| one.busy.is_some());
+                let notes = is_busy_known.then(|| OF_THE_HOST.to_owned()).into_iter().collect();
                 let of = Observations::of(subject, unit.many().to_owned(), seen);
-                Ok(Observations { today, unit, ..of })
+                Ok(Observations { today, unit, notes, ..of })
             }
             Self::Runs { history, last } => {
                 let runs = Store::open(history)?.last(*last)?;
@@ -291,6 +296,17 @@ mod tests {
         assert_eq!((seen[1].per_s, seen[1].at_work, seen[1].busy), (200.0, 0.6, Some(0.4)));
         assert!(matches!(of_agent(HISTORY, Some("db2")), Err(Mistake::UnknownServer)));
         assert!(matches!(of_agent("[]", None), Err(Mistake::NoHistory(_))));
+    }
+
+    #[test]
+    fn a_history_says_that_its_busy_share_is_of_the_whole_host() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let notes = |history: &str| {
+            std::fs::write(file.path(), history).unwrap();
+            Source::Agent { file: file.path().to_owned(), server: None }.read().unwrap().notes
+        };
+        assert!(notes(HISTORY)[0].contains("--cores is taken to be all of its cores"));
+        assert_eq!(notes(&HISTORY.replace("\"host\"", "\"other\"")), Vec::<String>::new());
     }
 
     #[test]
