@@ -190,11 +190,15 @@ pub enum StoreError {
     Missing(PathBuf),
     /// A spec of somebody's, where ours would be kept.
     #[error(
-        "{0} is there already, and is another spec: it would be written over; name another directory with --dir"
+        "{0} is there already, and is another spec: it would be written over; name another directory with \
+         --dir"
     )]
     SpecThere(PathBuf),
     /// The spec was changed meanwhile.
-    #[error("{0} was begun with another spec; what was measured by one does not go on with another")]
+    #[error(
+        "{0} was begun with another spec; what was measured by one does not go on with another: go on with \
+         the spec.toml that is kept there, or name another --dir"
+    )]
     OtherSpec(PathBuf),
     /// It was begun on another server.
     #[error("{dir} was begun on {begun}, not on {named}; go on with --server {begun}, or name another --dir")]
@@ -453,7 +457,8 @@ pub(crate) mod tests {
         let again = Store::create(dir.path(), EXAMPLE, &begun());
         assert!(matches!(again, Err(StoreError::Exists(_))));
         let resume = |spec, server| Store::resume(dir.path(), spec, server).map(drop);
-        assert!(matches!(resume("other", "127.0.0.1:1"), Err(StoreError::OtherSpec(_))));
+        let other = resume("other", "127.0.0.1:1").unwrap_err();
+        assert!(matches!(&other, StoreError::OtherSpec(_)) && other.to_string().contains("--dir"), "{other}");
         let words = resume(EXAMPLE, "127.0.0.2:1").unwrap_err().to_string();
         assert!(words.contains("begun on 127.0.0.1:1, not on 127.0.0.2:1"), "{words}");
         let path = dir.path().join(LINES);
