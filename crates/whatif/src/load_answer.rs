@@ -8,7 +8,7 @@ use crate::words::{assumed, figure, interval, ms, percent};
 use plan::Interval;
 use plan::open_law::OpenLaw;
 use plan::queue::{EDGE, LOSS_PER_DOUBLING, MODEL_ERROR, Queue};
-use plan::scalability::Scalability;
+use plan::scalability::{Scalability, Unfit};
 use serde::{Deserialize, Serialize};
 use std::fmt::Write;
 use term::Table;
@@ -140,13 +140,16 @@ pub fn answer(question: &LoadQuestion, seen: Vec<LoadPoint>) -> LoadAnswer {
     }
 }
 
-/// From closed loops, where there is one; else from what open ones tell.
+/// From closed loops, where there are enough; else from what open ones tell. The first look of a ladder is a
+/// closed loop, too, and tells no law.
 fn law(seen: &[LoadPoint]) -> Result<Law, String> {
-    if seen.iter().any(|one| one.closed) {
-        let law = Scalability::new(&throughputs(seen), LEVEL);
-        return law.map(|law| law_of(&law)).map_err(|why| why.to_string());
-    }
-    OpenLaw::new(&responses(seen), LEVEL).map(|law| law_of_open(&law)).map_err(|why| why.to_string())
+    let too_few = match Scalability::new(&throughputs(seen), LEVEL) {
+        Err(why @ Unfit::TooFew { .. }) => why,
+        law => return law.map(|law| law_of(&law)).map_err(|why| why.to_string()),
+    };
+    let law = OpenLaw::new(&responses(seen), LEVEL).map(|law| law_of_open(&law));
+    let all_closed = !seen.is_empty() && seen.iter().all(|one| one.closed);
+    law.map_err(|why| if all_closed { too_few.to_string() } else { why.to_string() })
 }
 
 fn assumptions(seen: &[LoadPoint], law: Option<&Law>) -> Vec<String> {
@@ -487,6 +490,16 @@ mod tests {
         assert!(answer.assumptions.iter().any(|one| one.contains("bursts")), "{:?}", answer.assumptions);
         let json = serde_json::to_string(&answer).unwrap();
         assert_eq!(serde_json::from_str::<LoadAnswer>(&json).unwrap().law.unwrap().most, law.most);
+    }
+
+    #[test]
+    fn the_first_look_of_a_ladder_does_not_hide_what_its_rates_tell() {
+        let look = LoadPoint { closed: true, ..seen(400.0, 1.0) };
+        let all = std::iter::once(look.clone()).chain(behind_a_lock(0.9)).collect();
+        let found = answer(&question(), all);
+        assert!(found.law.as_ref().is_some_and(|law| law.open), "{:?}", found.law_refused);
+        let alone = answer(&question(), vec![look; 3]).law_refused.unwrap();
+        assert!(alone.starts_with("3 observations at 1 concurrencies are too few"), "{alone}");
     }
 
     #[test]
