@@ -1,7 +1,7 @@
 //! `headroom plan disks`: another host's disk in the place of this one's.
 
 use super::KeepArgs;
-use super::ladder::ClimbArgs;
+use super::ladder::{ClimbArgs, refused};
 use crate::commands::report::usual_store;
 use crate::environment::Environment;
 use anyhow::Context;
@@ -48,8 +48,11 @@ pub(crate) struct DisksArgs {
 /// Does it.
 pub(crate) async fn run(args: DisksArgs, environment: &Environment) -> anyhow::Result<ExitCode> {
     let (here, other) = (args.here(environment)?, disks::read(&args.probe)?);
-    let climbed =
-        args.climb.climb(Vec::new(), Some(here.disk.reads_per_s), args.current, environment).await?;
+    let climbed = args.climb.climb(Vec::new(), Some(here.disk.reads_per_s), args.current, environment).await;
+    let climbed = match climbed {
+        Ok(climbed) => climbed,
+        Err(error) => return refused(error, args.keep.json),
+    };
     let question = DisksQuestion {
         cores: climbed.cores,
         baseline: climbed.of.baseline(args.current),

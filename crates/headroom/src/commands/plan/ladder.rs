@@ -1,7 +1,7 @@
 //! `headroom plan ladder`: more load or more cores, from a ladder of rates that is sent to a server.
 
-use super::KeepArgs;
 use super::load::GrowthArgs;
+use super::{KeepArgs, none};
 use crate::commands::knob::blocking;
 use crate::commands::load::{TargetArgs, WorkloadArgs};
 use crate::environment::Environment;
@@ -11,7 +11,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 use term::{StopFlag, terminal};
-use whatif::ladder::{Ladder, ServerObservations};
+use whatif::ladder::{Ladder, LadderError, ServerObservations};
 use whatif::words::parse_above_zero;
 
 /// Statements of others are counted this long, for today's load.
@@ -70,8 +70,18 @@ pub(crate) struct ClimbArgs {
 
 /// Does it.
 pub(crate) async fn run(args: LadderArgs, environment: &Environment) -> anyhow::Result<ExitCode> {
-    let climbed = args.climb.climb(args.clients.clone(), None, args.growth.current, environment).await?;
-    args.keep.finish(&args.growth.answer(climbed.cores, climbed.of), environment)
+    match args.climb.climb(args.clients.clone(), None, args.growth.current, environment).await {
+        Ok(climbed) => args.keep.finish(&args.growth.answer(climbed.cores, climbed.of), environment),
+        Err(error) => refused(error, args.keep.json),
+    }
+}
+
+/// A server that others keep too busy is an answer; whatever else went wrong is an error.
+pub(super) fn refused(error: anyhow::Error, json: bool) -> anyhow::Result<ExitCode> {
+    if matches!(error.downcast_ref(), Some(LadderError::Others { .. })) {
+        return none("prediction", error, json);
+    }
+    Err(error)
 }
 
 impl ClimbArgs {
@@ -126,5 +136,11 @@ mod tests {
         }
         assert_eq!(read("--rates=100,50.5").unwrap().0, [100.0, 50.5]);
         assert_eq!(read("--clients=1,16").unwrap().1, [1, 16]);
+    }
+
+    #[test]
+    fn a_server_that_others_keep_busy_is_no_for_an_answer_and_no_error() {
+        assert!(refused(LadderError::Others { share: 0.3 }.into(), false).is_ok());
+        assert!(refused(LadderError::Interrupted.into(), false).is_err());
     }
 }
