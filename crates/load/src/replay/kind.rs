@@ -6,7 +6,8 @@
 //! users' access.
 //!
 //! Worked example: `SELECT a INTO OUTFILE 'x' FROM t` writes a file; `/* note */ (SELECT 1)` reads; `SET
-//! NAMES utf8mb4` keeps the session as it was and reads; `SET GLOBAL x = 1` administers.
+//! NAMES utf8mb4` keeps the session as it was and reads; `SET GLOBAL x = 1` administers; `SET STATEMENT
+//! max_statement_time = 1 FOR DELETE FROM t` writes, as what follows `FOR` does.
 
 /// What a statement does, the least harmful first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -19,49 +20,135 @@ pub enum StatementKind {
     Administers,
 }
 
+/// Verbs of statements that administer, whatever follows.
+const ADMINISTERS: [&str; 16] = [
+    "KILL",
+    "SHUTDOWN",
+    "RESET",
+    "PURGE",
+    "CHANGE",
+    "STOP",
+    "INSTALL",
+    "UNINSTALL",
+    "FLUSH",
+    "GRANT",
+    "REVOKE",
+    "LOAD",
+    "BINLOG",
+    "CLONE",
+    "RESTART",
+    "BACKUP",
+];
+/// How functions begin that change a group of servers or its replication.
+const ADMINISTERING_FUNCTIONS: [&str; 3] =
+    ["GROUP_REPLICATION_SET_", "GROUP_REPLICATION_SWITCH_", "ASYNCHRONOUS_CONNECTION_FAILOVER_"];
+const DATA: [&str; 4] = ["INSERT", "UPDATE", "DELETE", "REPLACE"];
+/// Whoever sets one of these may write again.
+const READ_ONLY: [&str; 2] = ["TX_READ_ONLY", "TRANSACTION_READ_ONLY"];
+/// Functions of MariaDB's sequences.
+const SEQUENCES: [&str; 2] = ["NEXTVAL", "SETVAL"];
+
 /// What this text does; of several statements the worst.
 pub fn kind(text: &[u8]) -> StatementKind {
-    statements(text).iter().map(|words| of(words)).max().unwrap_or(StatementKind::Reads)
+    let statements = statements(text);
+    let found = worst(&statements);
+    if statements.iter().any(|words| is_compound(words)) {
+        // Its own semicolons have cut it, and what it does may stand anywhere in it.
+        let administers = statements.iter().any(|words| has(words, &ADMINISTERS));
+        return found.max(if administers { StatementKind::Administers } else { StatementKind::Writes });
+    }
+    if statements.iter().any(|words| is_in_string(words)) {
+        let quote = text.iter().position(|byte| matches!(byte, b'\'' | b'"'));
+        return quote.map_or(found, |at| found.max(worst(&self::statements(&text[at + 1..]))));
+    }
+    found
+}
+
+fn worst(statements: &[Vec<String>]) -> StatementKind {
+    statements.iter().map(|words| of(words)).max().unwrap_or(StatementKind::Reads)
+}
+
+/// A compound statement outside of a procedure, as MariaDB runs them.
+fn is_compound(words: &[String]) -> bool {
+    match words.first().map(String::as_str) {
+        Some("IF" | "CASE" | "LOOP" | "REPEAT" | "WHILE" | "FOR") => true,
+        Some("BEGIN") => words.get(1).is_some_and(|second| second == "NOT"),
+        _ => false,
+    }
+}
+
+/// A statement whose own statement stands in a string.
+fn is_in_string(words: &[String]) -> bool {
+    matches!(words.first().map(String::as_str), Some("PREPARE" | "EXECUTE"))
 }
 
 fn of(words: &[String]) -> StatementKind {
+    let mut rest = words;
+    // SET STATEMENT ... FOR ... (MariaDB) does what follows.
+    while let [first, second, ..] = rest
+        && first == "SET"
+        && second == "STATEMENT"
+    {
+        let Some(at) = rest.iter().position(|word| word == "FOR") else { return StatementKind::Writes };
+        rest = &rest[at + 1..];
+    }
+    let may_write = rest.len() < words.len() && has(words, &READ_ONLY);
+    plain(rest).max(if may_write { StatementKind::Writes } else { StatementKind::Reads })
+}
+
+fn plain(words: &[String]) -> StatementKind {
     let word = |n: usize| words.get(n).map_or("", String::as_str);
-    let has = |wanted: &[&str]| words.iter().any(|word| wanted.contains(&word.as_str()));
-    let follows = |first: &str, then: &[&str]| {
-        words.windows(2).any(|pair| pair[0] == first && then.contains(&pair[1].as_str()))
-    };
-    const DATA: [&str; 4] = ["INSERT", "UPDATE", "DELETE", "REPLACE"];
     match word(0) {
-        "" | "SHOW" | "DESC" | "DESCRIBE" | "HELP" | "USE" | "VALUES" | "COMMIT" | "ROLLBACK"
-        | "SAVEPOINT" | "RELEASE" | "BEGIN" | "DO" => StatementKind::Reads,
-        "SELECT" | "TABLE" if follows("INTO", &["OUTFILE", "DUMPFILE"]) => StatementKind::Writes,
-        "SELECT" | "TABLE" => StatementKind::Reads,
-        "WITH" | "EXPLAIN" if has(&DATA) => StatementKind::Writes,
-        "WITH" | "EXPLAIN" => StatementKind::Reads,
+        "BEGIN" if word(1) == "NOT" => StatementKind::Writes,
+        "" | "SHOW" | "HELP" | "USE" | "COMMIT" | "ROLLBACK" | "SAVEPOINT" | "RELEASE" | "BEGIN" => {
+            StatementKind::Reads
+        }
+        "SELECT" | "TABLE" | "VALUES" | "DO" => query(words, false),
+        "WITH" | "EXPLAIN" | "DESC" | "DESCRIBE" => query(words, true),
         "START" if word(1) != "TRANSACTION" => StatementKind::Administers,
-        "START" if follows("READ", &["WRITE"]) => StatementKind::Writes,
+        "START" if follows(words, "READ", &["WRITE"]) => StatementKind::Writes,
         "START" => StatementKind::Reads,
-        "SET" if has(&["GLOBAL", "PERSIST", "PERSIST_ONLY", "PASSWORD", "ROLE"]) => {
+        "SET" if has(words, &["GLOBAL", "PERSIST", "PERSIST_ONLY", "PASSWORD", "ROLE"]) => {
             StatementKind::Administers
         }
-        "SET" if follows("READ", &["WRITE"]) || has(&["TX_READ_ONLY", "TRANSACTION_READ_ONLY"]) => {
+        "SET" if follows(words, "READ", &["WRITE"]) || has(words, &READ_ONLY) || has(words, &SEQUENCES) => {
             StatementKind::Writes
         }
         "SET" => StatementKind::Reads,
-        "KILL" | "SHUTDOWN" | "RESET" | "PURGE" | "CHANGE" | "STOP" | "INSTALL" | "UNINSTALL" | "FLUSH"
-        | "GRANT" | "REVOKE" | "LOAD" | "BINLOG" | "CLONE" | "RESTART" | "BACKUP" => {
-            StatementKind::Administers
+        "CREATE" | "ALTER" | "DROP" | "RENAME" => {
+            // A table may be called user.
+            let object = words[1..].iter().find(|word| !["OR", "REPLACE"].contains(&word.as_str()));
+            match object.map(String::as_str) {
+                Some("USER" | "ROLE" | "SERVER" | "INSTANCE") => StatementKind::Administers,
+                _ => StatementKind::Writes,
+            }
         }
-        "CREATE" | "ALTER" | "DROP" | "RENAME"
-            if words
-                .iter()
-                .take(5)
-                .any(|word| ["USER", "ROLE", "SERVER", "INSTANCE"].contains(&word.as_str())) =>
-        {
-            StatementKind::Administers
-        }
+        verb if ADMINISTERS.contains(&verb) => StatementKind::Administers,
         _ => StatementKind::Writes,
     }
+}
+
+/// What begins as a query, and may be one; `holds_others`: a statement that changes data may follow.
+fn query(words: &[String], holds_others: bool) -> StatementKind {
+    let administers = |word: &String| ADMINISTERING_FUNCTIONS.iter().any(|begins| word.starts_with(begins));
+    if words.iter().any(administers) {
+        return StatementKind::Administers;
+    }
+    // Rows locked for an update are refused to a session that is read-only (error 1792).
+    let writes = follows(words, "INTO", &["OUTFILE", "DUMPFILE"])
+        || follows(words, "FOR", &["UPDATE"])
+        || words.windows(3).any(|three| three == ["NEXT", "VALUE", "FOR"])
+        || has(words, &SEQUENCES)
+        || holds_others && has(words, &DATA);
+    if writes { StatementKind::Writes } else { StatementKind::Reads }
+}
+
+fn has(words: &[String], wanted: &[&str]) -> bool {
+    words.iter().any(|word| wanted.contains(&word.as_str()))
+}
+
+fn follows(words: &[String], first: &str, then: &[&str]) -> bool {
+    words.windows(2).any(|pair| pair[0] == first && then.contains(&pair[1].as_str()))
 }
 
 /// The words of each statement in capitals, without strings, quoted names and comments. Comments that servers
@@ -132,7 +219,7 @@ mod tests {
         for reads in [
             "SELECT 1",
             " /* INSERT */ (select a from t where b = 'DELETE; DROP')",
-            "SELECT * FROM t FOR UPDATE",
+            "SELECT * FROM t LOCK IN SHARE MODE",
             "SET NAMES utf8mb4",
             "set autocommit=0",
             "SET @a = 1",
@@ -146,6 +233,9 @@ mod tests {
             "",
             "WITH x AS (SELECT 1) SELECT * FROM x",
             "SELECT 1; SELECT 2",
+            "SET STATEMENT max_statement_time = 1 FOR SELECT 1",
+            "DESC t",
+            "SELECT next, value FROM t",
         ] {
             assert_eq!(kind(reads.as_bytes()), StatementKind::Reads, "{reads}");
         }
@@ -164,6 +254,21 @@ mod tests {
             "EXECUTE s",
             "CREATE TABLE t (a INT)",
             "LOCK TABLES t WRITE",
+            "SELECT * FROM t FOR UPDATE",
+            "WITH x AS (SELECT 1) SELECT * FROM x INTO OUTFILE '/tmp/x'",
+            "DESCRIBE ANALYZE DELETE t FROM t JOIN u",
+            "SELECT NEXTVAL(s)",
+            "SELECT NEXT VALUE FOR s",
+            "SET @a = SETVAL(s, 9)",
+            "SET STATEMENT max_statement_time = 1 FOR DELETE FROM t",
+            "SET STATEMENT a = 1 FOR SET STATEMENT b = 1 FOR INSERT INTO t VALUES (1)",
+            "SET STATEMENT tx_read_only = 0 FOR SELECT f()",
+            "SET STATEMENT a = 1",
+            "BEGIN NOT ATOMIC DELETE FROM t; END",
+            "IF 1 THEN DELETE FROM t; END IF",
+            "PREPARE s FROM 'SELECT 1'",
+            "CREATE TABLE user (a INT)",
+            "DROP TABLE IF EXISTS server",
         ] {
             assert_eq!(kind(writes.as_bytes()), StatementKind::Writes, "{writes}");
         }
@@ -184,6 +289,13 @@ mod tests {
             "SELECT 1; SHUTDOWN",
             "LOAD DATA LOCAL INFILE 'x' INTO TABLE t",
             "FLUSH TABLES",
+            "SET STATEMENT max_statement_time = 1 FOR KILL 5",
+            "BEGIN NOT ATOMIC SELECT 1; KILL 5; END",
+            "IF 1 THEN SELECT 1; ELSE KILL 5; END IF",
+            "PREPARE s FROM 'DROP USER a'",
+            "EXECUTE IMMEDIATE \"SHUTDOWN\"",
+            "SELECT group_replication_set_as_primary('x')",
+            "ALTER INSTANCE ROTATE INNODB MASTER KEY",
         ] {
             assert_eq!(kind(administers.as_bytes()), StatementKind::Administers, "{administers}");
         }
