@@ -3,6 +3,7 @@
 
 use super::value::{FORMS, Value};
 use super::{Raw, RawLane, RawProtocol, RawStatement, RawTransaction, Wrong};
+use crate::replay::{StatementKind, kind};
 use crate::workload::draw::ParameterType;
 use crate::workload::{Lane, Parameter, Protocol, Statement, Step, Transaction, Workload};
 use std::collections::BTreeMap;
@@ -35,9 +36,7 @@ pub(super) fn workload(raw: &Raw) -> Result<Workload, Wrong> {
 /// Everything but what plainly reads: a statement that is not understood is no reason to let it pass as
 /// reading.
 fn changes_data(sql: &str) -> bool {
-    let sql = sql.trim_start().to_ascii_uppercase();
-    let reads = ["SELECT", "SHOW", "BEGIN", "START", "COMMIT", "ROLLBACK", "SET @", "DO "];
-    !reads.iter().any(|word| sql.starts_with(word)) || sql.contains(" FOR UPDATE")
+    kind(sql.as_bytes()) != StatementKind::Reads
 }
 
 fn protocol(raw: RawProtocol) -> Protocol {
@@ -217,6 +216,8 @@ mod tests {
     #[test]
     fn only_what_plainly_reads_counts_as_reading() {
         assert!(!changes_data(" select 1") && !changes_data("BEGIN"));
+        assert!(!changes_data("/* read */ WITH x AS (SELECT 1) SELECT * FROM x"));
+        assert!(changes_data("SELECT a FROM t\nFOR  UPDATE") && changes_data("START REPLICA"));
         assert!(
             changes_data("SELECT a FROM t FOR UPDATE")
                 && changes_data("CALL p()")
