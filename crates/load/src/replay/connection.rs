@@ -2,7 +2,7 @@
 //! blocking. The tracker of `wire` reads its answers, as the router's did while recording, so that rows are
 //! counted alike.
 
-use super::prepared::PreparedNumbers;
+use super::prepared::{PreparedNumbers, REFUSED};
 use super::script::{ScriptSession, ScriptStep};
 use super::{CommandOutcome, ReplayContext};
 use crate::driver::epoll::Epoll;
@@ -17,8 +17,6 @@ use wire::{Command, Event, Finish, Observer, Tracker, packet};
 
 /// The server refuses what changes data, whatever the text says.
 const READ_ONLY: &[u8] = b"SET SESSION TRANSACTION READ ONLY";
-/// A number that no server gives to a prepared statement.
-const REFUSED: u32 = u32::MAX - 1;
 /// `COM_SET_OPTION`: several statements in one command, from now on.
 const SEVERAL: [u8; 2] = [0, 0];
 

@@ -1,6 +1,7 @@
 //! One thread's sessions, and the loop that sends what is due.
 
 use super::connection::{Progress, ReplayConnection, State};
+use super::prepared::REFUSED;
 use super::{CommandOutcome, ReplayContext, ThreadResult};
 use crate::driver::epoll::Epoll;
 use crate::driver::{ConnectionError, cpu_time_ns};
@@ -9,6 +10,7 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
+use wire::Command;
 
 /// Read from a socket at once, at most.
 const BUFFER: usize = 64 * 1024;
@@ -260,10 +262,13 @@ impl<'a> Player<'a> {
             Ok(Progress::Nothing) => {}
             Ok(Progress::Ready) => self.advance_if_begun(at),
             Ok(Progress::Answered(step, outcome)) => {
-                let recorded = context.script.steps[step as usize].recorded;
-                let number = recorded.and_then(|answer| answer.prepared);
-                if let (None, Some(number)) = (outcome.error, number) {
-                    self.connections[at].prepared.recorded(number);
+                let sent = &context.script.steps[step as usize];
+                let prepared = &mut self.connections[at].prepared;
+                if sent.command == Command::StmtPrepare && outcome.error.is_some() {
+                    prepared.last(REFUSED);
+                }
+                if let Some(number) = sent.recorded.and_then(|answer| answer.prepared) {
+                    prepared.recorded(number);
                 }
                 self.record(step, outcome);
                 self.advance(at);

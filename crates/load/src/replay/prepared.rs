@@ -6,6 +6,9 @@ use wire::Command;
 
 /// Stands for what was prepared last (MariaDB's `-1`).
 const LAST: u32 = u32::MAX;
+/// A number that no server gives to a prepared statement: what is executed by it has to fail, not to meet
+/// another statement.
+pub(super) const REFUSED: u32 = u32::MAX - 1;
 
 /// One session's prepared statements.
 pub(super) struct PreparedNumbers {
@@ -35,7 +38,8 @@ impl PreparedNumbers {
     }
 
     /// A step that names a prepared statement, by the target's number; `None` for all others. A statement
-    /// that is closed is forgotten.
+    /// that is closed is forgotten. The target counts for itself, so that a recorded number which it gave
+    /// nothing for may be that of another statement there.
     pub(super) fn translated(&mut self, step: &ScriptStep) -> Option<Vec<u8>> {
         let names = matches!(
             step.command,
@@ -49,7 +53,7 @@ impl PreparedNumbers {
         let recorded = u32::from_le_bytes(*number);
         let number = match recorded {
             LAST => self.last,
-            recorded => self.numbers.get(&recorded).copied().unwrap_or(recorded),
+            recorded => self.numbers.get(&recorded).copied().unwrap_or(REFUSED),
         };
         if step.command == Command::StmtClose {
             self.numbers.remove(&recorded);
@@ -80,9 +84,11 @@ mod tests {
         prepared.last(71);
         assert_eq!(named(&mut prepared, Command::StmtExecute, 3), Some(70));
         assert_eq!(named(&mut prepared, Command::StmtExecute, LAST), Some(71), "the last");
-        assert_eq!(named(&mut prepared, Command::StmtExecute, 9), Some(9), "never seen");
+        assert_eq!(named(&mut prepared, Command::StmtExecute, 9), Some(REFUSED), "never seen");
         assert_eq!(named(&mut prepared, Command::Query, 3), None, "text");
         assert_eq!(named(&mut prepared, Command::StmtClose, 3), Some(70));
-        assert_eq!(named(&mut prepared, Command::StmtReset, 3), Some(3), "closed");
+        assert_eq!(named(&mut prepared, Command::StmtReset, 3), Some(REFUSED), "closed");
+        prepared.last(REFUSED);
+        assert_eq!(named(&mut prepared, Command::StmtExecute, LAST), Some(REFUSED), "the last was refused");
     }
 }
