@@ -51,7 +51,9 @@ impl Measurement {
         mut say: impl FnMut(&str),
     ) -> Result<MeasureReport, LoadError> {
         let Self { goal, objective, target, .. } = self.clone();
-        let heading = Heading { workload: plan.workload.name.clone(), target, objective };
+        let workload = plan.workload.name.clone();
+        // Tables of another size are another measurement, and so is a file that was changed.
+        let heading = Heading { workload: plan.workload.in_words(), target, objective };
         let (file, trials) = match &self.trials {
             Some(path) => TrialFile::open(path, &heading).map(|(file, trials)| (Some(file), trials))?,
             None => (None, Vec::new()),
@@ -68,7 +70,7 @@ impl Measurement {
         let (current, current_from) = today.unzip();
         let lower = found.capacity.and_then(|capacity| capacity.lower);
         Ok(MeasureReport {
-            workload: heading.workload,
+            workload,
             target: heading.target,
             objective,
             goal,

@@ -13,6 +13,10 @@ use std::time::{Duration, Instant};
 const SETTLE: Duration = Duration::from_secs(1);
 /// The warm-up's keys and moments: none that a trial has.
 const WARM_UP_SEED: u64 = 1 << 40;
+/// A search that goes on begins this many bits further for each trial that there is: what was sent before it,
+/// trials that did not count and one that was cut short among them, is not sent again. The same values once
+/// more would be refused where they must be unique.
+const GOES_ON: u32 = 20;
 
 pub struct Search {
     /// How precisely.
@@ -34,6 +38,8 @@ pub struct SearchRun<'a> {
     begun: Instant,
     /// Trials in a row that did not count.
     unsound: u32,
+    /// The errors that made the last bad trial bad, if they did.
+    errors: Option<String>,
     /// What it found so far.
     pub findings: Findings,
 }
@@ -88,13 +94,14 @@ impl Search {
         trials: Vec<Trial>,
         stop: &Arc<AtomicBool>,
     ) -> Result<SearchRun<'_>, LoadError> {
-        let (seed, warm_up) = (plan.seed, plan.warm_up);
+        let (seed, warm_up) = (plan.seed.wrapping_add((trials.len() as u64) << GOES_ON), plan.warm_up);
         let load = Load::connect(plan)?;
         if !warm_up.is_zero() {
             load.send(&Arrivals::poisson(self.goal.start), warm_up, seed ^ WARM_UP_SEED, stop, |_| ())?;
         }
         let findings = Findings { trials, ..Findings::default() };
-        Ok(SearchRun { search: self, load, seed, begun: Instant::now(), unsound: 0, findings })
+        let begun = Instant::now();
+        Ok(SearchRun { search: self, load, seed, begun, unsound: 0, errors: None, findings })
     }
 
     fn line(&self, trial: &Trial, trials: &[Trial]) -> String {
@@ -127,8 +134,11 @@ impl SearchRun<'_> {
         }
         let (rate, seconds) = match search.goal.next(&findings.trials) {
             Next::Done(capacity) => {
-                match search.goal.doubt(&findings.trials, &capacity) {
-                    Some(doubt) => findings.refused = Some(doubt.to_string()),
+                let doubt = search.goal.doubt(&findings.trials, &capacity).map(|doubt| doubt.to_string());
+                let errors = self.errors.take().filter(|_| capacity.rate.is_none());
+                let failing = errors.map(|errors| format!("transactions fail at every rate tried: {errors}"));
+                match failing.or(doubt) {
+                    Some(why) => findings.refused = Some(why),
                     None => findings.capacity = Some(capacity),
                 }
                 return Ok(false);
@@ -140,7 +150,7 @@ impl SearchRun<'_> {
             findings.refused = Some(format!("not found within {longest}: too many trials were needed"));
             return Ok(false);
         }
-        let moments = self.seed + (findings.trials.len() + findings.voided.len()) as u64;
+        let moments = self.seed.wrapping_add((findings.trials.len() + findings.voided.len()) as u64);
         let time = Duration::from_secs_f64(seconds);
         let outcome = self.load.send(&Arrivals::poisson(rate), time, moments, stop, |_| ())?;
         if stop.load(Ordering::Relaxed) {
@@ -161,8 +171,11 @@ impl SearchRun<'_> {
                     file.push(&trial)?;
                 }
                 findings.trials.push(trial);
-                say(&search.line(&trial, &findings.trials));
+                let errors = errors(&outcome.totals, search.goal.loss);
+                let told = errors.as_ref().map_or_else(String::new, |errors| format!("; {errors}"));
+                say(&format!("{}{told}", search.line(&trial, &findings.trials)));
                 if trial.loss() > search.goal.loss {
+                    self.errors = errors;
                     std::thread::sleep(SETTLE);
                 }
             }
@@ -198,6 +211,13 @@ fn refused(totals: &Totals, reconnects: u64) -> Option<String> {
     Some(format!("none of {} transactions succeeded{why}", totals.arrivals))
 }
 
+/// The errors of a trial, where they alone are more than may be lost: its rate is then not to blame.
+fn errors(totals: &Totals, loss: f64) -> Option<String> {
+    let alone = totals.failed as f64 > loss * totals.arrivals as f64 && totals.failed >= totals.unfinished;
+    let error = totals.main_error().filter(|_| alone)?;
+    Some(format!("{} of {} failed: {error}", totals.failed, totals.arrivals))
+}
+
 fn minutes(seconds: f64) -> String {
     if seconds < 90.0 { format!("{seconds:.0} s") } else { format!("{:.1} min", seconds / 60.0) }
 }
@@ -214,5 +234,17 @@ mod tests {
         assert_eq!(refused(&totals, 3), None);
         assert_eq!(refused(&Totals { done: 1, ..totals }, 0), None);
         assert_eq!(refused(&Totals::default(), 0), None);
+    }
+
+    #[test]
+    fn a_trial_that_errors_alone_make_bad_names_them_and_one_that_is_late_does_not() {
+        let errors_of = |failed, unfinished| {
+            let counted = [("error 1062".to_owned(), failed), ("not answered".to_owned(), unfinished)];
+            let totals = Totals { arrivals: 1000, done: 900, failed, unfinished, ..Totals::default() };
+            errors(&Totals { errors: counted.into(), ..totals }, 0.01)
+        };
+        assert_eq!(errors_of(60, 3).as_deref(), Some("60 of 1000 failed: error 1062"));
+        assert_eq!(errors_of(10, 0), None, "that many may be lost");
+        assert_eq!(errors_of(20, 80), None);
     }
 }
