@@ -14,7 +14,10 @@ const MEANINGS: [(u16, &str); 17] = [
         1053,
         "the server or the router shuts down, or the router knows no server for this role; ask headroom status",
     ),
-    (1062, "a key is there already: another load on the same tables, or a file that inserts fixed keys"),
+    (
+        1062,
+        "a key is there already: a run with the same --seed has sent it (prepare again, or take another seed), another load uses the same tables, or a file inserts fixed keys",
+    ),
     (1142, "the account lacks a privilege on the table; grant what the workload does"),
     (1146, "there is no such table; make them with headroom load prepare"),
     (1205, "a lock was not had in time (innodb_lock_wait_timeout); use fewer --clients or more rows"),

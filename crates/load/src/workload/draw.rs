@@ -109,8 +109,8 @@ impl Draw {
             }
             Self::Fixed(number) => *number,
             Self::LastInsertId => draws.last_insert_id as i64,
-            // 53 random bits: among the 10^8 draws of a long run a collision is less likely than a bad disk.
-            Self::Unique => (draws.rng.random::<u64>() >> 11) as i64,
+            // 63 random bits: among the 10^8 draws of a long run, two are the same once in two thousand runs.
+            Self::Unique => (draws.rng.random::<u64>() >> 1) as i64,
             Self::Number(column) => column.draw(draws.rng).copied().unwrap_or_default(),
             Self::Template(_) | Self::Bytes(_) | Self::Text(_) => 0,
         }
