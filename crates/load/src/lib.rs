@@ -60,7 +60,6 @@ pub use arrivals::Arrivals;
 pub use distribution::Distribution;
 pub use driver::TlsChannelError;
 pub use error::{LoadError, PlanError};
-pub use files::allow_files;
 pub use login::{Account, LoginError};
 pub use outcome::Outcome;
 pub use progress_view::ProgressView;

@@ -28,6 +28,7 @@ pub use reads::Reads;
 pub use script::{GroupBy, LeftOut, Script, ScriptOptions, ScriptSession, ScriptStep};
 
 use crate::error::{LoadError, PlanError};
+use crate::files::allow_most_files;
 use crate::login::Account;
 use crate::target::{Peer, TlsClient};
 use config::Tls;
@@ -201,6 +202,7 @@ pub fn replay(
         return Err(PlanError::Speed.into());
     }
     let peer = Peer::resolve(&plan.target)?;
+    allow_most_files(script.sessions.len() as u64);
     let (done, failed) = (AtomicU64::new(0), AtomicU64::new(0));
     let tls = TlsClient::of(plan.tls.as_ref())?;
     let context = ReplayContext { script, plan, peer, tls, stop, done, failed };

@@ -4,6 +4,7 @@ use crate::arrivals::Arrivals;
 use crate::counts::Second;
 use crate::driver::{Driver, Phase, Shared};
 use crate::error::{LoadError, PlanError};
+use crate::files::allow_files;
 use crate::outcome::{Facts, Moment, Outcome};
 use crate::session::Session;
 use crate::target::Target;
@@ -147,6 +148,8 @@ impl Load {
     /// A plan that makes no sense, or whatever keeps a client from logging in and preparing its statements.
     pub fn connect(plan: Plan) -> Result<Self, LoadError> {
         plan.check()?;
+        let connections = u64::from(plan.clients) + u64::from(plan.idle);
+        allow_files(connections * plan.workload.lanes().count() as u64)?;
         let plan = plan.filled()?;
         let shared = Shared::new(&plan)?;
         let threads = plan.threads.min(plan.clients as usize);

@@ -303,7 +303,6 @@ impl PrepareArgs {
 impl RunArgs {
     fn plan(&self, environment: &Environment) -> anyhow::Result<Plan> {
         let workload = self.workload.named()?.workload();
-        load::allow_files(u64::from(self.clients + self.idle) * workload.lanes().count() as u64)?;
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         Ok(Plan {
             workload: Arc::new(workload),
