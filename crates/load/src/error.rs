@@ -29,7 +29,7 @@ pub enum LoadError {
     #[error("cannot connect to {address}: {source}")]
     Connect { address: Address, source: io::Error },
     /// The server said no before the load began.
-    #[error("{address} refused: error {code}: {message}")]
+    #[error("{address} refused: error {code}: {message}{}", remedy(*code))]
     Refused { address: Address, code: u16, message: String },
     /// The server does not speak as it should.
     #[error("{address} does not speak the MySQL protocol as expected: {source}")]
@@ -142,5 +142,32 @@ impl LoadError {
 
     pub(crate) fn io(doing: &'static str) -> impl Fn(rustix::io::Errno) -> Self {
         move |source| Self::Io { doing, source: source.into() }
+    }
+}
+
+/// What to do about a refusal whose words do not say it.
+fn remedy(code: u16) -> &'static str {
+    match code {
+        1044 | 1049 => "; name another database with --database, or another account with --user",
+        // An account that requires TLS is refused with the words for a wrong password.
+        1045 => "; see --user and --option-file, and where the account requires TLS, --ssl-mode=REQUIRED",
+        3159 => "; this server takes connections over TLS only: --ssl-mode=REQUIRED",
+        _ => "",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_is_refused_for_want_of_tls_is_told_so() {
+        let refused = |code| {
+            let address = "db1:3306".parse().unwrap();
+            LoadError::Refused { address, code, message: "no".to_owned() }.to_string()
+        };
+        assert!(refused(1045).contains("--user") && refused(1045).contains("--ssl-mode=REQUIRED"));
+        assert!(refused(3159).ends_with("--ssl-mode=REQUIRED"));
+        assert_eq!(refused(1146), "db1:3306 refused: error 1146: no");
     }
 }

@@ -225,7 +225,9 @@ fn with_remedy(error: &AskError) -> String {
             "check user and password in the configuration or option file"
         }
         AskError::Answered { code: 1040, .. } => "raise max_connections, or leave one connection to watchers",
-        AskError::Answered { code: 1129, .. } => "FLUSH HOSTS on that server unblocks us",
+        AskError::Answered { code: 1129, .. } => {
+            "TRUNCATE TABLE performance_schema.host_cache there (MariaDB: FLUSH HOSTS) unblocks us"
+        }
         AskError::Answered { code: 1130, .. } => "the account is not allowed from this host",
         AskError::Answered { code: 1226, .. } => "the account's MAX_USER_CONNECTIONS is used up",
         _ => return error.to_string(),
