@@ -80,6 +80,15 @@ pub(crate) enum SourceError {
          (headroom.example.toml shows every option; ./headroom.toml and /etc/headroom/headroom.toml are found unasked)"
     )]
     Nothing,
+    /// Listeners are named and no server, and a file was found unasked, which has listeners of its own.
+    #[error(
+        "--reader, --writer and --allow stand in place of a file, and without --server the file {path} is read; name a \
+         server with --server db1:3306, or leave them out"
+    )]
+    BesideFile {
+        /// The file.
+        path: PathBuf,
+    },
     /// Servers are named and no listener.
     #[error("no client could come: name a listener with --reader 127.0.0.1:3306 or --writer 127.0.0.1:3307")]
     NoListener,
@@ -88,7 +97,7 @@ pub(crate) enum SourceError {
 impl SourceError {
     /// Whether the command line is at fault.
     pub(crate) fn is_usage(&self) -> bool {
-        matches!(self, Self::Nothing | Self::NoListener)
+        matches!(self, Self::Nothing | Self::NoListener | Self::BesideFile { .. })
     }
 }
 
@@ -98,7 +107,10 @@ impl SourceError {
 /// Complaints about the file, or what is missing on the command line.
 pub(crate) fn for_route(source: &SourceArgs, listeners: &ListenerArgs) -> Result<Sourced, SourceError> {
     let mut sourced = match file_of(source) {
-        Some(path) if source.server.is_empty() => with_listeners(from_file(&path)?)?,
+        Some(path) if source.server.is_empty() => {
+            alone(&path, listeners)?;
+            with_listeners(from_file(&path)?)?
+        }
         None if source.server.is_empty() => return Err(SourceError::Nothing),
         _ => Sourced { config: from_flags(source, listeners)?, file: None },
     };
@@ -155,6 +167,14 @@ fn from_file(path: &Path) -> Result<Sourced, SourceError> {
         credentials::owner_only(path).map_err(SourceError::Wrong)?;
     }
     Ok(Sourced { config, file: Some(path.to_owned()) })
+}
+
+/// Listeners of the command line are not lost beside a file that nobody named.
+fn alone(file: &Path, args: &ListenerArgs) -> Result<(), SourceError> {
+    if args.reader.is_empty() && args.writer.is_empty() && args.allow.is_empty() {
+        return Ok(());
+    }
+    Err(SourceError::BesideFile { path: file.to_owned() })
 }
 
 /// Who only watches has no use for a listener; who routes without one could stay at home.
@@ -226,6 +246,17 @@ pub(crate) fn admin_flag(text: &str) -> Result<AdminFlag, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn listeners_of_the_command_line_are_not_lost_beside_a_file_that_was_found_unasked() {
+        let none = || ListenerArgs { reader: Vec::new(), writer: Vec::new(), allow: Vec::new(), admin: None };
+        let file = Path::new("/etc/headroom/headroom.toml");
+        let admin = Some(AdminFlag::Off);
+        assert!(alone(file, &ListenerArgs { admin, ..none() }).is_ok(), "it comes on top of a file");
+        let refused = alone(file, &ListenerArgs { reader: vec!["[::1]:3306".parse().unwrap()], ..none() });
+        let refused = refused.unwrap_err();
+        assert!(refused.is_usage() && refused.to_string().contains("headroom.toml is read"), "{refused}");
+    }
 
     #[test]
     fn admin_takes_an_address_or_off() {
