@@ -80,7 +80,10 @@ fn login(server: &Server) -> Finding {
         // The error says what to do where we know it.
         State::Failing { why } => Finding::fail(name, "login", why.as_str())
             .costs("it gets no sessions")
-            .mend("user and password: [credentials], the option file, or HEADROOM_PASSWORD (docs/guide/privileges.md)"),
+            .mend(
+                "as the error says; user, password and ssl_mode: [credentials] or the option file, the password also \
+                 HEADROOM_PASSWORD (docs/guide/privileges.md)",
+            ),
     }
 }
 

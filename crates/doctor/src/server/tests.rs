@@ -61,6 +61,17 @@ fn a_server_that_does_not_answer_has_one_finding() {
 }
 
 #[test]
+fn a_server_that_refuses_for_another_reason_than_the_password_is_not_mended_by_one() {
+    let why = "the server offers no TLS, and ssl_mode demands it".to_owned();
+    let failing = Server { state: State::Failing { why: why.clone() }, ..replica() };
+    let all = findings(&failing, true, &Err(FactsError::NotAsked));
+    let [login] = &all[..] else { panic!("{all:?}") };
+    assert_eq!((login.status, &login.found), (Status::Fail, &why));
+    let mend = login.mend.as_deref().unwrap();
+    assert!(mend.starts_with("as the error says") && mend.contains("ssl_mode"), "{mend}");
+}
+
+#[test]
 fn what_costs_figures_warns() {
     let with = |facts: ServerFacts, check| find(&replica(), false, facts, check).status;
     let off = ServerFacts { performance_schema: Some(false), ..sound() };
