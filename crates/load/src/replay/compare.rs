@@ -3,10 +3,10 @@
 //!
 //! All times are of single commands, kept whole, so quantiles are exact (the nearest rank). *Service* runs
 //! from sending to the last byte of the answer, as the recorded time does; *response* from the recorded
-//! moment. Row counts are compared command by command: two runs with equal sums and different rows are told
-//! apart.
+//! moment. A command that failed has no time here: a refusal is quick, and would make a server look fast. Row
+//! counts are compared command by command: two runs with equal sums and different rows are told apart.
 
-use super::{CommandOutcome, GroupBy, LeftOut, ReplayOutcome, Script};
+use super::{CommandOutcome, GroupBy, LeftOut, ReplayOutcome, Script, ScriptStep};
 use plan::quantile::nearest_rank;
 use serde::Serialize;
 use sql::{Dialect, Digester};
@@ -179,7 +179,10 @@ pub fn view(script: &Script, groups: &Groups, speed: f64, runs: &[(String, Repla
         left_out: reasons(&script.left_out),
         rows_differ: all.iter().map(|group| group.rows_differ).sum(),
         errors_differ: all.iter().map(|group| group.errors_differ).sum(),
-        void: runs.iter().flat_map(|(target, run)| void(target, run)).collect(),
+        void: runs
+            .iter()
+            .flat_map(|(target, run)| void(target, run).into_iter().chain(mostly_failed(script, target, run)))
+            .collect(),
         notes: notes(script, &views),
         groups: all,
         runs: views,
@@ -226,8 +229,10 @@ fn as_outcome(answer: recording::Answer) -> CommandOutcome {
 
 fn side(all: &[Option<CommandOutcome>], with_response: bool) -> SideView {
     let done: Vec<&CommandOutcome> = all.iter().flatten().collect();
-    let times =
-        |of: fn(&CommandOutcome) -> u64| sorted(done.iter().filter(|t| t.service_ns > 0).map(|t| of(t)));
+    let times = |of: fn(&CommandOutcome) -> u64| {
+        let timed = done.iter().filter(|t| t.service_ns > 0 && t.error.is_none());
+        sorted(timed.map(|t| of(t)))
+    };
     let service = times(|command| command.service_ns);
     let response = if with_response { times(|command| command.response_ns) } else { Vec::new() };
     let mut side = SideView {
@@ -290,6 +295,27 @@ pub fn void(target: &str, run: &ReplayOutcome) -> Vec<String> {
     void
 }
 
+/// Why a target that answered less than half of what it should have answered is not compared: it went away,
+/// or is no copy of the recorded server.
+fn mostly_failed(script: &Script, target: &str, run: &ReplayOutcome) -> Option<String> {
+    let steps = || script.steps.iter().zip(&run.outcomes).filter(|(step, _)| succeeded(step));
+    let failing = |outcome: Option<CommandOutcome>| outcome.is_none_or(|outcome| outcome.error.is_some());
+    let (all, failed) = (steps().count(), steps().filter(|(_, outcome)| failing(**outcome)).count());
+    (failed * 2 > all && !run.stopped).then(|| {
+        let error = steps().find_map(|(_, outcome)| outcome.as_ref()?.error);
+        let error = error.map_or_else(String::new, |code| format!(" (the first error is {code})"));
+        format!(
+            "{target}: {failed} of {all} commands that succeeded when recorded failed or were not answered{error}: is it a \
+             copy of the recorded server, and was it up?"
+        )
+    })
+}
+
+/// When it was recorded, as far as is known.
+fn succeeded(step: &ScriptStep) -> bool {
+    step.recorded.is_none_or(|answer| answer.error.is_none())
+}
+
 fn notes(script: &Script, views: &[RunView]) -> Vec<String> {
     let mut notes = Vec::new();
     let joined = script.sessions.iter().filter(|session| session.joined).count();
@@ -344,7 +370,6 @@ fn quantile(sorted: &[u64], q: f64) -> Option<f64> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::ScriptStep;
     use super::*;
     use recording::Answer;
     use wire::Command;
@@ -390,6 +415,30 @@ mod tests {
         let two = view(&script, &groups, 1.0, &[a, b]);
         assert_eq!((two.rows_differ, two.errors_differ), (0, 0));
         assert_eq!((two.groups[0].ratio_p50, two.groups[0].ratio_p99), (Some(2.0), Some(1.0)));
+    }
+
+    #[test]
+    fn a_target_that_refuses_most_of_what_the_recorded_server_answered_is_not_compared() {
+        let (mut script, groups) = script();
+        let of = |script: &Script, run| view(script, &groups, 1.0, &[("a".to_owned(), run)]);
+        let half = [(1_000_000, 1, None), (1, 0, Some(1146)), (1, 0, Some(1146))];
+        let void = of(&script, run(half)).void;
+        assert!(void[0].contains("2 of 3") && void[0].contains("1146"), "{void:?}");
+        assert!(of(&script, ReplayOutcome { stopped: true, ..run(half) }).void[0].contains("stopped"));
+        let silent = ReplayOutcome { outcomes: vec![None; 3], ..run(half) };
+        assert!(of(&script, silent).void[0].contains("3 of 3"));
+        script.steps[2].recorded = Some(Answer { error: Some(1146), ..Answer::default() });
+        assert!(of(&script, run(half)).void.is_empty(), "it failed when it was recorded, too");
+    }
+
+    #[test]
+    fn a_command_that_failed_has_no_time() {
+        let (script, groups) = script();
+        let quick = run([(4_000_000, 1, None), (1_000, 0, Some(1213)), (1_000_000, 1, None)]);
+        let found = view(&script, &groups, 1.0, &[("a".to_owned(), quick)]);
+        let select = found.groups.iter().find(|group| group.name == "SELECT ?").unwrap();
+        assert_eq!((select.replayed[0].answered, select.replayed[0].errors), (2, 1));
+        assert_eq!((select.replayed[0].service_p50_ms, select.ratio_p50), (Some(4.0), Some(4.0)));
     }
 
     #[test]
