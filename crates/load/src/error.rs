@@ -148,7 +148,7 @@ impl LoadError {
 /// What to do about a refusal whose words do not say it.
 fn remedy(code: u16) -> &'static str {
     match code {
-        1044 | 1049 => "; name another database with --database, or another account with --user",
+        1044 | 1049 => "; is it there, and may this account use it (--database, --user)?",
         // An account that requires TLS is refused with the words for a wrong password.
         1045 => "; see --user and --option-file, and where the account requires TLS, --ssl-mode=REQUIRED",
         3159 => "; this server takes connections over TLS only: --ssl-mode=REQUIRED",
