@@ -18,7 +18,8 @@ pub fn changed(before: &Config, after: &Config) -> Vec<String> {
     note(a.servers != b.servers, "rules for servers");
     note(a.address_map != b.address_map, "address map");
     note(
-        (a.interval, a.deadline, a.discover) != (b.interval, b.deadline, b.discover),
+        (a.interval, a.deadline, a.discover, a.asking) != (b.interval, b.deadline, b.discover, b.asking)
+            || a.discover_within != b.discover_within,
         "how the fleet is asked",
     );
     note(before.admin != after.admin, "admin address");
@@ -26,4 +27,22 @@ pub fn changed(before: &Config, after: &Config) -> Vec<String> {
     note(before.objectives != after.objectives, "objectives");
     note(before.webhook != after.webhook, "webhook");
     notes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Matcher;
+
+    #[test]
+    fn what_may_be_asked_of_whom_is_told_like_everything_else_that_changed() {
+        let before = Config::bare(vec!["db1".parse().unwrap()], Vec::new());
+        assert!(changed(&before, &before).is_empty());
+        let mut after = before.clone();
+        after.fleet.discover_within = Some(vec![Matcher::Name("*.db.internal".to_owned())]);
+        assert_eq!(changed(&before, &after), ["how the fleet is asked changed"]);
+        let mut after = before.clone();
+        after.fleet.asking.statements_per_second = 20;
+        assert_eq!(changed(&before, &after), ["how the fleet is asked changed"]);
+    }
 }
