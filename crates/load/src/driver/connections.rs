@@ -8,6 +8,7 @@ use crate::error::LoadError;
 use crate::reply::Reply;
 use crate::workload::ClientDraws;
 use std::collections::VecDeque;
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -42,7 +43,7 @@ pub(super) enum ConnectionEvent {
     /// It can be used now.
     Ready { client: usize },
     /// What was sent on it is answered; and how long the answer had lain there, where that is known.
-    Reply { connection: usize, client: usize, reply: Reply, read_late_ns: Option<u64> },
+    Reply { client: usize, reply: Reply, read_late_ns: Option<u64> },
     /// It broke, and will be made again.
     Lost { client: usize },
 }
@@ -170,9 +171,7 @@ impl Connections {
         let client = number / self.shared.lanes.len();
         match progress {
             Ok(None) => None,
-            Ok(Some(Progress::Reply(reply))) => {
-                Some(ConnectionEvent::Reply { connection: number, client, reply, read_late_ns })
-            }
+            Ok(Some(Progress::Reply(reply))) => Some(ConnectionEvent::Reply { client, reply, read_late_ns }),
             Ok(Some(Progress::Ready)) => {
                 self.opening -= 1;
                 Some(ConnectionEvent::Ready { client })
@@ -227,13 +226,34 @@ impl Connections {
         self.or_lose(number, sent, now_ns)
     }
 
-    /// Rolls back the transaction that is open on a connection; returns whether there was one.
-    pub(super) fn roll_back(&mut self, number: usize, now_ns: u64) -> Result<bool, ConnectionLost> {
-        if !self.connections[number].in_transaction {
-            return Ok(false);
-        }
+    /// Rolls back a transaction that is open on one of a client's connections, which need not be the one that
+    /// failed; returns whether there was one.
+    pub(super) fn roll_back(&mut self, client: usize, now_ns: u64) -> Result<bool, ConnectionLost> {
+        let open = |number: &usize| {
+            let connection = &self.connections[*number];
+            connection.is_ready() && connection.in_transaction
+        };
+        let Some(number) = self.of(client).find(open) else { return Ok(false) };
         let sent = self.connections[number].send_text(&mut self.sockets, "ROLLBACK");
         self.or_lose(number, sent, now_ns).map(|()| true)
+    }
+
+    /// Closes those connections of a client on which a transaction is open, because another one of it was
+    /// lost: the server rolls back what cannot be ended. They are made again.
+    pub(super) fn cut_open(&mut self, client: usize) {
+        for number in self.of(client) {
+            let connection = &mut self.connections[number];
+            if connection.in_transaction && (connection.is_ready() || connection.is_busy()) {
+                connection.close(&mut self.sockets);
+                self.down.push_back((0, number));
+            }
+        }
+    }
+
+    /// The connections of a client, one for each lane.
+    fn of(&self, client: usize) -> Range<usize> {
+        let lanes = self.shared.lanes.len();
+        client * lanes..(client + 1) * lanes
     }
 
     fn or_lose(

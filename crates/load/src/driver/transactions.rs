@@ -124,8 +124,8 @@ impl<'a> PhaseRun<'a> {
             let now_ns = self.shared.now_ns();
             match event {
                 ConnectionEvent::Ready { client } => self.next(client, now_ns),
-                ConnectionEvent::Reply { connection, client, reply, read_late_ns } => {
-                    self.replied(connection, client, &reply, read_late_ns, now_ns);
+                ConnectionEvent::Reply { client, reply, read_late_ns } => {
+                    self.replied(client, &reply, read_late_ns, now_ns);
                 }
                 ConnectionEvent::Lost { client } => self.lost(client, now_ns),
             }
@@ -248,27 +248,23 @@ impl<'a> PhaseRun<'a> {
     }
 
     /// Takes the answer to a client's statement, and by how much it was read late, where that is known.
-    fn replied(
-        &mut self,
-        connection: usize,
-        number: usize,
-        reply: &Reply,
-        read_late_ns: Option<u64>,
-        now_ns: u64,
-    ) {
+    fn replied(&mut self, number: usize, reply: &Reply, read_late_ns: Option<u64>, now_ns: u64) {
         let client = self.clients.at(number);
         let Some(task) = &mut client.task else { return };
         // The stamp is of the wall clock: where that was set forward in between, an answer seems to have been
         // there before it was asked for.
         let since_sent_ns = now_ns.saturating_sub(task.sent_ns);
         task.own_ns = task.own_ns.zip(read_late_ns).map(|(own, late)| own + late.min(since_sent_ns));
-        if task.failed {
+        if task.failed && reply.error.is_some() {
+            // A ROLLBACK that was refused.
             return self.finish(number, now_ns, None);
         }
-        self.recorder.answered(task, reply, now_ns);
-        if reply.error.is_some() {
+        if !task.failed {
+            self.recorder.answered(task, reply, now_ns);
+        }
+        if task.failed || reply.error.is_some() {
             task.failed = true;
-            return match self.connections.roll_back(connection, now_ns) {
+            return match self.connections.roll_back(number, now_ns) {
                 Ok(true) => {}
                 Ok(false) => self.finish(number, now_ns, None),
                 Err(ConnectionLost) => self.lost(number, now_ns),
@@ -283,6 +279,7 @@ impl<'a> PhaseRun<'a> {
     /// A connection of this client broke: its transaction has failed.
     fn lost(&mut self, number: usize, now_ns: u64) {
         if let Some(task) = self.clients.at(number).task {
+            self.connections.cut_open(number);
             self.recorder.connection_lost(&task);
             self.finish(number, now_ns, Some(Failure::ConnectionLost));
         }

@@ -223,6 +223,36 @@ async fn values_are_drawn_from_a_table_of_the_server() {
     stand.down().await;
 }
 
+/// A read at the reader fails while a transaction is open at the writer.
+const HALF: &str = r#"
+name = "half"
+prepare = ["CREATE TABLE app.half (a INT)"]
+[statements]
+begin = { sql = "BEGIN", to = "writer" }
+put = { sql = "INSERT INTO half VALUES (1)", to = "writer" }
+find = { sql = "SELECT 1 FROM nowhere", protocol = "text" }
+commit = { sql = "COMMIT", to = "writer" }
+[[transaction]]
+name = "half"
+steps = ["begin", "put", "find", "commit"]
+"#;
+
+#[tokio::test]
+async fn a_transaction_that_fails_at_the_reader_is_rolled_back_at_the_writer() {
+    let stand = Stand::up(false).await;
+    let file = File::parse(HALF, "half.toml").unwrap();
+    stand.statements(&file.prepare).await;
+    let plan = Plan { workload: file.workload.into(), ..stand.plan("oltp_point_select", &Stand::options()) };
+    let outcome = stand.run(plan).await;
+    assert!(outcome.totals.failed > 1 && outcome.totals.done == 0, "{:?}", outcome.totals);
+    assert!(outcome.totals.errors.contains_key("error 1146"), "{:?}", outcome.totals.errors);
+    let mut root = stand.root().await;
+    let rows: Option<u64> = root.query_first("SELECT COUNT(*) FROM app.half").await.unwrap();
+    assert_eq!(rows, Some(0), "the next BEGIN would have committed what was begun");
+    root.disconnect().await.unwrap();
+    stand.down().await;
+}
+
 #[tokio::test]
 async fn a_load_that_may_only_read_is_held_to_it_by_us_and_by_the_server() {
     let stand = Stand::up(false).await;
