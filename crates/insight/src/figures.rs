@@ -7,6 +7,10 @@ use wire::Finish;
 /// Error numbers told apart for one set; further ones count together.
 const CODES: usize = 8;
 
+/// Errors of statements that ran until they were given up: interrupted, a lock waited for too long, and the
+/// time limits of MariaDB and MySQL. They took at least their time.
+const GIVEN_UP: [u16; 4] = [1317, 1205, 1969, 3024];
+
 /// Counts of commands that have been answered.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Figures {
@@ -22,7 +26,10 @@ pub struct Figures {
     pub time_ns: u64,
     /// Time to the first byte of the answer, summed, ns.
     pub first_byte_ns: u64,
-    /// The binary logarithms of the times in ns, summed, in units of 1/1024: a mean that one long wait does
+    /// Those whose times say how fast a server is: all but what it refused, which takes no time. A server
+    /// that fails what others answer would look like the fastest.
+    pub timed: u64,
+    /// The binary logarithms of their times in ns, summed, in units of 1/1024: a mean that one long wait does
     /// not move.
     pub log_sum: u64,
     /// The longest time, ns. Over a span it is the longest ever.
@@ -52,7 +59,10 @@ impl Figures {
         self.bytes_to_client += measurement.finish.bytes;
         self.time_ns += time;
         self.first_byte_ns += nanoseconds(measurement.first_byte);
-        self.log_sum += log2(time);
+        if measurement.finish.error.is_none_or(|code| GIVEN_UP.contains(&code)) {
+            self.timed += 1;
+            self.log_sum += log2(time);
+        }
         self.longest_ns = self.longest_ns.max(time);
         self.latency.record(time);
         if let Some(code) = measurement.finish.error {
@@ -77,6 +87,7 @@ impl Figures {
         self.bytes_to_client += other.bytes_to_client * n;
         self.time_ns = self.time_ns.saturating_add(other.time_ns.saturating_mul(n));
         self.first_byte_ns = self.first_byte_ns.saturating_add(other.first_byte_ns.saturating_mul(n));
+        self.timed += other.timed * n;
         self.log_sum = self.log_sum.saturating_add(other.log_sum.saturating_mul(n));
         self.longest_ns = self.longest_ns.max(other.longest_ns);
         self.latency.merge_times(&other.latency, times.max(1));
@@ -95,6 +106,7 @@ impl Figures {
         take(&mut self.bytes_to_client, earlier.bytes_to_client);
         take(&mut self.time_ns, earlier.time_ns);
         take(&mut self.first_byte_ns, earlier.first_byte_ns);
+        take(&mut self.timed, earlier.timed);
         take(&mut self.log_sum, earlier.log_sum);
         take(&mut self.other_codes, earlier.other_codes);
         self.latency.subtract(&earlier.latency);
@@ -166,6 +178,22 @@ mod tests {
         figures.record(&measurement(50_000_000, None));
         let typical = (figures.log_sum as f64 / 1024.0 / 100.0).exp2();
         assert!((100_000.0..125_000.0).contains(&typical), "{typical}");
+    }
+
+    #[test]
+    fn what_a_server_refused_says_nothing_of_its_speed_and_what_it_gave_up_does() {
+        let mut figures = Figures::default();
+        figures.record(&measurement(4096, None));
+        figures.record(&measurement(1, Some(1146)));
+        assert_eq!((figures.count, figures.timed, figures.log_sum), (2, 1, log2(4_096_000)));
+        let earlier = figures.clone();
+        GIVEN_UP.iter().for_each(|code| figures.record(&measurement(4096, Some(*code))));
+        assert_eq!((figures.errors, figures.timed, figures.log_sum), (5, 5, 5 * log2(4_096_000)));
+        let mut all = figures.clone();
+        all.merge_times(&earlier, 16);
+        assert_eq!((all.timed, all.log_sum), (21, 21 * log2(4_096_000)));
+        figures.subtract(&earlier);
+        assert_eq!((figures.timed, figures.log_sum), (4, 4 * log2(4_096_000)));
     }
 
     fn measurement(us: u64, error: Option<u16>) -> Measurement {

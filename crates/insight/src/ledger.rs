@@ -167,10 +167,11 @@ pub struct Snapshot {
 }
 
 /// What is known of the time that statements of one digest take on one server: sums since the start, of one
-/// cell of one thread.
+/// cell of one thread. What the server refused is left out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Time {
     cell: Cell,
+    /// See [`Figures::timed`].
     pub count: u64,
     /// See [`Figures::log_sum`].
     pub log_sum: u64,
@@ -260,7 +261,7 @@ impl Ledger {
         let counts = Counts { without_request: self.requests.untold, ..self.counts };
         let time = |(cell, figures): &(Cell, Figures)| Time {
             cell: *cell,
-            count: figures.count,
+            count: figures.timed,
             log_sum: figures.log_sum,
         };
         let times = self.cells.iter().map(time).collect();

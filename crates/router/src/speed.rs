@@ -42,6 +42,10 @@
 //! errors; between that and slow it stays. One that has recovered is less busy than the others, and so it is
 //! faster.
 //!
+//! **What fails is not fast.** What a server refuses at once (a table that is missing there, a full disk) has
+//! no time, or that server would be the measure, and all the others slow. What ran until it was given up has
+//! (`insight` counts so).
+//!
 //! **Unknown is not fast.** A slow server may end no statement at all (a table is locked, its disk stands
 //! still), or get too few to be compared. So its factor is held while that is not known, and returns with
 //! [`HELD`] only, to be tried again. The same holds where our own questions alone find it fast and its
