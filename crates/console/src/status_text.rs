@@ -2,7 +2,7 @@
 
 use crate::fleet_view::{self, percent};
 use crate::objectives;
-use crate::status_view::{ListenerView, ServerView, StatusView};
+use crate::status_view::{ListenerView, RoutingView, ServerView, StatusView};
 use fleet::long;
 use std::time::Duration;
 use term::{Paint, Table};
@@ -76,13 +76,21 @@ fn servers(status: &StatusView, paint: Paint) -> String {
 fn reads(server: &ServerView, paint: Paint) -> String {
     let Some(routing) = &server.routing else { return server.because.clone() };
     if routing.reads.eligible {
-        let words = match routing.slow.as_ref().or(routing.warming.as_ref()) {
+        let words = match counts_for_less(routing) {
             Some(why) => paint.yellow(why),
             None => paint.green("eligible"),
         };
         return routing.work.as_ref().map_or_else(|| words.clone(), |work| format!("{words}; {work}"));
     }
     routing.reads.reason.clone().unwrap_or_else(|| server.because.clone())
+}
+
+/// Why a server counts for less than its weight, if it does. One that is slow and cold counts for the lower
+/// of both.
+fn counts_for_less(routing: &RoutingView) -> Option<&String> {
+    let (slow, warming) = (routing.slow.as_ref(), routing.warming.as_ref());
+    let is_colder = routing.warmth.zip(routing.speed).is_some_and(|(warmth, speed)| warmth < speed);
+    if is_colder { warming.or(slow) } else { slow.or(warming) }
 }
 
 fn flow(status: &StatusView, paint: Paint) -> String {
@@ -169,6 +177,25 @@ mod tests {
         let work = "what its sessions do is unknown: each counts as the mean";
         replica.routing.as_mut().unwrap().work = Some(work.to_owned());
         assert_eq!(line(replica), format!("eligible; {work}"), "{name}");
+    }
+
+    #[test]
+    fn one_that_is_slow_and_cold_says_what_it_counts_for() {
+        let said = |speed: f64, warmth: f64| {
+            let words = |factor: f64| (factor < 1.0).then(|| format!("counts as {factor:.2}"));
+            let routing = RoutingView {
+                speed: Some(speed),
+                slow: words(speed),
+                warmth: Some(warmth),
+                warming: words(warmth),
+                ..RoutingView::default()
+            };
+            counts_for_less(&routing).cloned()
+        };
+        assert_eq!(said(0.45, 0.12).as_deref(), Some("counts as 0.12"));
+        assert_eq!(said(0.45, 0.8).as_deref(), Some("counts as 0.45"));
+        assert_eq!(said(1.0, 0.8).as_deref(), Some("counts as 0.80"));
+        assert_eq!(said(1.0, 1.0), None);
     }
 
     #[test]

@@ -40,7 +40,8 @@ function condition(server) {
   if (routing && routing.draining) return ["warn", "being drained: " + routing.sessions + " sessions left" + (routing.draining_ms ? ", cut in " + age(routing.draining_ms / 1000) : "")];
   if (server.role === "primary") return ["good", routing && routing.reads.eligible ? "takes writes, and reads as the last resort" : "takes writes"];
   if (routing && routing.reads.eligible) {
-    if (routing.slow) return ["warn", routing.slow];
+    // One that is slow and cold counts for the lower of both.
+    if (routing.slow && !(routing.warming && routing.warmth < routing.speed)) return ["warn", routing.slow];
     return ["good", routing.warming || "eligible for reads"];
   }
   if (routing) return [server.role === "stray" ? "bad" : "warn", routing.reads.reason || server.because];
