@@ -16,6 +16,9 @@ use term::{Seconds, exit, terminal};
 const EVERY: Duration = Duration::from_millis(500);
 /// It must be warm for two visits of the router, two samples of its counters, and for this long.
 const LEAST: Duration = Duration::from_secs(2);
+/// A router that is restarted, or hands over to its successor, answers nothing for a moment, and then knows
+/// only the servers that it was told of. A wait of minutes does not end for that.
+const MISSED: Duration = Duration::from_secs(10);
 
 /// How far a server is.
 #[derive(Clone, Debug, PartialEq)]
@@ -48,9 +51,17 @@ pub async fn run(
 ) -> anyhow::Result<ExitCode> {
     let (start, mut progress) = (Instant::now(), Seconds::new(timeout));
     let mut warm_since: Option<Instant> = None;
+    let mut last_good: Option<Instant> = None;
     let outcome = loop {
-        let standing = standing(&router.status().await?, server)?;
+        let looked = router.status().await.and_then(|status| standing(&status, server));
         let (now, waited) = (Instant::now(), start.elapsed());
+        let standing = match looked {
+            Ok(standing) => {
+                last_good = Some(now);
+                standing
+            }
+            Err(error) => missed(error, last_good, now)?,
+        };
         let (done, warmth, why) = match standing {
             Standing::Warm { for_at_least } => {
                 let since = *warm_since.get_or_insert(now);
@@ -83,6 +94,19 @@ pub async fn run(
         terminal::complain(&format!("headroom: {}", outcome.text));
     }
     Ok(if outcome.warm { exit::DONE } else { exit::no() })
+}
+
+/// What a look means that brought nothing: not warm yet.
+///
+/// # Errors
+/// It was the first one, or there was no better one for [`MISSED`].
+fn missed(error: anyhow::Error, last_good: Option<Instant>, now: Instant) -> anyhow::Result<Standing> {
+    match last_good {
+        Some(at) if now.saturating_duration_since(at) < MISSED => {
+            Ok(Standing::Waiting { warmth: None, why: format!("{error:#}") })
+        }
+        _ => Err(error),
+    }
 }
 
 /// How far `server` is.
@@ -163,6 +187,15 @@ mod tests {
         });
         let why = "12.3 s behind".to_owned();
         assert_eq!(standing(&late, "db4").unwrap(), Standing::Waiting { warmth: None, why });
+    }
+
+    #[test]
+    fn a_router_that_is_restarted_meanwhile_is_missed_for_a_moment_and_not_from_the_start() {
+        let (start, error) = (Instant::now(), || anyhow::anyhow!("no headroom route answers"));
+        let after = |second: u64, last_good| missed(error(), last_good, start + Duration::from_secs(second));
+        let why = "no headroom route answers".to_owned();
+        assert_eq!(after(9, Some(start)).unwrap(), Standing::Waiting { warmth: None, why });
+        assert!(after(10, Some(start)).is_err() && after(0, None).is_err());
     }
 
     #[test]
