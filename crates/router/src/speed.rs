@@ -53,6 +53,7 @@
 
 use config::Capacity as Switches;
 use fleet::ServerName;
+use insight::OTHER;
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
@@ -355,7 +356,8 @@ impl Speeds {
         let mut digests: HashMap<u32, Vec<(usize, Sum)>> = HashMap::new();
         for ((digest, server), sum) in &self.book {
             let Some(at) = peers.iter().position(|peer| peer.name == *server) else { continue };
-            if sum.count >= FEW {
+            // What is not told apart is not the same everywhere.
+            if sum.count >= FEW && *digest != OTHER {
                 digests.entry(*digest).or_default().push((at, *sum));
             }
         }

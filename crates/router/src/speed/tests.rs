@@ -95,6 +95,15 @@ fn few_samples_and_digests_without_a_peer_say_nothing() {
 }
 
 #[test]
+fn statements_that_are_not_told_apart_are_work_and_not_compared() {
+    let fresh = digest(OTHER, 50.0, &[Some(9.0), Some(1.0)]);
+    assert_eq!(after(60, &fresh, &peers(2)), (vec![1.0, 1.0], 0));
+    let mut speeds = Speeds::default();
+    speeds.update(&fresh, &peers(2), ON, SECOND, Instant::now());
+    assert!((speeds.typical_ns()[&OTHER] - 3e6).abs() < 1.0);
+}
+
+#[test]
 fn a_server_with_too_few_times_makes_no_other_slow() {
     let mut fresh = digest(1, 50.0, &[Some(2.0), Some(2.0), None]);
     fresh.extend(digest(1, 1.0, &[None, None, Some(0.2)]));
@@ -273,7 +282,7 @@ proptest! {
         seconds in 1u64..60,
     ) {
         let all = ms.iter().enumerate();
-        let fresh: Vec<Times> = all.flat_map(|(d, ms)| digest(d as u32, counts[d], ms)).collect();
+        let fresh: Vec<Times> = all.flat_map(|(d, ms)| digest(d as u32 + 1, counts[d], ms)).collect();
         let (factors, _) = after(seconds, &fresh, &peers(4));
         prop_assert!(factors.iter().all(|f| (LEAST..=1.0).contains(f)), "{:?}", factors);
         prop_assert!(factors.contains(&1.0), "{:?}", factors);
@@ -290,8 +299,8 @@ proptest! {
         for (d, cost) in costs.iter().enumerate() {
             for server in 0..3usize {
                 let times = if server == 0 { slow } else { 1.0 };
-                let one = digest(d as u32, spread[3 * d + server], &[Some(cost * times); 3]).swap_remove(server);
-                fresh.push(one);
+                let mut all = digest(d as u32 + 1, spread[3 * d + server], &[Some(cost * times); 3]);
+                fresh.push(all.swap_remove(server));
             }
         }
         let (factors, _) = after(120, &fresh, &peers(3));
