@@ -49,7 +49,8 @@
 //! **Unknown is not fast.** A slow server may end no statement at all (a table is locked, its disk stands
 //! still), or get too few to be compared. So its factor is held while that is not known, and returns with
 //! [`HELD`] only, to be tried again. The same holds where our own questions alone find it fast and its
-//! statements were slow: questions touch no table.
+//! statements were slow: questions touch no table. And for [`ABSENT`] where a slow server does not answer:
+//! one that is so slow that it misses our questions would come back with all of its share, and go again.
 
 use config::Capacity as Switches;
 use fleet::ServerName;
@@ -71,6 +72,8 @@ const UP: Duration = Duration::from_secs(15);
 const SUSTAINED: Duration = WINDOW;
 /// And up while nothing says that the server is fast again.
 const HELD: Duration = Duration::from_secs(180);
+/// What was known of a server that does not answer, or is none of the replicas, is kept for this long.
+const ABSENT: Duration = Duration::from_secs(60);
 /// The lowest factor.
 pub const LEAST: f64 = 0.25;
 /// Statements that take less than this many times as long as elsewhere are not slow.
@@ -192,6 +195,8 @@ struct TrackedSpeed {
     log: f64,
     /// How long it has been found slow without a break.
     slow_for: Duration,
+    /// When it was last there to be compared.
+    here_at: Instant,
     speed: Speed,
 }
 
@@ -266,7 +271,14 @@ impl Speeds {
         elapsed: Duration,
         now: Instant,
     ) -> Vec<Change> {
-        self.known.retain(|name, _| peers.iter().any(|peer| peer.name == *name));
+        self.known.retain(|name, known| {
+            if peers.iter().any(|peer| peer.name == *name) {
+                known.here_at = now;
+            } else {
+                known.slow_for = Duration::ZERO;
+            }
+            now.saturating_duration_since(known.here_at) < ABSENT
+        });
         if switches.speed || switches.work {
             // The work of sessions is counted in what each digest takes, whether or not speeds are used.
             self.note(fresh, peers, elapsed);
@@ -289,6 +301,7 @@ impl Speeds {
             let known = self.known.entry(peer.name.clone()).or_insert(TrackedSpeed {
                 log: 0.0,
                 slow_for: Duration::ZERO,
+                here_at: now,
                 speed: Speed::default(),
             });
             let before = known.speed.factor;
@@ -468,7 +481,7 @@ impl TrackedSpeed {
     /// One step towards what was measured; without it, slowly towards 1. None where a slow server is not slow
     /// at the share that it has, and no faster than others either.
     fn follow(&mut self, measured: Option<Beside>, elapsed: Duration, now: Instant) {
-        let Self { log, slow_for, speed } = self;
+        let Self { log, slow_for, speed, .. } = self;
         let by_questions = measured.is_some_and(|beside| beside.by_questions);
         // What was found slow by statements is found fast by statements only.
         let unknown = measured.is_none() || (by_questions && speed.factor < 1.0 && !speed.by_questions);

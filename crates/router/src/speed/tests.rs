@@ -142,6 +142,24 @@ fn a_slow_server_whose_statements_no_longer_end_is_not_taken_for_fast() {
 }
 
 #[test]
+fn a_slow_server_that_does_not_answer_for_a_moment_is_as_slow_when_it_is_back() {
+    let (mut speeds, start, r0) = (Speeds::default(), Instant::now(), ServerName::new("r0"));
+    let slow = digest(1, 50.0, &[Some(4.0), Some(1.0), Some(1.0)]);
+    let mut run = |from: u32, to: u32, peers: &[Peer]| {
+        for second in from..to {
+            speeds.update(&slow, peers, ON, SECOND, start + SECOND * second);
+        }
+        speeds.of(&r0).factor
+    };
+    let before = run(0, 60, &peers(3));
+    assert!(before < 0.32, "{before}");
+    run(60, 100, &peers(3)[1..]);
+    assert!(run(100, 101, &peers(3)) < 0.35);
+    run(101, 170, &peers(3)[1..]);
+    assert_eq!(run(170, 171, &peers(3)), 1.0, "what was known is too old");
+}
+
+#[test]
 fn a_far_server_hides_no_slowness_among_those_that_share_no_statement_with_it() {
     let mut far = peers(4);
     (far[2].round_trip, far[3].round_trip) =
