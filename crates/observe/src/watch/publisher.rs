@@ -11,7 +11,7 @@ use crate::view::View;
 use crate::view::zones::own_by_rule;
 use crate::zone::metadata;
 use config::{FleetConfig, OwnZone};
-use fleet::Snapshot;
+use fleet::{Snapshot, State};
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -29,7 +29,8 @@ const MOST_RESOLVED: usize = 1024;
 /// Publishing takes at most one part in this many of the time.
 const PUBLISHING_SHARE: u32 = 20;
 
-/// A fleet that has been without a primary for longer is asked at the usual pace.
+/// A fleet whose primary has been silent for longer, or that has been without one for longer, is asked at the
+/// usual pace.
 const LOOKS_FOR: Duration = Duration::from_secs(60);
 
 /// Keeps the survey.
@@ -45,13 +46,33 @@ pub(super) struct Publisher {
     tasks: TaskTracker,
     stop: CancellationToken,
     announced: Arc<SwitchoverState>,
-    without_primary_since: Option<Instant>,
+    vacancy: Vacancy,
     /// Where epochs are remembered over restarts.
     epoch_file: Option<PathBuf>,
     /// What stands there, as far as we know.
     remembered: Remembered,
     /// It is being written.
     remembering: bool,
+}
+
+/// Whether a new primary may have to be found: whether one is known that does not answer (its replicas may
+/// say for a minute that they receive from a host that is dead), or none, and since when.
+#[derive(Clone, Copy, Debug, Default)]
+struct Vacancy(Option<(bool, Instant)>);
+
+impl Vacancy {
+    /// Whether one is looked for now: for [`LOOKS_FOR`] from when the one known fell silent, and as long from
+    /// when none is known.
+    fn is_looked_into(&mut self, snapshot: &Snapshot, now: Instant) -> bool {
+        let primary = snapshot.primary();
+        if !snapshot.settled || primary.is_some_and(|primary| primary.state == State::Answering) {
+            self.0 = None;
+            return false;
+        }
+        let since = self.0.filter(|(known, _)| *known == primary.is_some()).map_or(now, |(_, since)| since);
+        self.0 = Some((primary.is_some(), since));
+        now.saturating_duration_since(since) < LOOKS_FOR
+    }
 }
 
 impl Publisher {
@@ -84,7 +105,7 @@ impl Publisher {
             tasks,
             stop,
             announced,
-            without_primary_since: None,
+            vacancy: Vacancy::default(),
             epoch_file,
             remembered,
             remembering: false,
@@ -106,7 +127,7 @@ impl Publisher {
             tasks: self.tasks.clone(),
             stop: self.stop.clone(),
             announced: self.announced.clone(),
-            without_primary_since: None,
+            vacancy: Vacancy::default(),
             epoch_file: self.epoch_file.clone(),
             remembered: self.remembered.clone(),
             remembering: self.remembering,
@@ -225,9 +246,7 @@ impl Publisher {
     fn publish(&mut self) {
         let now = Instant::now();
         let snapshot = self.view.snapshot(&self.survey, now);
-        if snapshot.primary().is_some() || !snapshot.settled {
-            self.without_primary_since = None;
-        } else if now - *self.without_primary_since.get_or_insert(now) < LOOKS_FOR {
+        if self.vacancy.is_looked_into(&snapshot, now) {
             self.look_for_a_primary();
         }
         self.snapshots.send_replace(Arc::new(snapshot));
@@ -312,5 +331,38 @@ fn recall(path: Option<&Path>) -> (Fence, Memory) {
             tracing::error!("{why}");
             (Fence::default(), Memory { is_kept: false, trouble: Some(why) })
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use fleet::{Address, Server, ServerName, WriterStatus};
+
+    #[test]
+    fn a_new_primary_is_looked_for_while_the_one_known_is_silent_and_again_once_none_is_known() {
+        let (start, mut vacancy) = (Instant::now(), Vacancy::default());
+        let db1 = ServerName::new("db1");
+        let snapshot = |known: bool, state: State| {
+            let mut server = Server::unasked(db1.clone(), Address::tcp("127.0.0.1", 3306));
+            server.state = state;
+            let writer = match known {
+                true => WriterStatus::Known { server: db1.clone() },
+                false => WriterStatus::Unknown { why: String::new() },
+            };
+            Snapshot { settled: true, servers: vec![server], writer, ..Snapshot::empty(start) }
+        };
+        let silent = || State::Silent { why: String::new() };
+        let mut looks = |snapshot: Snapshot, second| {
+            vacancy.is_looked_into(&snapshot, start + Duration::from_secs(second))
+        };
+        assert!(!looks(snapshot(true, State::Answering), 0));
+        assert!(looks(snapshot(true, silent()), 1) && looks(snapshot(true, silent()), 60));
+        assert!(!looks(snapshot(true, silent()), 61), "a minute is over");
+        assert!(looks(snapshot(false, silent()), 70) && looks(snapshot(false, silent()), 129));
+        assert!(!looks(snapshot(false, silent()), 130));
+        assert!(!looks(snapshot(true, State::Answering), 131) && looks(snapshot(true, silent()), 132));
+        let early = Snapshot { settled: false, ..snapshot(false, silent()) };
+        assert!(!looks(early, 133), "not all were asked yet");
     }
 }
