@@ -4,7 +4,8 @@
 //! asks notices. What is counted is what passes anyway, two counters a session's commit, no clock:
 //!
 //! * a **commit** is `COMMIT` in a transaction in which something was written, or a write outside of one, by
-//!   the first word of its statement; prepared statements count as writes.
+//!   the first word of its statement, behind comments and query attributes; prepared statements count as
+//!   writes.
 //! * it has **ended** when the server answered it, with whatever; one whose session ended before is **given
 //!   up**.
 //!
@@ -17,6 +18,7 @@
 
 use crate::server_counters::ServerSlot;
 use serde::Serialize;
+use sql::Verb;
 use std::time::{Duration, Instant};
 use wire::Command;
 
@@ -35,29 +37,40 @@ pub(crate) enum Begins {
     Other,
 }
 
-/// Reads the first packet of a chunk: its command, and the first word of a statement.
-pub(crate) fn begins(chunk: &[u8]) -> Begins {
+/// Bytes of a statement in which its first word is looked for, where a comment stands in front.
+const COMMENTED: usize = 1024;
+
+/// Reads the first packet of a chunk: its command, and the first word of a statement. `attributes` says
+/// whether query attributes stand in front of that.
+pub(crate) fn begins(chunk: &[u8], attributes: bool) -> Begins {
     let [_, _, _, 0, command, body @ ..] = chunk else { return Begins::Other };
     match Command::from_byte(*command) {
         Command::StmtExecute => Begins::Write,
-        Command::Query => {
-            let word = body.trim_ascii_start();
-            let is = |wanted: &str| {
-                let ends =
-                    word.get(wanted.len()).is_none_or(|next| !next.is_ascii_alphanumeric() && *next != b'_');
-                ends && word
-                    .get(..wanted.len())
-                    .is_some_and(|word| word.eq_ignore_ascii_case(wanted.as_bytes()))
-            };
-            match word.first().map(u8::to_ascii_uppercase) {
-                Some(b'C') if is("COMMIT") => Begins::Commit,
-                Some(b'I') if is("INSERT") => Begins::Write,
-                Some(b'U') if is("UPDATE") => Begins::Write,
-                Some(b'D') if is("DELETE") => Begins::Write,
-                Some(b'R') if is("REPLACE") => Begins::Write,
-                _ => Begins::Other,
-            }
+        Command::Query if attributes => {
+            wire::attributes::of_query(body).map_or(Begins::Other, |(_, text)| of_statement(text))
         }
+        Command::Query => of_statement(body),
+        _ => Begins::Other,
+    }
+}
+
+fn of_statement(text: &[u8]) -> Begins {
+    let word = text.trim_ascii_start();
+    let is = |wanted: &str| {
+        let ends = word.get(wanted.len()).is_none_or(|next| !next.is_ascii_alphanumeric() && *next != b'_');
+        ends && word.get(..wanted.len()).is_some_and(|word| word.eq_ignore_ascii_case(wanted.as_bytes()))
+    };
+    match word.first().map(u8::to_ascii_uppercase) {
+        Some(b'C') if is("COMMIT") => Begins::Commit,
+        Some(b'I') if is("INSERT") => Begins::Write,
+        Some(b'U') if is("UPDATE") => Begins::Write,
+        Some(b'D') if is("DELETE") => Begins::Write,
+        Some(b'R') if is("REPLACE") => Begins::Write,
+        Some(b'/' | b'-' | b'#') => match sql::scan(&word[..word.len().min(COMMENTED)], false).verb {
+            Verb::Commit => Begins::Commit,
+            Verb::Insert | Verb::Update | Verb::Delete | Verb::Replace => Begins::Write,
+            _ => Begins::Other,
+        },
         _ => Begins::Other,
     }
 }
@@ -76,9 +89,15 @@ pub(crate) enum Kind {
 }
 
 impl SessionCommits {
-    /// A command begins on a session that was idle.
-    pub(crate) fn command(&mut self, chunk: &[u8], in_transaction: bool, slot: &ServerSlot) {
-        let kind = match begins(chunk) {
+    /// A command begins on a session that was idle, of a client that sends query attributes or does not.
+    pub(crate) fn command(
+        &mut self,
+        chunk: &[u8],
+        attributes: bool,
+        in_transaction: bool,
+        slot: &ServerSlot,
+    ) {
+        let kind = match begins(chunk, attributes) {
             Begins::Commit if self.wrote => Kind::InTransaction,
             Begins::Write if in_transaction => {
                 self.wrote = true;
@@ -186,11 +205,19 @@ mod tests {
             ("insert into t values (1)", Begins::Write),
             ("REPLACE t VALUES (1)", Begins::Write),
             ("SELECT 1", Begins::Other),
+            ("/* insert shop.Cart */ insert into cart values (1)", Begins::Write),
+            ("/* page='cart' */ /* 2 */COMMIT", Begins::Commit),
+            ("-- of the cart\nDELETE FROM t", Begins::Write),
+            ("/* DELETE */ SELECT 1", Begins::Other),
+            ("/* without an end", Begins::Other),
             ("", Begins::Other),
         ] {
-            assert_eq!(begins(&query(text)), means, "{text}");
+            assert_eq!(begins(&query(text), false), means, "{text}");
+            let behind_none = query(&format!("\0\x01{text}"));
+            assert_eq!(begins(&behind_none, true), means, "{text}");
         }
-        assert_eq!(begins(&[1, 0, 0]), Begins::Other);
+        assert_eq!(begins(&[1, 0, 0], false), Begins::Other);
+        assert_eq!(begins(&query(""), true), Begins::Other);
     }
 
     fn commits(begun: [u64; 2], ended: [u64; 2], given_up: [u64; 2]) -> Commits {
