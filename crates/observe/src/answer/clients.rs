@@ -17,6 +17,9 @@ pub(crate) enum Counting {
     Sessions,
 }
 
+/// The host of MariaDB's process list, which has the port behind the last colon: an IPv6 address has others.
+const WITHOUT_PORT: &str = "LEFT(host, CHAR_LENGTH(host) - LOCATE(':', REVERSE(host)))";
+
 /// What one server counted, by client host.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Clients {
@@ -45,7 +48,7 @@ impl Counting {
                  FROM information_schema.CLIENT_STATISTICS"
                 .to_owned(),
             Self::Sessions if dialect.is_mariadb() => format!(
-                "SELECT SUBSTRING_INDEX(host, ':', 1) AS host, SUM(IF(command = 'Sleep', 1, 5)) AS reads_or_sessions \
+                "SELECT {WITHOUT_PORT} AS host, SUM(IF(command = 'Sleep', 1, 5)) AS reads_or_sessions \
                  FROM information_schema.PROCESSLIST WHERE host <> '' AND user NOT IN ('system user', '{own}') \
                  AND command NOT LIKE 'Binlog Dump%' GROUP BY 1"
             ),
@@ -69,5 +72,28 @@ impl Clients {
             }
         }
         Self { counting, at, spacing, hosts }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sessions_of_mariadb_are_grouped_by_all_of_an_ipv6_address() {
+        let dialect = Dialect { version: "10.11.6-MariaDB".parse().unwrap(), aurora: false };
+        let statement = Counting::Sessions.statement(dialect, "watcher");
+        assert!(statement.starts_with(&format!("SELECT {WITHOUT_PORT} AS host, ")), "{statement}");
+        assert!(!statement.contains("SUBSTRING_INDEX"), "{statement}");
+        let rows = Rows::new(
+            ["host", "reads_or_sessions"].map(str::to_owned),
+            vec![
+                vec![Some("2001:db8::5".to_owned()), Some("10".to_owned())],
+                vec![Some("10.0.0.5".to_owned()), Some("5".to_owned())],
+            ],
+        );
+        let clients = Clients::read(Counting::Sessions, &rows, Instant::now(), Duration::ZERO);
+        let hosts: Vec<(&str, f64)> = clients.hosts.iter().map(|(host, n)| (host.as_str(), *n)).collect();
+        assert_eq!(hosts, [("10.0.0.5", 5.0), ("2001:db8::5", 10.0)]);
     }
 }
