@@ -26,6 +26,7 @@ use config::AdminAccess;
 use insight::Since;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
@@ -93,12 +94,17 @@ async fn health(State(live): State<Arc<dyn Live>>) -> Response {
     }
 }
 
+/// What statements tell is left out of `/metrics` when it takes longer: a thread of the router is stuck, and
+/// the rest says so. Shorter than collectors wait.
+const REPORT_DEADLINE: Duration = Duration::from_secs(7);
+
 /// What `/metrics` says now, in OpenMetrics.
 ///
 /// # Errors
 /// Only if the text cannot be written, which memory alone decides.
 pub async fn exposition(live: &dyn Live) -> Result<String, std::fmt::Error> {
-    let measured = live.report(Since::Start).await.map(|report| insight_metrics::text(&report));
+    let report = tokio::time::timeout(REPORT_DEADLINE, live.report(Since::Start)).await.ok().flatten();
+    let measured = report.map(|report| insight_metrics::text(&report));
     status_metrics::text(&live.status(), measured.as_deref().unwrap_or_default())
 }
 

@@ -3,7 +3,8 @@
 //!
 //! On a thread of its own, because adding up takes milliseconds and nothing that serves clients should wait
 //! for that. A thread of the data plane is asked by a message like any other, and answers with a copy of its
-//! ledger.
+//! ledger. While one of them is stuck nothing is told: counters would go back, and its whole past would come
+//! on top when it goes on. Whoever asks waits.
 
 use crate::shared_state::SharedState;
 use crate::speed::Times;
@@ -21,7 +22,7 @@ use tokio::sync::oneshot;
 const EVERY: Duration = Duration::from_secs(1);
 /// How often the servers' times are compared, at most.
 const COMPARE_EVERY: Duration = Duration::from_millis(900);
-/// A thread that has not answered after this long is stuck; its part is then missing.
+/// A thread that has not answered after this long is stuck; its part is missing until it goes on.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// A thread whose part was missing for longer does not come back: see [`crate::health::HOPELESS`].
 const MISSING: Duration = Duration::from_secs(30);
@@ -60,27 +61,31 @@ fn serve(shared: &SharedState, workers: &Weak<[WorkerHandle]>, inbox: &Receiver<
     let started = Instant::now();
     let mut collector = Collector::new(shared.insight.clone(), started);
     let (mut books, mut compared) = (Books::default(), started);
+    let mut waiting: Vec<ReportRequest> = Vec::new();
     loop {
-        let request = match inbox.recv_timeout(EVERY) {
-            Ok(request) => Some(request),
-            Err(RecvTimeoutError::Timeout) => None,
+        match inbox.recv_timeout(EVERY) {
+            Ok(request) => waiting.push(request),
+            Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => return,
-        };
+        }
         let Some(workers) = workers.upgrade() else { return };
         let now = Instant::now();
         let mark = collector.wants_mark(now);
-        let mut snapshots = count(&workers, &shared.mirror, mark || request.is_some());
+        let mut snapshots = count(&workers, &shared.mirror, mark || !waiting.is_empty());
         drop(workers);
-        if now.duration_since(compared) >= COMPARE_EVERY && books.is_whole(snapshots.len(), now) {
+        collector.absorb(&mut snapshots, now);
+        if !books.is_whole(snapshots.len(), now) {
+            continue;
+        }
+        if now.duration_since(compared) >= COMPARE_EVERY {
             let fresh = books.since_the_last(&snapshots, shared);
             shared.compare(&fresh, &readable(&snapshots), now.duration_since(compared), now);
             compared = now;
         }
-        collector.absorb(&mut snapshots, now);
         if mark {
             collector.mark(&snapshots, now);
         }
-        if let Some(ReportRequest { since, reply }) = request {
+        for ReportRequest { since, reply } in waiting.drain(..) {
             // Whoever asked may have left.
             let _ = reply.send(collector.report(&snapshots, since, started, now));
         }
@@ -122,8 +127,8 @@ impl Sums {
 }
 
 impl Books {
-    /// Whether this many ledgers are all. Without one of them nothing is compared: when it came back, all
-    /// that it ever counted would be taken for new.
+    /// Whether this many ledgers are all. Without one of them nothing is compared or told: when it came back,
+    /// all that it ever counted would be taken for new.
     fn is_whole(&mut self, ledgers: usize, now: Instant) -> bool {
         if ledgers < self.ledgers {
             let since = *self.missing_since.get_or_insert(now);
