@@ -244,8 +244,9 @@ pub static RULES: &[Rule] = &[
     Rule {
         name: FlushBound,
         called: "flushes of commits",
-        when: ">= 30 % of the sessions at work wait for their commit and the disk flushes >= 30 % of the time; without \
-               sight of the disk >= 50 % of the sessions (I)",
+        when: ">= 30 % of the sessions at work wait for their commit, and either >= 2 of them while the disk flushes \
+               >= 30 % of the time, or it flushes >= 60 % of it; without sight of the disk >= 50 % of the sessions and \
+               >= 2 (I)",
         explains: &[],
         next: &[
             "a disk with power-loss protection, whose flush is free",

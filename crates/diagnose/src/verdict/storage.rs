@@ -9,8 +9,16 @@ const IN_COMMIT: (f64, f64) = (0.30, 0.50);
 const HANGS_S: f64 = 5.0;
 /// ... where at least one was at every look.
 const HANGING: f64 = 1.0;
-/// The disk flushes this share of the time.
+/// The disk flushes this share of the time, where commits queue: between two flushes of a group commit there is
+/// other work, so that a quick disk is never seen to flush all the time.
 const FLUSHES: f64 = 0.30;
+/// The same where they do not queue: a single session that commits again and again.
+const FLUSHES_ALONE: f64 = 0.60;
+/// So many sessions in their commit queue for the flush. One that commits now and then waits for its own flush
+/// only, however large a part of its time that is.
+const QUEUE: f64 = 2.0;
+/// At least so many are in their commit, on average, where it is one after the other.
+const ALONE: f64 = 0.5;
 /// Reading missed pages, as a share of the sessions' time.
 const MISSES: f64 = 0.20;
 /// A pool with more room than this is not too small. What the page cleaner keeps free ahead is not counted as
@@ -46,13 +54,18 @@ pub(super) fn flush_bound(window: &Window) -> Option<Finding> {
     let flushed = flushing.and_then(|disk| disk.flushed);
     let waits_for_log = server.log.waits_per_s;
     let by_commits = match flushed {
-        Some(work) => least([(share, IN_COMMIT.0), (work.under_way, FLUSHES), (in_commit, 0.5)]),
-        None => least([(share, IN_COMMIT.1), (in_commit, 0.5)]),
+        Some(work) => {
+            let queue = least([(share, IN_COMMIT.0), (work.under_way, FLUSHES), (in_commit, QUEUE)]);
+            let alone = least([(share, IN_COMMIT.0), (work.under_way, FLUSHES_ALONE), (in_commit, ALONE)]);
+            queue.max(alone)
+        }
+        None => least([(share, IN_COMMIT.1), (in_commit, QUEUE)]),
     };
     // The log's buffer is full: writers wait for the disk before they even commit.
     let load = greatest([(by_commits, 1.0), (waits_for_log.min(1.0) * share, IN_COMMIT.0)]);
     let mut finding = Finding::new(Name::FlushBound, load, share)
         .figure("sessions at work that wait for their commit", share, Unit::Share, Some(IN_COMMIT.0))
+        .figure("sessions in their commit", in_commit, Unit::Count, Some(QUEUE))
         .figure("transactions committed", server.commits_per_s, Unit::PerSecond, None);
     if let (Some(disk), Some(work)) = (flushing, flushed) {
         // One flush runs at a time: this one has an end.

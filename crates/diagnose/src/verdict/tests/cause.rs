@@ -108,6 +108,19 @@ fn a_backup_on_a_disk_with_room_does_not_fill_it() {
 }
 
 #[test]
+fn commits_that_do_not_queue_are_not_held_back_by_their_own_flush() {
+    let window = |in_commit, under_way| {
+        with(|host, server| {
+            (server.active, server.in_commit) = (in_commit * 1.05, in_commit);
+            host.disks[0].flushed.as_mut().unwrap().under_way = under_way;
+        })
+    };
+    assert_eq!(named(&window(0.97, 0.39)), None, "a thousand commits a second at 40 % of what is possible");
+    assert_eq!(named(&window(7.5, 0.43)), Some(Name::FlushBound), "eight sessions that only commit");
+    assert_eq!(named(&window(0.97, 0.85)), Some(Name::FlushBound), "one session that only commits");
+}
+
+#[test]
 fn a_disk_that_is_full_in_hours_does_not_displace_what_holds_commits_back_now() {
     let window = |available, full_in_s| {
         let space = Space { path: "/var/lib/mysql".to_owned(), total: 1000, available, full_in_s };
