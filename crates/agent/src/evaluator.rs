@@ -22,14 +22,12 @@ use diagnose::verdict::{
     Ceilings, RequestBaseline, RequestComparison, Settler, Timing, TimingBaseline, Vantage, Verdict, Window,
 };
 use fleet::{Role, Server, ServerName, Snapshot};
+use observe::{MORE_SERVERS, MOST_SERVERS};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Instant;
 use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
-
-/// Servers watched at most: memory is bounded.
-const MOST_SERVERS: usize = 64;
 
 /// Everything that is known of this host, its servers and the router.
 pub(crate) struct Evaluator {
@@ -304,6 +302,7 @@ impl Evaluator {
             verdict: verdicts.host,
             hosts: Vec::new(),
             servers,
+            left_out: snapshot.and_then(|snapshot| left_out(snapshot, &self.servers)),
             writer: snapshot.and_then(Snapshot::primary).map(|server| server.name.to_string()),
             router,
             objectives,
@@ -312,6 +311,13 @@ impl Evaluator {
             cost: self.cost.read(),
         }
     }
+}
+
+/// That servers of the fleet are not asked, in words: memory is bounded here and where they are found.
+fn left_out<T>(snapshot: &Snapshot, asked: &BTreeMap<ServerName, T>) -> Option<String> {
+    let more = snapshot.remarks.iter().any(|remark| remark.as_str() == MORE_SERVERS)
+        || snapshot.servers.iter().any(|server| !asked.contains_key(&server.name));
+    more.then(|| format!("not every server of the fleet is watched: at most {MOST_SERVERS} are"))
 }
 
 /// One server, as it is shown.
@@ -411,6 +417,17 @@ mod tests {
         assert!(!asked(None, None), "a distance alone");
         assert!(asked(None, Some(&flow(0.3))) && !asked(None, Some(&flow(0.0))));
         assert!(asked(timing(0.9), None) && !asked(timing(0.2), None));
+    }
+
+    #[test]
+    fn a_fleet_of_more_servers_than_are_watched_is_said_to_be_seen_in_part() {
+        let mut snapshot = Snapshot::empty(Instant::now());
+        let asked = BTreeMap::<ServerName, ()>::new();
+        assert_eq!(left_out(&snapshot, &asked), None);
+        snapshot.remarks = vec!["no writer: none is writable".to_owned()];
+        assert_eq!(left_out(&snapshot, &asked), None);
+        snapshot.remarks.push(MORE_SERVERS.to_owned());
+        assert!(left_out(&snapshot, &asked).unwrap().contains("at most 256"));
     }
 
     #[test]

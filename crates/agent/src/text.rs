@@ -64,6 +64,9 @@ pub fn text(view: &WatchView, paint: Paint) -> String {
             text.push_str(&verdict(&one.verdict, paint));
         }
     }
+    if let Some(left_out) = &view.left_out {
+        text.push_str(&format!("\n{} {left_out}\n", paint.yellow("!")));
+    }
     if let Some(router) = &view.router {
         text.push_str(&requests(router, paint));
     }
@@ -137,6 +140,9 @@ fn one_each(view: &WatchView, says: impl Fn(&VerdictView, bool) -> String) -> St
         let says =
             server.unanswered.clone().unwrap_or_else(|| says(&server.verdict, server.sample.is_some()));
         text.push_str(&format!("{}: {says}\n", server.name));
+    }
+    if let Some(left_out) = &view.left_out {
+        text.push_str(&format!("{left_out}\n"));
     }
     text
 }

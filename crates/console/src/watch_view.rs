@@ -26,6 +26,9 @@ pub struct WatchView {
     pub hosts: Vec<HostWatch>,
     /// The servers.
     pub servers: Vec<ServerWatch>,
+    /// That there are more servers than are watched, in words; absent when there are none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub left_out: Option<String>,
     /// The server that takes writes; absent when none can be named.
     #[serde(default)]
     pub writer: Option<String>,
@@ -250,7 +253,7 @@ impl WatchView {
     }
 
     /// The servers and agents that were not read, and the servers whose sessions are hidden, each with the
-    /// reason; `None` when there are none.
+    /// reason, and that there are more than are watched; `None` when there is nothing of it.
     pub fn unread(&self) -> Option<String> {
         let why = |name: &str, why: &Option<String>| {
             format!("{name}: {}", why.as_deref().unwrap_or("no answer within the window"))
@@ -269,7 +272,7 @@ impl WatchView {
             };
             Some(format!("{}: {why}", server.name))
         });
-        let all: Vec<String> = hosts.chain(servers).chain(unseen).collect();
+        let all: Vec<String> = hosts.chain(servers).chain(unseen).chain(self.left_out.clone()).collect();
         (!all.is_empty()).then(|| all.join("; "))
     }
 
@@ -360,7 +363,10 @@ mod tests {
             vec![server("db1", None), server("db2", Some("Access denied"))],
         );
         assert_eq!(part.unread().as_deref(), Some("https://two: refused; db2: Access denied"));
-        assert_eq!(view(Vec::new(), vec![server("db1", None)]).unread(), None);
+        let whole = view(Vec::new(), vec![server("db1", None)]);
+        assert_eq!(whole.unread(), None);
+        let more = WatchView { left_out: Some("at most 256 are watched".to_owned()), ..whole };
+        assert_eq!(more.unread().as_deref(), Some("at most 256 are watched"));
         let mut hidden = server("db1", None);
         let sample = hidden.sample.as_mut().unwrap();
         (sample.sessions_unseen, sample.missing) = (true, vec!["GRANT PROCESS".to_owned()]);

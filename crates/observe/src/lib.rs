@@ -37,6 +37,7 @@ pub use dialect::Dialect;
 pub use login::{LoginError, LoginProbe};
 pub use pace::Rhythm;
 pub use rows::{Row, Rows};
+pub use survey::{MORE_SERVERS, MOST_SERVERS};
 pub use watch::{Suspicion, Watcher, survey};
 
 /// Whether discovery may go to this address: it lies in `discover_within`, or where the seeds show the fleet

@@ -25,7 +25,9 @@ use std::time::{Duration, Instant};
 pub(crate) use entry::{AGREEING, Entry, Origin, ServerId};
 
 /// More servers than this are not one fleet: discovery stops and says so.
-const MOST_SERVERS: usize = 256;
+pub const MOST_SERVERS: usize = 256;
+/// What a snapshot remarks when more were named.
+pub const MORE_SERVERS: &str = "more servers were named than one fleet may have; no more are added";
 /// A server that was only told of is forgotten after this long without answer or mention.
 const FORGET_AFTER: Duration = Duration::from_secs(600);
 /// One that never answered: an address that means nothing to us, or means a server that we know by another

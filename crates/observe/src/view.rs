@@ -8,7 +8,7 @@ use crate::epoch::{self, Fence, Memory, ServerClaim, ServerEpoch};
 use crate::judge::{self, Facts, Judgement, Member};
 use crate::lag::{self, Track, Window};
 use crate::privilege::Missing;
-use crate::survey::{Entry, ServerId, Survey};
+use crate::survey::{Entry, MORE_SERVERS, ServerId, Survey};
 use fleet::{
     Claim, Demand, IgnoredClaim, KnownZone, Lag, LagSource, Role, Server, ServerName, Snapshot, State,
     WriterStatus,
@@ -220,7 +220,7 @@ impl View {
         }
         remarks.extend(survey.not_followed());
         if survey.overflow {
-            remarks.push("more servers were named than one fleet may have; no more are added".to_owned());
+            remarks.push(MORE_SERVERS.to_owned());
         }
         for entry in shown {
             remarks.extend(entry.remark.clone());

@@ -60,6 +60,7 @@ pub(crate) fn merge(all: Vec<AgentAnswer>) -> WatchView {
             }
         }
         whole.writer = whole.writer.or(view.writer);
+        whole.left_out = whole.left_out.or(view.left_out);
         whole.router = match (whole.router, view.router) {
             (Some(known), Some(other)) if known.unanswered.is_some() => Some(other),
             (known, other) => known.or(other),

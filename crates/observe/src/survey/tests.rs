@@ -465,3 +465,13 @@ fn lag_through_files_is_not_known_while_the_replica_between_is_silent() {
     let words = "replicates from b:3306, itself a replica, which does not answer (connection refused)";
     assert!(lost.because.starts_with(words), "{}", lost.because);
 }
+
+#[test]
+fn of_more_servers_than_a_fleet_may_have_the_first_are_kept_and_it_is_noticed() {
+    let seeds: Vec<String> = (0..300).map(|n| format!("10.0.{}.{}", n / 200, n % 200 + 1)).collect();
+    let seeds: Vec<&str> = seeds.iter().map(String::as_str).collect();
+    let (all, _) = survey(&seeds[..MOST_SERVERS]);
+    assert_eq!((all.entries.len(), all.overflow), (MOST_SERVERS, false));
+    let (part, _) = survey(&seeds);
+    assert_eq!((part.entries.len(), part.overflow), (MOST_SERVERS, true));
+}
