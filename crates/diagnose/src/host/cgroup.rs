@@ -1,9 +1,9 @@
 //! The limits that a process lives under: those of its cgroup (a container's, a service's), version 1 or 2,
 //! and how often it met them; on which CPUs it may run, and how many files it may open.
 //!
-//! A limit may stand at any level above the process: a pod's above a container's. Of each kind the tightest
-//! counts; how often it was met is read where it stands. Version 1 and 2 may be mounted beside each other,
-//! each with some of the controllers.
+//! A limit may stand at any level above the process: a pod's above a container's. Of each kind the one that
+//! is used most counts; how often it was met is read where it stands. Version 1 and 2 may be mounted beside
+//! each other, each with some of the controllers.
 //!
 //! Inside of a container the mount may begin at the container's own group. The group of a process of another
 //! container (a pod with one process namespace) is then not there, and the limits at the mount are not its.
@@ -15,12 +15,14 @@
 //! `proc(5)`, `Cpus_allowed_list` of `status`, which has both the cgroup's cpuset and `sched_setaffinity`.
 
 mod files;
+mod level;
+
+pub use level::Kills;
 
 use super::pressure;
 use super::text::{decimal, grown, lines, words};
-use files::{
-    Hierarchies, bytes, first, named, pinned_to, throttles, tightest_memory, tightest_quota, tightest_threads,
-};
+use files::{Hierarchies, bytes, ceilings, first, named, pinned_to, quotas, thread_ceilings, throttles};
+use level::nearest;
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -31,10 +33,11 @@ const NO_LIMIT: u64 = 1 << 60;
 /// Where the limits of a process stand. Looked up once; a process seldom moves.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Limits {
-    cpu: Option<Quota>,
-    memory: Option<Ceiling>,
-    threads: Option<ThreadCeiling>,
-    /// Of every device and level that has one.
+    /// Of every level that has one, the innermost first, as all of these.
+    cpu: Vec<Quota>,
+    memory: Vec<Ceiling>,
+    threads: Vec<ThreadCeiling>,
+    /// Of every device, too.
     io: Vec<Throttle>,
     /// The process in `/proc`, where its open files can be counted.
     process: Option<PathBuf>,
@@ -103,10 +106,11 @@ enum Version {
 #[derive(Clone, Debug)]
 pub struct Reading {
     at: Instant,
-    cpu: Option<CpuReading>,
-    memory: Option<MemoryReading>,
+    /// Of each level, as all of these.
+    cpu: Vec<CpuReading>,
+    memory: Vec<MemoryReading>,
     /// Threads now, and how often one more was refused.
-    threads: Option<(u64, u64)>,
+    threads: Vec<(u64, u64)>,
     /// Of each throttle, in the order of [`IO`].
     io: Vec<[u64; 4]>,
     files: Option<FileLimit>,
@@ -213,28 +217,31 @@ impl Limits {
     pub fn of(pid: u32, proc: &Path) -> Option<Self> {
         let hierarchies = Hierarchies::of(pid, proc)?;
         let find = |controller: &str| hierarchies.directory(controller);
-        let cpu = find("cpu").and_then(|(dir, mount, version)| {
-            let (dir, cpus) = tightest_quota(&dir, &mount, version)?;
-            let counted = || {
-                let same = find("cpuacct")?.1.join(dir.strip_prefix(&mount).ok()?);
-                same.is_dir().then_some(Used::Counted(same))
+        let cpu = find("cpu").map_or_else(Vec::new, |(dir, mount, version)| {
+            let used = |dir: &Path| {
+                let counted = || {
+                    let same = find("cpuacct")?.1.join(dir.strip_prefix(&mount).ok()?);
+                    same.is_dir().then_some(Used::Counted(same))
+                };
+                let process = || Used::Process(proc.join(pid.to_string()).join("stat"));
+                match version {
+                    Version::Two => Used::There,
+                    Version::One => counted().unwrap_or_else(process),
+                }
             };
-            let process = || Used::Process(proc.join(pid.to_string()).join("stat"));
-            let used = match version {
-                Version::Two => Used::There,
-                Version::One => counted().unwrap_or_else(process),
-            };
-            Some(Quota { dir, cpus, used })
+            let all = quotas(&dir, &mount, version).into_iter();
+            all.map(|(dir, cpus)| Quota { used: used(&dir), dir, cpus }).collect()
         });
-        let memory = find("memory").and_then(|(dir, mount, version)| tightest_memory(&dir, &mount, version));
-        let threads = find("pids").and_then(|(dir, mount, _)| tightest_threads(&dir, &mount));
+        let memory =
+            find("memory").map_or_else(Vec::new, |(dir, mount, version)| ceilings(&dir, &mount, version));
+        let threads = find("pids").map_or_else(Vec::new, |(dir, mount, _)| thread_ceilings(&dir, &mount));
         let io = find("io").map_or_else(Vec::new, |(dir, mount, _)| throttles(&dir, &mount));
         let process = proc.join(pid.to_string());
         let pinned_to = pinned_to(&process, proc);
         let process = FileLimit::of(&process).map(|_| process);
-        let any = cpu.is_some()
-            || memory.is_some()
-            || threads.is_some()
+        let any = !cpu.is_empty()
+            || !memory.is_empty()
+            || !threads.is_empty()
             || !io.is_empty()
             || process.is_some()
             || pinned_to.is_some();
@@ -248,30 +255,51 @@ impl Limits {
         hierarchies.is_some_and(|all| ["cpu", "memory"].iter().any(|controller| all.is_elsewhere(controller)))
     }
 
-    /// The tightest quota of CPU time: the cgroup that it stands at, and CPU seconds a second.
+    /// The smallest quota of CPU time: the cgroup that it stands at, and CPU seconds a second.
     pub fn cpu_quota(&self) -> Option<(&Path, f64)> {
-        self.cpu.as_ref().map(|quota| (quota.dir.as_path(), quota.cpus))
+        let tightest = self.cpu.iter().min_by(|a, b| a.cpus.total_cmp(&b.cpus));
+        tightest.map(|quota| (quota.dir.as_path(), quota.cpus))
+    }
+
+    /// The smallest limit of memory, bytes.
+    pub fn memory_limit(&self) -> Option<u64> {
+        self.memory.iter().map(|ceiling| ceiling.bytes).min()
     }
 
     /// Counters now.
     pub fn read(&self) -> Reading {
         Reading {
             at: Instant::now(),
-            cpu: self.cpu.as_ref().map(Quota::read),
-            memory: self.memory.as_ref().map(Ceiling::read),
-            threads: self.threads.as_ref().map(ThreadCeiling::read),
+            cpu: self.cpu.iter().map(Quota::read).collect(),
+            memory: self.memory.iter().map(Ceiling::read).collect(),
+            threads: self.threads.iter().map(ThreadCeiling::read).collect(),
             files: self.process.as_deref().and_then(FileLimit::of),
             io: self.io.iter().map(Throttle::read).collect(),
         }
     }
 
+    /// How often processes were killed, up to a reading.
+    pub fn kills(&self, reading: &Reading) -> Kills {
+        let mut kills = Kills::default();
+        for (ceiling, memory) in self.memory.iter().zip(&reading.memory) {
+            kills.add(&ceiling.dir, memory);
+        }
+        kills
+    }
+
     /// What happened between two readings.
     pub fn between(&self, before: &Reading, now: &Reading) -> Option<Sample> {
+        self.between_after(before, now, &Kills::default())
+    }
+
+    /// The same of a process that came after another one: what was killed on the way from that one to it is
+    /// told, too.
+    pub fn between_after(&self, before: &Reading, now: &Reading, on_the_way: &Kills) -> Option<Sample> {
         let seconds = now.at.checked_duration_since(before.at)?.as_secs_f64();
         if seconds < 1e-3 {
             return None;
         }
-        let cpu = self.cpu.as_ref().zip(before.cpu).zip(now.cpu).map(|((quota, before), now)| {
+        let cpu = self.cpu.iter().zip(before.cpu.iter().zip(&now.cpu)).map(|(quota, (before, now))| {
             let periods = grown(now.periods, before.periods);
             let throttled = grown(now.throttled, before.throttled);
             CpuLimit {
@@ -281,25 +309,41 @@ impl Limits {
                 throttled: if periods > 0 { throttled as f64 / periods as f64 } else { 0.0 },
             }
         });
-        let memory = self.memory.as_ref().zip(before.memory).zip(now.memory);
-        let memory = memory.map(|((ceiling, before), now)| MemoryLimit {
-            path: ceiling.dir.display().to_string(),
-            limit: ceiling.bytes,
-            used: now.bytes,
-            met_per_s: grown(now.met, before.met) as f64 / seconds,
-            killed: grown(now.killed, before.killed),
-            pressure: now.pressure.zip(before.pressure).map(|(now, before)| now.since(&before, seconds)),
+        let cpu = nearest(cpu.collect::<Vec<CpuLimit>>(), |limit| (limit.used, limit.cpus));
+        let memory = self.memory.iter().zip(before.memory.iter().zip(&now.memory));
+        let mut memory: Vec<MemoryLimit> = memory
+            .map(|(ceiling, (before, now))| MemoryLimit {
+                path: ceiling.dir.display().to_string(),
+                limit: ceiling.bytes,
+                used: now.bytes,
+                met_per_s: grown(now.met, before.met) as f64 / seconds,
+                killed: grown(now.killed, before.killed) + on_the_way.at(&ceiling.dir),
+                pressure: now.pressure.zip(before.pressure).map(|(now, before)| now.since(&before, seconds)),
+            })
+            .collect();
+        // A kill is counted at every level above, too, and frees what was used: the innermost limit that was
+        // met is the one that killed.
+        let kills = self.memory.iter().zip(&memory).position(|(ceiling, limit)| {
+            on_the_way.at(&ceiling.dir) > 0 || limit.killed > 0 && limit.met_per_s > 0.0
         });
+        let memory = match kills {
+            Some(at) => Some(memory.swap_remove(at)),
+            None => nearest(memory, |limit| (limit.used as f64, limit.limit as f64)),
+        };
         let io = self.io.iter().zip(before.io.iter().zip(&now.io));
         let io = io.flat_map(|(throttle, (before, now))| throttle.between(before, now, seconds));
         let io = io.max_by(|a, b| (a.used / a.limit).total_cmp(&(b.used / b.limit)));
-        let threads = self.threads.as_ref().zip(before.threads.zip(now.threads));
-        let threads = threads.map(|(ceiling, ((_, refused_before), (used, refused)))| ThreadLimit {
+        // Before Linux 6.11 a refusal is counted at the group that asked, not at the one that refused.
+        let counted = before.threads.iter().zip(&now.threads);
+        let refused = counted.map(|((_, before), (_, now))| grown(*now, *before)).max().unwrap_or(0);
+        let threads = self.threads.iter().zip(&now.threads).map(|(ceiling, (used, _))| ThreadLimit {
             path: ceiling.dir.display().to_string(),
             limit: ceiling.most,
-            used,
-            refused: grown(refused, refused_before),
+            used: *used,
+            refused,
         });
+        let threads: Vec<ThreadLimit> = threads.collect();
+        let threads = nearest(threads, |limit| (limit.used as f64, limit.limit as f64));
         Some(Sample { cpu, memory, io, threads, files: now.files, pinned_to: self.pinned_to.clone() })
     }
 }
@@ -419,7 +463,11 @@ mod tests {
     use super::*;
 
     /// A `/proc` and the mounts it speaks of, in one directory.
-    fn host(groups: &str, mounts: &[(&str, &str, &str)], files: &[(&str, &str)]) -> tempfile::TempDir {
+    pub(super) fn host(
+        groups: &str,
+        mounts: &[(&str, &str, &str)],
+        files: &[(&str, &str)],
+    ) -> tempfile::TempDir {
         let root = tempfile::tempdir().unwrap();
         let write = |name: &str, text: &str| {
             let path = root.path().join(name);
@@ -437,12 +485,12 @@ mod tests {
         root
     }
 
-    fn limits(root: &tempfile::TempDir) -> Option<Limits> {
+    pub(super) fn limits(root: &tempfile::TempDir) -> Option<Limits> {
         Limits::of(42, &root.path().join("proc"))
     }
 
     #[test]
-    fn of_nested_limits_the_tightest_counts_and_where_it_stands_is_said() {
+    fn where_a_limit_stands_is_said_of_nested_levels() {
         let stat = "usage_usec 5000000\nnr_periods 100\nnr_throttled 80\nthrottled_usec 9\n";
         let root = host(
             "0::/pod/db\n",
@@ -462,9 +510,9 @@ mod tests {
         assert_eq!(limits.cpu_quota(), Some((root.path().join("cg/pod").as_path(), 0.5)));
         let before = Reading {
             at: Instant::now().checked_sub(std::time::Duration::from_secs(10)).unwrap(),
-            cpu: Some(CpuReading::default()),
-            memory: Some(MemoryReading::default()),
-            threads: None,
+            cpu: vec![CpuReading::default()],
+            memory: vec![MemoryReading::default()],
+            threads: Vec::new(),
             io: Vec::new(),
             files: None,
         };
@@ -494,7 +542,8 @@ mod tests {
         );
         let limits = limits(&root).unwrap();
         let at = Instant::now().checked_sub(std::time::Duration::from_secs(10)).unwrap();
-        let before = Reading { at, cpu: None, memory: None, threads: None, io: vec![[0; 4]; 2], files: None };
+        let (cpu, memory, threads) = (Vec::new(), Vec::new(), Vec::new());
+        let before = Reading { at, cpu, memory, threads, io: vec![[0; 4]; 2], files: None };
         let io = limits.between(&before, &limits.read()).unwrap().io.unwrap();
         assert!(io.path.ends_with("cg/pod/db") && io.device == "8:16" && io.what == "bytes read", "{io:?}");
         assert_eq!(io.limit, 2_097_152.0);
@@ -521,8 +570,8 @@ mod tests {
             ],
         );
         let limits = limits(&root).unwrap();
-        assert_eq!(limits.memory, None);
-        let quota = limits.cpu.as_ref().unwrap();
+        assert!(limits.memory.is_empty());
+        let quota = &limits.cpu[0];
         assert_eq!(quota.cpus, 0.2);
         assert_eq!(quota.read(), CpuReading { used_us: 2_000_000, periods: 10, throttled: 9 });
     }
@@ -539,7 +588,7 @@ mod tests {
                 ("proc/42/stat", "42 (maria db) S 1 1 1 0 -1 0 0 0 0 0 30 20 0 0 20 0 9 0\n"),
             ],
         );
-        assert_eq!(limits(&root).unwrap().cpu.unwrap().read().used_us, 500_000);
+        assert_eq!(limits(&root).unwrap().cpu[0].read().used_us, 500_000);
     }
 
     #[test]
@@ -563,7 +612,7 @@ mod tests {
         let limits = limits(&root).unwrap();
         let mut before = limits.read();
         before.at = before.at.checked_sub(std::time::Duration::from_secs(10)).unwrap();
-        before.threads = Some((30, 1));
+        before.threads = vec![(30, 1)];
         let sample = limits.between(&before, &limits.read()).unwrap();
         let threads = sample.threads.unwrap();
         assert_eq!((threads.limit, threads.used, threads.refused), (40, 39, 2));

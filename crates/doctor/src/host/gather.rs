@@ -6,7 +6,6 @@ use rustix::fs::Access;
 use rustix::process::{Resource, getrlimit};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::time::Duration;
 
 /// What the agent reads (`diagnose/src/host`).
 const READ_BY_THE_AGENT: [&str; 9] = [
@@ -87,11 +86,7 @@ fn bpffs(mounts: &str) -> Bpffs {
 /// Cores and bytes that the cgroup of this process allows.
 fn cgroup_limits() -> (Option<f64>, Option<u64>) {
     let Some(limits) = Limits::of(std::process::id(), Path::new("/proc")) else { return (None, None) };
-    let before = limits.read();
-    // Long enough to be a window.
-    std::thread::sleep(Duration::from_millis(5));
-    let sample = limits.between(&before, &limits.read()).unwrap_or_default();
-    (sample.cpu.map(|cpu| cpu.cpus), sample.memory.map(|memory| memory.limit))
+    (limits.cpu_quota().map(|(_, cpus)| cpus), limits.memory_limit())
 }
 
 /// What systemd says: of itself, or of whatever else keeps the clock.

@@ -120,10 +120,9 @@ fn upwards<'a>(dir: &'a Path, mount: &'a Path) -> impl Iterator<Item = &'a Path>
     dir.ancestors().take_while(move |dir| dir.starts_with(mount))
 }
 
-pub(super) fn tightest_quota(dir: &Path, mount: &Path, version: Version) -> Option<(PathBuf, f64)> {
-    upwards(dir, mount)
-        .filter_map(|dir| Some((dir.to_owned(), quota(dir, version)?)))
-        .min_by(|a, b| a.1.total_cmp(&b.1))
+/// Every quota of CPU time from `dir` up to the mount.
+pub(super) fn quotas(dir: &Path, mount: &Path, version: Version) -> Vec<(PathBuf, f64)> {
+    upwards(dir, mount).filter_map(|dir| Some((dir.to_owned(), quota(dir, version)?))).collect()
 }
 
 /// CPU seconds a second that `dir` allows.
@@ -139,22 +138,23 @@ fn quota(dir: &Path, version: Version) -> Option<f64> {
     (period > 0).then(|| quota as f64 / period as f64)
 }
 
-pub(super) fn tightest_memory(dir: &Path, mount: &Path, version: Version) -> Option<Ceiling> {
-    upwards(dir, mount)
-        .filter_map(|dir| {
-            let limit = |file| first(&bytes(dir, file)).filter(|bytes| *bytes < NO_LIMIT);
-            let bytes = match version {
-                Version::Two => limit("memory.max").into_iter().chain(limit("memory.high")).min(),
-                Version::One => limit("memory.limit_in_bytes"),
-            }?;
-            Some(Ceiling { dir: dir.to_owned(), bytes, version })
-        })
-        .min_by_key(|ceiling| ceiling.bytes)
+/// Every limit of memory, likewise.
+pub(super) fn ceilings(dir: &Path, mount: &Path, version: Version) -> Vec<Ceiling> {
+    let of = |dir: &Path| {
+        let limit = |file| first(&bytes(dir, file)).filter(|bytes| *bytes < NO_LIMIT);
+        let bytes = match version {
+            Version::Two => limit("memory.max").into_iter().chain(limit("memory.high")).min(),
+            Version::One => limit("memory.limit_in_bytes"),
+        }?;
+        Some(Ceiling { dir: dir.to_owned(), bytes, version })
+    };
+    upwards(dir, mount).filter_map(of).collect()
 }
 
-pub(super) fn tightest_threads(dir: &Path, mount: &Path) -> Option<ThreadCeiling> {
+/// Every limit of threads, likewise.
+pub(super) fn thread_ceilings(dir: &Path, mount: &Path) -> Vec<ThreadCeiling> {
     let of = |dir: &Path| Some(ThreadCeiling { dir: dir.to_owned(), most: first(&bytes(dir, "pids.max"))? });
-    upwards(dir, mount).filter_map(of).min_by_key(|ceiling| ceiling.most)
+    upwards(dir, mount).filter_map(of).collect()
 }
 
 pub(super) fn bytes(dir: &Path, file: &str) -> Vec<u8> {

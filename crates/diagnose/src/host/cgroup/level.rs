@@ -1,0 +1,145 @@
+//! Limits of one kind at several levels: which of them counts, and who was killed at which.
+//!
+//! Each level limits all that is below it together. The smallest limit need not be the one that ends first: a
+//! container may have many threads left while its pod, with a larger limit, has none.
+
+use super::super::text::grown;
+use super::MemoryReading;
+use std::path::{Path, PathBuf};
+
+/// Of levels, the innermost first, the one of which most is used, by `of`: what is used and the limit. Of
+/// those that are used alike (to a hundredth, so that it does not flap; or where nothing is known of it) the
+/// one with the smallest limit.
+pub(super) fn nearest<T>(levels: Vec<T>, of: impl Fn(&T) -> (f64, f64)) -> Option<T> {
+    let place = |level: &T| {
+        let (used, limit) = of(level);
+        (if limit > 0.0 { (used / limit * 100.0).round() } else { 0.0 }, limit)
+    };
+    levels.into_iter().min_by(|a, b| {
+        let (a, b) = (place(a), place(b));
+        b.0.total_cmp(&a.0).then(a.1.total_cmp(&b.1))
+    })
+}
+
+/// How often processes were killed in the cgroups with a memory limit. A server that is killed comes back as
+/// another process, and what was read of the one before is no window of it: these outlive it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Kills(Vec<KillsAt>);
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct KillsAt {
+    dir: PathBuf,
+    met: u64,
+    killed: u64,
+}
+
+impl Kills {
+    pub(super) fn add(&mut self, dir: &Path, reading: &MemoryReading) {
+        self.0.push(KillsAt { dir: dir.to_owned(), met: reading.met, killed: reading.killed });
+    }
+
+    /// Those since `before`, in the cgroups that are still there; of a cgroup whose limit was not met none:
+    /// somebody else's want of memory killed there.
+    pub fn since(&self, before: &Self) -> Self {
+        let grown_at = |now: &KillsAt| {
+            let then = before.0.iter().find(|then| then.dir == now.dir)?;
+            let (met, killed) = (grown(now.met, then.met), grown(now.killed, then.killed));
+            (met > 0 && killed > 0).then(|| KillsAt { dir: now.dir.clone(), met, killed })
+        };
+        Self(self.0.iter().filter_map(grown_at).collect())
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    pub(super) fn at(&self, dir: &Path) -> u64 {
+        self.0.iter().find(|kills| kills.dir == dir).map_or(0, |kills| kills.killed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::{host, limits};
+    use super::*;
+    use std::time::Duration;
+
+    #[test]
+    fn of_nested_limits_the_one_that_is_used_most_counts_though_it_is_not_the_smallest() {
+        let root = host(
+            "0::/pod/db\n",
+            &[("cg", "cgroup2", "rw")],
+            &[
+                ("cg/pod/pids.max", "1000\n"),
+                ("cg/pod/pids.current", "950\n"),
+                ("cg/pod/db/pids.max", "500\n"),
+                ("cg/pod/db/pids.current", "100\n"),
+                ("cg/pod/db/pids.events", "max 0\n"),
+                ("cg/pod/memory.max", "1000000\n"),
+                ("cg/pod/memory.current", "990000\n"),
+                ("cg/pod/db/memory.max", "500000\n"),
+                ("cg/pod/db/memory.current", "100000\n"),
+                ("cg/pod/cpu.max", "400000 100000\n"),
+                ("cg/pod/cpu.stat", "usage_usec 0\nnr_periods 0\nnr_throttled 0\n"),
+                ("cg/pod/db/cpu.max", "200000 100000\n"),
+                ("cg/pod/db/cpu.stat", "usage_usec 0\nnr_periods 0\nnr_throttled 0\n"),
+            ],
+        );
+        let write = |name: &str, text: &str| std::fs::write(root.path().join(name), text).unwrap();
+        let limits = limits(&root).unwrap();
+        let before = limits.read().earlier(Duration::from_secs(10));
+        write("cg/pod/cpu.stat", "usage_usec 39000000\nnr_periods 100\nnr_throttled 60\n");
+        write("cg/pod/db/cpu.stat", "usage_usec 2000000\nnr_periods 100\nnr_throttled 0\n");
+        write("cg/pod/db/pids.events", "max 2\n");
+        let sample = limits.between(&before, &limits.read()).unwrap();
+        let (threads, memory, cpu) = (sample.threads.unwrap(), sample.memory.unwrap(), sample.cpu.unwrap());
+        assert_eq!((threads.limit, threads.used), (1000, 950));
+        assert_eq!(threads.refused, 2, "an older kernel counts it where it was asked for");
+        assert_eq!((memory.limit, memory.used), (1_000_000, 990_000));
+        assert_eq!((cpu.cpus, cpu.throttled), (4.0, 0.6));
+        assert!(threads.path.ends_with("cg/pod") && memory.path.ends_with("cg/pod"));
+        assert_eq!(limits.cpu_quota().map(|(_, cpus)| cpus), Some(2.0), "what it may use at most");
+        assert_eq!(limits.memory_limit(), Some(500_000));
+    }
+
+    #[test]
+    fn where_nothing_is_known_of_what_is_used_the_smallest_limit_counts() {
+        let nearest = |levels: &[(f64, f64)]| nearest(levels.to_vec(), |level| *level).unwrap().1;
+        assert_eq!(nearest(&[(0.0, 300.0), (0.0, 100.0), (0.0, 200.0)]), 100.0);
+        assert_eq!(nearest(&[(10.0, 100.0), (190.0, 200.0)]), 200.0);
+    }
+
+    #[test]
+    fn who_was_killed_before_the_server_came_back_is_told_at_the_limit_that_was_met() {
+        let root = host(
+            "0::/pod/db\n",
+            &[("cg", "cgroup2", "rw")],
+            &[
+                ("cg/pod/memory.max", "1000000\n"),
+                ("cg/pod/memory.current", "600000\n"),
+                ("cg/pod/memory.events", "max 5\noom_kill 1\n"),
+                ("cg/pod/db/memory.max", "500000\n"),
+                ("cg/pod/db/memory.current", "100000\n"),
+                ("cg/pod/db/memory.events", "max 5\noom_kill 1\n"),
+            ],
+        );
+        let events = |at: &str, text: &str| {
+            std::fs::write(root.path().join(at).join("memory.events"), text).unwrap();
+        };
+        let of = limits(&root).unwrap();
+        let before = of.kills(&of.read());
+        // The host had no memory left, which is no matter of these limits.
+        events("cg/pod/db", "max 5\noom_kill 2\n");
+        assert!(of.kills(&of.read()).since(&before).is_empty());
+        // A kernel counts what was met below above, too.
+        events("cg/pod/db", "max 9\noom_kill 2\n");
+        events("cg/pod", "max 9\noom_kill 2\n");
+        let killed = of.kills(&of.read()).since(&before);
+        let first = of.read().earlier(Duration::from_secs(1));
+        let memory = |killed: &Kills| of.between_after(&first, &of.read(), killed).unwrap().memory.unwrap();
+        let told = memory(&killed);
+        assert!(told.killed == 1 && told.path.ends_with("cg/pod/db"), "{told:?}");
+        let told = memory(&Kills::default());
+        assert!(told.killed == 0 && told.path.ends_with("cg/pod"), "{told:?}");
+    }
+}
