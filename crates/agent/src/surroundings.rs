@@ -1,7 +1,7 @@
 //! What surrounds a server on this host: the cgroup limits that its process lives under, the disk of its data
 //! and the room there. Read where the server runs on this host; looked up anew when its process changes.
 
-use diagnose::host::cgroup::{Limits, Reading, Sample};
+use diagnose::host::cgroup::{Kills, Limits, Reading, Sample};
 use diagnose::host::{disk, process};
 use diagnose::server::Settings;
 use diagnose::verdict::Space;
@@ -11,6 +11,9 @@ use std::time::{Duration, Instant};
 
 /// How often the process is looked for, and the room on its disk.
 const SELDOM: Duration = Duration::from_secs(5);
+/// How long after a restart it is told that a process was killed for want of memory before it: the server's
+/// pool is cold for about as long.
+const KILL_TOLD: Duration = Duration::from_secs(60);
 /// Over how long the room's change is followed, and after how long it tells something.
 const FOLLOWED: Duration = Duration::from_secs(1200);
 const TELLS: Duration = Duration::from_secs(600);
@@ -44,6 +47,10 @@ pub(crate) struct Surroundings {
     process_unknown: Option<ProcessUnknown>,
     /// Readings of the window, oldest first.
     readings: VecDeque<Reading>,
+    /// The process that was there at the last look, and how often processes had been killed by then.
+    counted: Option<(u32, Kills)>,
+    /// What was killed between one process of the server and the next, and when that was seen.
+    killed: Option<(Instant, Kills)>,
     data: Option<DataDirectory>,
     /// The disk that holds the data.
     data_disk: Option<String>,
@@ -98,10 +105,13 @@ impl Surroundings {
         }
     }
 
-    /// The limits over the window; `None` where there are none.
-    pub(crate) fn limits(&self) -> Option<Sample> {
+    /// The limits over the window, with the kill that may have begun it; `None` where there are none.
+    pub(crate) fn limits(&self, now: Instant) -> Option<Sample> {
         let (first, last) = (self.readings.front()?, self.readings.back()?);
-        self.limits.as_ref()?.1.between(first, last)
+        let is_told = |at: Instant| now.saturating_duration_since(at) <= KILL_TOLD;
+        let killed = self.killed.as_ref().filter(|(at, _)| is_told(*at));
+        let killed = killed.map_or_else(Kills::default, |(_, killed)| killed.clone());
+        self.limits.as_ref()?.1.between_after(first, last, &killed)
     }
 
     /// What is not known of its surroundings, and what mends it.
@@ -126,6 +136,15 @@ impl Surroundings {
         };
         self.process_unknown = unknown;
         let found = pid.and_then(|pid| Some((pid, Limits::of(pid, proc)?)));
+        if let Some((pid, limits)) = &found {
+            let kills = limits.kills(&limits.read());
+            let before = self.counted.replace((*pid, kills.clone())).filter(|(before, _)| before != pid);
+            let killed = before.map(|(_, counted)| kills.since(&counted)).filter(|killed| !killed.is_empty());
+            if let Some(killed) = killed {
+                tracing::info!(pid, "came back after a process was killed for want of memory");
+                self.killed = self.looked_at.map(|at| (at, killed));
+            }
+        }
         if found != self.limits {
             self.readings.clear();
             self.limits = found;
@@ -247,6 +266,44 @@ mod tests {
             let said = surroundings.missing();
             assert_eq!(said.is_some_and(|said| said.contains("another container")), !known, "{group}");
         }
+    }
+
+    #[test]
+    fn a_server_that_was_killed_for_want_of_memory_is_told_of_for_a_while_after_it_came_back() {
+        let proc = tempfile::tempdir().unwrap();
+        let write = |name: &str, text: &str| {
+            let path = proc.path().join(name);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, text).unwrap();
+        };
+        let server = |pid: u32| {
+            write(&format!("{pid}/comm"), "mariadbd\n");
+            write(&format!("{pid}/cgroup"), "0::/db\n");
+        };
+        write("self/mounts", &format!("cgroup2 {} cgroup2 ro 0 0\n", proc.path().join("cg").display()));
+        write("cg/db/memory.max", "500000\n");
+        write("cg/db/memory.current", "400000\n");
+        write("cg/db/memory.events", "max 5\noom_kill 0\n");
+        server(42);
+        let (mut surroundings, start) = (Surroundings::default(), Instant::now());
+        let settings = Settings { datadir: proc.path().display().to_string(), ..Settings::default() };
+        let mut killed = |s: u64| {
+            let at = start + Duration::from_secs(s);
+            for _ in 0..2 {
+                surroundings.look(&settings, at, Duration::from_secs(10), proc.path(), Path::new("/none"));
+                std::thread::sleep(Duration::from_millis(2));
+            }
+            surroundings.limits(at)?.memory.map(|memory| memory.killed)
+        };
+        assert_eq!(killed(0), Some(0));
+        std::fs::remove_dir_all(proc.path().join("42")).unwrap();
+        assert_eq!(killed(10), None, "it is down");
+        write("cg/db/memory.events", "max 9\noom_kill 1\n");
+        server(43);
+        assert_eq!((killed(20), killed(70), killed(90)), (Some(1), Some(1), Some(0)));
+        std::fs::remove_dir_all(proc.path().join("43")).unwrap();
+        server(44);
+        assert_eq!(killed(100), Some(0), "restarted by somebody");
     }
 
     #[test]

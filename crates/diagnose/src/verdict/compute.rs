@@ -18,8 +18,9 @@ const STALLED: f64 = 0.02;
 /// CPUs' worth of work, sessions at work at least and at most, the longest at its statement, and the share
 /// of it that is neither lock nor commit nor disk.
 const ONE_SESSION: (f64, f64, f64, f64, f64) = (0.85, 0.8, 1.5, 5.0, 0.7);
-/// Somebody waits for memory while pages come back from swap.
-const SHORT: (f64, f64) = (0.15, 10.0);
+/// Somebody waits for memory while pages come back from swap, or a program is killed: without swap that is
+/// all that a host can do. Alone it is no evidence, as a cgroup at its own limit kills, too.
+const SHORT: (f64, f64, f64) = (0.15, 10.0, 1.0);
 
 pub(super) fn cpu(window: &Window) -> Option<Finding> {
     let (host, own) = (window.host.as_ref()?, window.own_cpus()?);
@@ -118,7 +119,9 @@ pub(super) fn host_memory(window: &Window) -> Option<Finding> {
     let host = window.host.as_ref()?;
     let pressure = host.pressure.memory?;
     let swap = host.memory.swapped_in_per_s;
-    let short = least([(pressure.some, SHORT.0), (swap, SHORT.1)]);
+    let killed = host.memory.killed as f64;
+    let relieved = greatest([(swap, SHORT.1), (killed, SHORT.2)]);
+    let short = least([(pressure.some, SHORT.0), (relieved, 1.0)]);
     let load = greatest([(pressure.full, STALLED), (short, 1.0)]);
     let level = host.memory.level;
     let available = if level.total > 0 { level.available as f64 / level.total as f64 } else { 0.0 };
@@ -127,6 +130,7 @@ pub(super) fn host_memory(window: &Window) -> Option<Finding> {
             .figure("time in which everybody waited for memory", pressure.full, Unit::Share, Some(STALLED))
             .figure("time in which somebody did", pressure.some, Unit::Share, Some(SHORT.0))
             .figure("pages back from swap", swap, Unit::PerSecond, Some(SHORT.1))
+            .figure("programs killed for want of memory", killed, Unit::Count, Some(SHORT.2))
             .figure("memory available", available, Unit::Share, None),
     )
 }

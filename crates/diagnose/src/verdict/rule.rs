@@ -33,7 +33,7 @@ pub static RULES: &[Rule] = &[
     Rule {
         name: HostMemory,
         called: "memory of the host",
-        when: "everybody waits for memory >= 2 % of the time, or somebody >= 15 % while pages come back from swap (K, I)",
+        when: "everybody waits for memory >= 2 % of the time, or somebody >= 15 % while pages come back from swap or a program was killed (K, I)",
         explains: &[DiskLatency, BufferPool, Cpu, FlushBound],
         next: &[
             "see who grew: ps -eo rss,comm --sort=-rss | head",
@@ -44,7 +44,7 @@ pub static RULES: &[Rule] = &[
     Rule {
         name: MemoryLimit,
         called: "the memory limit of its cgroup",
-        when: "the limit is met, and in the cgroup somebody waits for memory >= 15 % of the time or everybody >= 2 % (K, I), or a process was killed; version 1: the limit is met >= 100 times a second while >= 20 pages a second come back from the disk (I)",
+        when: "the limit is met, and in the cgroup somebody waits for memory >= 15 % of the time or everybody >= 2 % (K, I), or a process was killed (where that was the server: for a minute after it came back); version 1: the limit is met >= 100 times a second while >= 20 pages a second come back from the disk (I)",
         // The host counts what waits in it.
         explains: &[HostMemory, DiskLatency, BufferPool, Cpu, CpuLimit, FlushBound],
         next: &[

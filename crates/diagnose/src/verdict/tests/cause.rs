@@ -201,3 +201,16 @@ fn a_healthy_server_of_another_zone_is_not_named_unless_statements_are_known_to_
     assert_eq!(named(&window(false)), None);
     assert_eq!(named(&window(true)), Some(Name::CrossZone));
 }
+
+#[test]
+fn a_host_without_swap_is_short_of_memory_where_programs_wait_for_it_and_one_is_killed() {
+    let window = |some: f64, killed: u64| {
+        with(|host, _| {
+            host.pressure.memory = Some(pressure::Sample { some, full: 0.01 });
+            host.memory.killed = killed;
+        })
+    };
+    assert_eq!(named(&window(0.3, 1)), Some(Name::HostMemory));
+    // Nobody was killed; or a cgroup had met its own limit, and nobody else noticed.
+    assert_eq!((named(&window(0.3, 0)), named(&window(0.01, 1))), (None, None));
+}
