@@ -66,6 +66,8 @@ pub struct Reading {
     pub histogram: Option<Arc<Histogram>>,
     /// The statements that took most of its time, where the server tells them apart.
     pub digests: Arc<Digests>,
+    /// The one that took most of the time between the last two times that they were asked.
+    pub top: Option<Arc<TopStatement>>,
     /// Settings that matter here.
     pub settings: Arc<Settings>,
     pub round_trip: Duration,
@@ -321,7 +323,8 @@ impl Sample {
             round_trip_ms: readings.iter().map(|r| r.round_trip).min()?.as_secs_f64() * 1e3,
             digests: last.digests.lately.iter().take(SHOWN).cloned().collect(),
             digests_refused: last.digests.refused,
-            top: latency::top(&first.digests, &last.digests),
+            // A window may be shorter than the time from one question for them to the next.
+            top: latency::top(&first.digests, &last.digests).or_else(|| last.top.as_deref().cloned()),
             settings: (*last.settings).clone(),
             cost: last.cost,
             missing: last.missing.to_vec(),
@@ -356,38 +359,53 @@ fn pool(status: &Status, settings: &Settings, per_s: impl Fn(fn(&Status) -> u64)
 mod tests {
     use super::*;
 
+    /// A reading by a server's own counters, its sessions in sight.
+    fn reading(at: Instant, status: Status, sessions: Sessions) -> Reading {
+        Reading {
+            at,
+            status,
+            sessions,
+            sessions_seen: true,
+            row_blocker: None,
+            metadata_blocker: None,
+            oldest_transaction: None,
+            in_admission: 0,
+            in_auto_increment: 0,
+            history: None,
+            replica: None,
+            histogram: None,
+            digests: Arc::default(),
+            top: None,
+            settings: Arc::default(),
+            round_trip: Duration::ZERO,
+            cost: Cost::default(),
+            missing: Arc::default(),
+        }
+    }
+
     #[test]
     fn appliers_that_wait_for_rows_are_not_taken_for_sessions() {
-        let reading = |at: Instant, waits: u64, appliers_busy: u64| {
+        let start = Instant::now();
+        let in_row_lock = |waits: u64, appliers_busy: u64| {
             let status = Status { row_waits_now: waits, ..Status::default() };
             let sessions = Sessions { active: 10, appliers_busy, ..Sessions::default() };
-            Arc::new(Reading {
-                at,
-                status,
-                sessions,
-                sessions_seen: true,
-                row_blocker: None,
-                metadata_blocker: None,
-                oldest_transaction: None,
-                in_admission: 0,
-                in_auto_increment: 0,
-                history: None,
-                replica: None,
-                histogram: None,
-                digests: Arc::default(),
-                settings: Arc::default(),
-                round_trip: Duration::ZERO,
-                cost: Cost::default(),
-                missing: Arc::default(),
-            })
-        };
-        let start = Instant::now();
-        let in_row_lock = |waits: u64, busy: u64| {
-            let later = start + Duration::from_secs(1);
-            Sample::over(&[reading(start, waits, busy), reading(later, waits, busy)]).unwrap().in_row_lock
+            let at = |s| Arc::new(reading(start + Duration::from_secs(s), status.clone(), sessions));
+            Sample::over(&[at(0), at(1)]).unwrap().in_row_lock
         };
         // A replica whose sixteen appliers wait for each other, while ten clients read.
         assert_eq!(in_row_lock(15, 16), 0.0);
         assert_eq!((in_row_lock(8, 0), in_row_lock(8, 2), in_row_lock(40, 0)), (8.0, 6.0, 10.0));
+    }
+
+    #[test]
+    fn the_statement_that_takes_most_time_is_known_in_a_window_in_which_digests_were_not_asked_for() {
+        let (start, top) = (Instant::now(), TopStatement { share: 0.9, ..TopStatement::default() });
+        let at = |s, top| {
+            let reading = reading(start + Duration::from_secs(s), Status::default(), Sessions::default());
+            Arc::new(Reading { top, ..reading })
+        };
+        let known = |top: Option<Arc<TopStatement>>| Sample::over(&[at(0, None), at(2, top)]).unwrap().top;
+        assert_eq!(known(Some(Arc::new(top.clone()))), Some(top));
+        assert_eq!(known(None), None);
     }
 }

@@ -1,7 +1,9 @@
 //! Asks one server, again and again, on a connection of its own: few statements a reading, each with a
 //! deadline, the costly ones seldom, and the whole never more than about a hundredth of the time.
 
-use super::{Blocker, Cost, Histogram, Reading, Replica, Sessions, Settings, Status, latency, question};
+use super::{
+    Blocker, Cost, Histogram, Reading, Replica, Sessions, Settings, Status, TopStatement, latency, question,
+};
 use config::Credentials;
 use fleet::Address;
 use observe::{AskError, ControlConnection, Dialect, Rows};
@@ -18,6 +20,8 @@ const LONG_HISTORY: u64 = 10_000;
 const DURATIONS_EVERY: Duration = Duration::from_secs(5);
 /// How often the statements that take most time are asked.
 const DIGESTS_EVERY: Duration = Duration::from_secs(10);
+/// What is known of them holds until they are asked again, a slow server's pauses included.
+const DIGESTS_HOLD: Duration = Duration::from_secs(2 * DIGESTS_EVERY.as_secs());
 /// How often settings are asked.
 const SETTINGS_EVERY: Duration = Duration::from_secs(15);
 /// What was refused or is not there is asked again after this long.
@@ -65,6 +69,8 @@ struct Open {
 struct RareAnswers {
     histogram: Option<Arc<Histogram>>,
     digests: Arc<super::Digests>,
+    /// What took most time between the last two times that digests were asked, and when the later one was.
+    top: Option<(Instant, Arc<TopStatement>)>,
     settings: Arc<Settings>,
     missing: Arc<Vec<String>>,
     history: Option<u64>,
@@ -95,6 +101,14 @@ impl Due {
 
     fn after(&mut self, pause: Duration) {
         self.0 = Some(Instant::now() + pause);
+    }
+}
+
+impl RareAnswers {
+    /// What took most time lately; `None` where that was too long ago.
+    fn top_at(&self, now: Instant) -> Option<Arc<TopStatement>> {
+        let (at, top) = self.top.as_ref()?;
+        (now.saturating_duration_since(*at) <= DIGESTS_HOLD).then(|| top.clone())
     }
 }
 
@@ -287,6 +301,7 @@ impl Open {
             replica,
             histogram: self.seen.histogram.clone(),
             digests: self.seen.digests.clone(),
+            top: self.seen.top_at(at),
             settings: self.seen.settings.clone(),
             round_trip,
             cost: Cost {
@@ -423,7 +438,10 @@ impl Asker<'_> {
             let rows = self.may(&question::digests(dialect), "digests", &mut absent).await?;
             digests.after(if rows.is_some() { DIGESTS_EVERY } else { REFUSED });
             let refused = || super::Digests { refused: true, ..super::Digests::default() };
-            seen.digests = Arc::new(rows.as_ref().map_or_else(refused, latency::digests));
+            let now = rows.as_ref().map_or_else(refused, latency::digests);
+            let top = latency::top(&seen.digests, &now);
+            seen.top = top.map(|top| (Instant::now(), Arc::new(top)));
+            seen.digests = Arc::new(now);
         }
         Ok(())
     }
@@ -477,6 +495,15 @@ mod tests {
         assert!(granted("GRANT ALL PRIVILEGES ON *.* TO `root`@`localhost` WITH GRANT OPTION"));
         assert!(!granted("GRANT ALL PRIVILEGES ON `app`.* TO `h`@`%`"));
         assert!(!granted("GRANT REPLICATION SLAVE ADMIN ON *.* TO `PROCESS`@`%`"));
+    }
+
+    #[test]
+    fn the_statement_that_took_most_time_holds_until_it_is_asked_for_again() {
+        let start = Instant::now();
+        let seen = RareAnswers { top: Some((start, Arc::default())), ..RareAnswers::default() };
+        let holds = |s: u64| seen.top_at(start + Duration::from_secs(s)).is_some();
+        assert!(holds(0) && holds(13) && holds(20) && !holds(21));
+        assert!(RareAnswers::default().top_at(start).is_none());
     }
 
     #[test]
