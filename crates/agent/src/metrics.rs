@@ -108,7 +108,7 @@ fn servers(view: &WatchView, sheet: &mut Sheet) {
     let waits = view.servers.iter().filter_map(|s| Some((s.name.clone(), s.sample.as_ref()?))).flat_map(
         |(name, s)| {
             let known = [
-                ("row-lock", Some(s.in_row_lock)),
+                ("row-lock", s.in_row_lock),
                 ("metadata-lock", s.in_metadata_lock),
                 ("table-lock", s.in_table_lock),
                 ("auto-increment", s.in_auto_increment),

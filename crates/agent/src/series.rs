@@ -137,7 +137,7 @@ pub(crate) const SERVER: &[Series<ServerNow>] = &[
         unit: Unit::Count,
         of: |s| {
             Some(
-                s.sample.in_row_lock
+                s.sample.in_row_lock?
                     + s.sample.in_metadata_lock?
                     + s.sample.in_table_lock?
                     + s.sample.in_auto_increment?,

@@ -324,7 +324,8 @@ shows! {
         /// What they wait for could not be seen, row locks excepted: then the figures of it are null.
         #[serde(default)]
         sessions_unseen: bool,
-        in_row_lock: f64,
+        /// Null where the server's count of them cannot be right.
+        in_row_lock: Option<f64>,
         in_metadata_lock: Option<f64>,
         in_global_lock: Option<f64>,
         /// Of engines without row locks.
@@ -482,7 +483,8 @@ impl ServerSampleView {
     /// The figures of a sample. Those that need sight of the sessions are none where they are hidden: a
     /// sample has 0 there.
     pub fn of_sample(sample: &server::Sample) -> Self {
-        let view: Self = Shows::of(sample);
+        let mut view: Self = Shows::of(sample);
+        view.in_row_lock = view.in_row_lock.filter(|_| !sample.row_waits_unknown);
         if !sample.sessions_unseen {
             return view;
         }
@@ -539,6 +541,8 @@ mod tests {
         assert_eq!((&seen["in_commit"], &seen["appliers"][1]), (&0.0.into(), &0.0.into()));
         let hidden = json(&server::Sample { sessions_unseen: true, ..sample });
         assert_eq!((&hidden["active"], &hidden["in_row_lock"]), (&3.0.into(), &1.0.into()), "counted there");
+        let broken = json(&server::Sample { row_waits_unknown: true, ..server::Sample::default() });
+        assert!(broken["in_row_lock"].is_null() && broken["in_metadata_lock"].is_number());
         for name in ["in_metadata_lock", "in_commit", "in_login", "longest_s", "appliers"] {
             assert!(hidden[name].is_null(), "{name}");
         }

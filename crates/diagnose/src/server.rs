@@ -114,6 +114,9 @@ pub struct Sample {
     pub sessions_unseen: bool,
     /// Of those, waiting for a row lock, at least: on a replica its appliers may be the ones that wait.
     pub in_row_lock: f64,
+    /// The server's count of them cannot be right: they are not known, and stand at 0.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub row_waits_unknown: bool,
     /// Of those, waiting for a metadata lock or a table flush.
     pub in_metadata_lock: f64,
     /// Of those, waiting for a lock on everything.
@@ -234,6 +237,22 @@ pub struct Log {
     pub binlog_groups_per_s: f64,
 }
 
+impl Reading {
+    /// Sessions that wait for a row, by the server's count; `None` where that says more than there can be: on
+    /// some versions it goes below 0 and wraps, or is stuck.
+    fn row_waits(&self) -> Option<u64> {
+        // Threads that apply changes wait for rows, too, and are no clients; whoever is busy may wait.
+        let waits = self.status.row_waits_now.saturating_sub(self.sessions.appliers_busy);
+        let connected = Some(self.status.connected).filter(|connected| *connected > 0);
+        match (self.sessions_seen, connected) {
+            (_, Some(connected)) if waits > connected => None,
+            (true, _) => Some(waits.min(self.sessions.active)),
+            (false, Some(_)) => Some(waits),
+            (false, None) => (waits == 0).then_some(0),
+        }
+    }
+}
+
 impl Sample {
     /// This, if what its sessions do could be seen.
     pub(crate) fn with_sessions(&self) -> Option<&Self> {
@@ -257,6 +276,7 @@ impl Sample {
         let statements_per_s = per_s(|s| s.questions);
         let active = mean(|r| r.sessions.active as f64);
         let newest = |of: fn(&Reading) -> &Option<Blocker>| readings.iter().rev().find_map(|r| of(r).clone());
+        let row_waits: Vec<u64> = readings.iter().filter_map(|r| r.row_waits()).collect();
         let counted = first.histogram.as_ref().zip(last.histogram.as_ref());
         Some(Self {
             seconds,
@@ -271,11 +291,8 @@ impl Sample {
             quantiles: counted.and_then(|(first, last)| last.since(first).quantiles()),
             active,
             sessions_unseen: readings.iter().any(|r| !r.sessions_seen),
-            in_row_lock: mean(|r| {
-                let most = if r.sessions_seen { r.sessions.active } else { u64::MAX };
-                // Threads that apply changes wait for rows, too, and are no clients; whoever is busy may wait.
-                r.status.row_waits_now.saturating_sub(r.sessions.appliers_busy).min(most) as f64
-            }),
+            in_row_lock: row_waits.iter().sum::<u64>() as f64 / row_waits.len().max(1) as f64,
+            row_waits_unknown: row_waits.is_empty(),
             in_metadata_lock: mean(|r| r.sessions.metadata_lock as f64),
             in_global_lock: mean(|r| r.sessions.global_lock as f64),
             in_table_lock: mean(|r| r.sessions.table_lock as f64),
@@ -395,6 +412,27 @@ mod tests {
         // A replica whose sixteen appliers wait for each other, while ten clients read.
         assert_eq!(in_row_lock(15, 16), 0.0);
         assert_eq!((in_row_lock(8, 0), in_row_lock(8, 2), in_row_lock(40, 0)), (8.0, 6.0, 10.0));
+    }
+
+    #[test]
+    fn a_count_of_waits_that_cannot_be_right_is_neither_nobody_nor_everybody() {
+        let start = Instant::now();
+        let waits = |row_waits_now: u64, connected: u64, sessions_seen: bool| {
+            let status = Status { row_waits_now, connected, ..Status::default() };
+            let sessions = Sessions { active: 10, ..Sessions::default() };
+            let at = |s| {
+                let reading = reading(start + Duration::from_secs(s), status.clone(), sessions);
+                Arc::new(Reading { sessions_seen, ..reading })
+            };
+            let sample = Sample::over(&[at(0), at(1)]).unwrap();
+            (sample.in_row_lock, sample.row_waits_unknown)
+        };
+        assert_eq!(waits(u64::MAX, 20, false), (0.0, true));
+        assert_eq!(waits(u64::MAX, 20, true), (0.0, true));
+        assert_eq!((waits(8, 20, false), waits(8, 20, true)), ((8.0, false), (8.0, false)));
+        assert_eq!(waits(15, 20, true), (10.0, false));
+        // A version that does not tell how many are connected.
+        assert_eq!((waits(8, 0, false), waits(0, 0, false)), ((0.0, true), (0.0, false)));
     }
 
     #[test]

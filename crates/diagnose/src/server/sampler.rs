@@ -231,7 +231,7 @@ impl Open {
             in_auto_increment = rows.as_ref().and_then(|rows| rows.first()?.parse(&["waiting"])).unwrap_or(0);
         }
         let mut row_blocker = None;
-        if tables && status.row_waits_now + in_auto_increment > 0 {
+        if tables && (status.row_waits_now > 0 || in_auto_increment > 0) {
             if self.row_blocker.now() {
                 self.row_blocker.after(BLOCKERS_EVERY);
                 let (what, mut lacks) = ("who holds row locks", Vec::new());

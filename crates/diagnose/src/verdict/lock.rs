@@ -11,7 +11,7 @@ const SESSIONS: f64 = 1.0;
 const CONNECTIONS: f64 = 0.90;
 
 pub(super) fn row_locks(window: &Window) -> Option<Finding> {
-    let server = window.server.as_ref()?;
+    let server = window.server.as_ref().filter(|server| !server.row_waits_unknown)?;
     let share = share(server.in_row_lock, server.active);
     let load = least([(share, WAITING), (server.in_row_lock, SESSIONS)]);
     Some(
