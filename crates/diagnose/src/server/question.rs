@@ -7,6 +7,7 @@
 //! | replication | each reading, on a replica | its own threads only |
 //! | who holds a row lock | at most every 3 s, only while somebody waits | looks at the lock system |
 //! | who holds a metadata or global lock | likewise | |
+//! | whether metadata locks are told (MySQL) | likewise, only where no holder was found | one row |
 //! | who waits to be let in | each reading, only where a limit is set | the groups of the thread pool (MariaDB), or one walk over the transactions (MySQL) |
 //! | who waits for auto-increment values | each reading, only where a statement may hold that lock to its end and sessions insert | one walk over the transactions |
 //! | the oldest transaction | at most every 3 s, only while purge is far behind | one walk over the transactions |
@@ -77,7 +78,7 @@ pub(super) fn sessions(dialect: Dialect) -> &'static str {
 }
 
 /// Who holds the row lock, or the lock of a table's auto-increment values, that most wait for and waits for
-/// none itself.
+/// none itself. A transaction that was prepared by XA has no session any more.
 pub(super) fn row_blocker(dialect: Dialect) -> &'static str {
     if dialect.is_mariadb() {
         "SELECT b.trx_mysql_thread_id AS id, p.user AS user, p.host AS host, p.command AS command, \
@@ -88,14 +89,15 @@ pub(super) fn row_blocker(dialect: Dialect) -> &'static str {
          LEFT JOIN information_schema.PROCESSLIST p ON p.id = b.trx_mysql_thread_id \
          GROUP BY b.trx_id ORDER BY b.trx_wait_started IS NULL DESC, waiting DESC LIMIT 1"
     } else {
-        "SELECT t.processlist_id AS id, t.processlist_user AS user, t.processlist_host AS host, \
+        "SELECT IFNULL(t.processlist_id, 0) AS id, t.processlist_user AS user, t.processlist_host AS host, \
          t.processlist_command AS command, TIMESTAMPDIFF(SECOND, b.trx_started, NOW()) AS age_s, \
          MAX(CONCAT(l.object_schema, '.', l.object_name)) AS held, COUNT(*) AS waiting \
          FROM performance_schema.data_lock_waits w \
-         JOIN performance_schema.threads t ON t.thread_id = w.blocking_thread_id \
+         LEFT JOIN performance_schema.threads t ON t.thread_id = w.blocking_thread_id \
          LEFT JOIN performance_schema.data_locks l ON l.engine_lock_id = w.requesting_engine_lock_id \
-         LEFT JOIN information_schema.INNODB_TRX b ON b.trx_mysql_thread_id = t.processlist_id \
-         GROUP BY t.thread_id, b.trx_started, b.trx_wait_started \
+         LEFT JOIN information_schema.INNODB_TRX b ON b.trx_id = w.blocking_engine_transaction_id \
+         GROUP BY w.blocking_engine_transaction_id, t.thread_id, t.processlist_id, t.processlist_user, \
+         t.processlist_host, t.processlist_command, b.trx_started, b.trx_wait_started \
          ORDER BY b.trx_wait_started IS NULL DESC, waiting DESC LIMIT 1"
     }
 }
@@ -118,6 +120,10 @@ pub(super) const LOCKS_OF_PERFORMANCE_SCHEMA: &str = "SELECT t.processlist_id AS
      AND IFNULL(t.processlist_state, '') NOT LIKE 'Waiting for%' \
      GROUP BY t.thread_id, t.processlist_id, t.processlist_user, t.processlist_host, t.processlist_command, \
      t.processlist_time, x.trx_started ORDER BY waiting DESC, age_s DESC LIMIT 1";
+
+/// Whether MySQL keeps metadata locks.
+pub(super) const LOCK_INSTRUMENT: &str = "SELECT enabled AS enabled FROM performance_schema.setup_instruments \
+    WHERE name = 'wait/lock/metadata/sql/mdl'";
 
 /// Who holds the metadata lock that others wait for. MariaDB tells only with a plugin: there it is the oldest
 /// open transaction that does not wait itself, which is nearly always right and marked as a guess.

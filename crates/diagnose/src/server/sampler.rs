@@ -360,7 +360,13 @@ impl Asker<'_> {
         let what = "who holds metadata locks";
         if !dialect.is_mariadb() {
             let rows = self.may(question::metadata_blocker(dialect), what, missing).await?;
-            return Ok(rows.as_ref().and_then(Blocker::read));
+            let found = rows.as_ref().and_then(Blocker::read);
+            if rows.is_some() && found.is_none() {
+                let mut absent = Vec::new();
+                let rows = self.may(question::LOCK_INSTRUMENT, what, &mut absent).await?;
+                missing.extend(rows.as_ref().and_then(untold_locks));
+            }
+            return Ok(found);
         }
         if seen.settings.performance_schema {
             let mut absent = Vec::new();
@@ -453,6 +459,15 @@ impl std::fmt::Debug for Sampler {
     }
 }
 
+/// That MySQL does not keep metadata locks, and what mends it.
+fn untold_locks(instrument: &Rows) -> Option<String> {
+    let enabled = instrument.first()?.text(&["enabled"])?;
+    let mend = "UPDATE performance_schema.setup_instruments SET enabled = 'YES' WHERE name = \
+                'wait/lock/metadata/sql/mdl' (the server tells of locks that are taken from then on)";
+    let is_off = !enabled.eq_ignore_ascii_case("yes");
+    is_off.then(|| format!("who holds metadata locks is not told here, as an instrument is off: {mend}"))
+}
+
 /// Whether grants let an account see the sessions of all.
 fn may_see_all(grants: &Rows) -> bool {
     let everywhere = |grant: &str| {
@@ -495,6 +510,16 @@ mod tests {
         assert!(granted("GRANT ALL PRIVILEGES ON *.* TO `root`@`localhost` WITH GRANT OPTION"));
         assert!(!granted("GRANT ALL PRIVILEGES ON `app`.* TO `h`@`%`"));
         assert!(!granted("GRANT REPLICATION SLAVE ADMIN ON *.* TO `PROCESS`@`%`"));
+    }
+
+    #[test]
+    fn a_server_that_keeps_no_metadata_locks_is_told_how_to() {
+        let told = |enabled: &str| {
+            untold_locks(&Rows::new(["enabled".to_owned()], vec![vec![Some(enabled.to_owned())]]))
+        };
+        assert!(told("NO").unwrap().contains("setup_instruments SET enabled = 'YES' WHERE name = 'wait/lock"));
+        assert_eq!(told("YES"), None);
+        assert_eq!(untold_locks(&Rows::new(["enabled".to_owned()], Vec::new())), None);
     }
 
     #[test]

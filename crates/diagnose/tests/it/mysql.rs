@@ -2,7 +2,8 @@
 
 use crate::server::scene::Scene;
 use crate::server::waits::{
-    inserts_behind_another_statements_values_are_seen, sessions_that_are_hidden_are_said_to_be, until,
+    a_transaction_of_no_session_that_holds_a_row_is_named, inserts_behind_another_statements_values_are_seen,
+    metadata_locks_that_are_not_kept_are_said_to_be, sessions_that_are_hidden_are_said_to_be, until,
     waits_are_seen_and_their_blocker_is_named,
 };
 use lab::Spec;
@@ -13,6 +14,8 @@ async fn mysql_tells_what_its_sessions_wait_for_with_quantiles() {
     let spec = Spec::new(&[("a", 1), ("b", 1)]).program(testkit::mysqld());
     let scene = Scene::up(&spec.option("innodb_autoinc_lock_mode", "1")).await;
     waits_are_seen_and_their_blocker_is_named(&scene, true).await;
+    a_transaction_of_no_session_that_holds_a_row_is_named(&scene).await;
+    metadata_locks_that_are_not_kept_are_said_to_be(&scene).await;
     inserts_behind_another_statements_values_are_seen(&scene).await;
     sessions_that_are_hidden_are_said_to_be(&scene).await;
     let mut replica = scene.sampler("b1", Duration::from_secs(5));

@@ -72,6 +72,50 @@ pub(crate) async fn waits_are_seen_and_their_blocker_is_named(scene: &Scene, cer
         .await;
 }
 
+/// A transaction that was prepared by XA holds its rows after its session has ended, and is named.
+pub(crate) async fn a_transaction_of_no_session_that_holds_a_row_is_named(scene: &Scene) {
+    scene.run("a1", "CREATE TABLE app.parcel (id INT PRIMARY KEY, n INT)").await;
+    scene.run("a1", "INSERT INTO app.parcel VALUES (1, 1)").await;
+    let change = "UPDATE app.parcel SET n = n + 1 WHERE id = 1";
+    let mut preparing = app(scene).await;
+    for statement in ["XA START 'parcel'", change, "XA END 'parcel'", "XA PREPARE 'parcel'"] {
+        preparing.query_drop(statement).await.unwrap();
+    }
+    preparing.disconnect().await.unwrap();
+    let mut watching = scene.sampler("a1", Duration::from_secs(5));
+    let mut waiter = app(scene).await;
+    let waits = tokio::spawn(async move { waiter.query_drop(change).await });
+    let locked = until(&mut watching, "a row lock of no session", |r| r.row_blocker.is_some()).await;
+    let blocker = locked.row_blocker.unwrap();
+    assert_eq!((blocker.id, blocker.table.as_deref()), (0, Some("app.parcel")), "{blocker}");
+    scene.run("a1", "XA COMMIT 'parcel'").await;
+    waits.await.unwrap().unwrap();
+}
+
+/// Where MySQL keeps no metadata locks nobody can be named: then it is said what mends that.
+pub(crate) async fn metadata_locks_that_are_not_kept_are_said_to_be(scene: &Scene) {
+    let instrument = |enabled: &str| {
+        format!(
+            "UPDATE performance_schema.setup_instruments SET enabled = '{enabled}' \
+             WHERE name = 'wait/lock/metadata/sql/mdl'"
+        )
+    };
+    scene.run("a1", "CREATE TABLE app.shelf (id INT PRIMARY KEY)").await;
+    scene.run("a1", &instrument("NO")).await;
+    let mut holder = app(scene).await;
+    holder.query_drop("BEGIN").await.unwrap();
+    holder.query_drop("SELECT * FROM app.shelf").await.unwrap();
+    let mut altering = app(scene).await;
+    let alters =
+        tokio::spawn(async move { altering.query_drop("ALTER TABLE app.shelf ADD COLUMN m INT").await });
+    let mut watching = scene.sampler("a1", Duration::from_secs(5));
+    let says = |r: &Reading| r.missing.iter().any(|missing| missing.contains("setup_instruments"));
+    until(&mut watching, "what makes the server tell of metadata locks", says).await;
+    scene.run("a1", &instrument("YES")).await;
+    holder.query_drop("COMMIT").await.unwrap();
+    alters.await.unwrap().unwrap();
+}
+
 /// Inserts wait for the statement that takes auto-increment values until it ends. The engine does not count
 /// them among the waits for rows.
 pub(crate) async fn inserts_behind_another_statements_values_are_seen(scene: &Scene) {
