@@ -6,6 +6,7 @@
 mod applier;
 mod closed;
 mod forward;
+mod mark;
 mod servers;
 mod takeover;
 mod undo;

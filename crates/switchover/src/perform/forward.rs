@@ -1,7 +1,7 @@
 //! What each step does on the servers.
 
 use super::servers::{Servers, going_on};
-use super::{FenceBy, Kind, Member, Outcome, Plan, applier, closed, takeover};
+use super::{FenceBy, Kind, Member, Outcome, Plan, applier, closed, mark, takeover};
 use crate::Error;
 use crate::announce::COUNT_ROUTERS;
 use crate::connection::{Connection, quoted};
@@ -35,7 +35,6 @@ pub(super) async fn forward(
     let done = match step {
         Step::Freeze if let Some((fence, gray)) = fence => takeover::fence(plan, fence, gray, servers).await,
         Step::Await if fence.is_some() => takeover::apply(plan, servers).await,
-        Step::Mark if fence.is_some() => takeover::mark(plan, servers).await,
         Step::Lock => lock(plan, servers).await,
         Step::Record => record(plan, servers).await,
         Step::Prepare => prepare(plan, servers, outcome).await,
@@ -46,7 +45,7 @@ pub(super) async fn forward(
         Step::Await => await_candidate(plan, servers).await,
         Step::StopReplication => stop_replication(plan, servers).await,
         Step::Promote => Ok(()),
-        Step::Mark => mark(plan, servers).await,
+        Step::Mark => mark::mark(plan, servers).await,
         Step::Release => release(plan, servers).await,
         Step::Repoint => repoint(plan, servers).await,
         Step::Verify => verify(plan, servers, outcome).await,
@@ -88,30 +87,8 @@ async fn epoch_is_free(plan: &Plan, servers: &mut Servers<'_>) -> Result<(), Err
     Ok(())
 }
 
-/// The epochs' table, replicated like any other: whoever finds the fleet later knows what was meant.
-const MAKE_TABLE: [&str; 2] = [
-    "CREATE DATABASE IF NOT EXISTS headroom",
-    "CREATE TABLE IF NOT EXISTS headroom.switchover (epoch BIGINT UNSIGNED NOT NULL PRIMARY KEY, \
-     primary_server VARCHAR(255) NOT NULL, state VARCHAR(16) NOT NULL, plan MEDIUMTEXT NOT NULL, \
-     changed TIMESTAMP(6) NOT NULL DEFAULT CURRENT_TIMESTAMP(6) ON UPDATE CURRENT_TIMESTAMP(6)) ENGINE = InnoDB",
-];
-
-/// Only where it is not there: a definition replicates even when it changes nothing, and a MariaDB replica
-/// that is killed while it applies one may apply it twice, and stop.
-pub(super) async fn make_table(member: &Member, servers: &mut Servers<'_>) -> Result<(), Error> {
-    const IS_THERE: &str = "SELECT COUNT(*) FROM information_schema.TABLES \
-                            WHERE TABLE_SCHEMA = 'headroom' AND TABLE_NAME = 'switchover'";
-    if servers.scalar(member, IS_THERE).await?.as_deref() == Some("1") {
-        return Ok(());
-    }
-    for statement in MAKE_TABLE {
-        servers.run(member, statement).await?;
-    }
-    Ok(())
-}
-
 async fn record(plan: &Plan, servers: &mut Servers<'_>) -> Result<(), Error> {
-    make_table(&plan.primary, servers).await?;
+    mark::make_table(&plan.primary, servers).await?;
     let statement = format!(
         "INSERT INTO headroom.switchover (epoch, primary_server, state, plan) VALUES ({}, {}, 'begun', {})",
         plan.epoch,
@@ -397,24 +374,6 @@ pub(super) async fn end_session(
     Ok(())
 }
 
-async fn mark(plan: &Plan, servers: &mut Servers<'_>) -> Result<(), Error> {
-    let candidate = &plan.candidate;
-    // Past the point of no return, and perhaps long ago: a candidate that restarted meanwhile may refuse
-    // writes again.
-    servers.run(candidate, candidate.dialect().thaw()).await?;
-    servers.run(candidate, candidate.dialect().forget_source()).await?;
-    if plan.semi_sync {
-        // Its first write waits for an acknowledgement, and nobody follows it yet.
-        move_acknowledging(plan, servers).await;
-    }
-    let statement = format!(
-        "UPDATE headroom.switchover SET state = 'done', primary_server = {} WHERE epoch = {}",
-        quoted(&candidate.name),
-        plan.epoch
-    );
-    servers.run(candidate, &statement).await
-}
-
 /// The locks end with their connection. The read lock of the former primary is given back later, once it
 /// replicates.
 async fn release(_plan: &Plan, servers: &mut Servers<'_>) -> Result<(), Error> {
@@ -447,7 +406,10 @@ async fn enable_events(plan: &Plan, servers: &mut Servers<'_>) -> Result<(), Err
 }
 
 /// One error of all that there are.
-fn all_of(member: &Member, ended: impl IntoIterator<Item = Result<(), Error>>) -> Result<(), Error> {
+pub(super) fn all_of(
+    member: &Member,
+    ended: impl IntoIterator<Item = Result<(), Error>>,
+) -> Result<(), Error> {
     let mut failed: Vec<Error> = ended.into_iter().filter_map(Result::err).collect();
     if failed.len() < 2 {
         return failed.pop().map_or(Ok(()), Err);

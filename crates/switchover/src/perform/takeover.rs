@@ -1,11 +1,10 @@
 //! The steps of a failover that differ from those of a planned move: nobody can be asked to stop, so whoever
 //! could still write is fenced, and what the candidate received is applied.
 
-use super::forward::{make_table, move_acknowledging, wait_for};
+use super::forward::wait_for;
 use super::servers::Servers;
 use super::{FenceBy, Member, Plan};
 use crate::Error;
-use crate::connection::quoted;
 use crate::facts;
 use crate::failover::choose::Received;
 use crate::failover::receiver;
@@ -202,24 +201,6 @@ async fn received(member: &Member, servers: &mut Servers<'_>) -> Result<Received
     let executed = executed.replace(['\n', ' '], "");
     Received::new(dialect.0.flavour, received, &executed)
         .map_err(|error| Error::Refused { server: member.server(), why: error.to_string() })
-}
-
-/// The first write of the new primary, with everything about how it came to be one.
-pub(super) async fn mark(plan: &Plan, servers: &mut Servers<'_>) -> Result<(), Error> {
-    let candidate = &plan.candidate;
-    servers.run(candidate, candidate.dialect().thaw()).await?;
-    servers.run(candidate, candidate.dialect().forget_source()).await?;
-    if plan.semi_sync {
-        move_acknowledging(plan, servers).await;
-    }
-    make_table(candidate, servers).await?;
-    let statement = format!(
-        "REPLACE INTO headroom.switchover (epoch, primary_server, state, plan) VALUES ({}, {}, 'done', {})",
-        plan.epoch,
-        quoted(&candidate.name),
-        quoted(&plan.text_for_servers())
-    );
-    servers.run(candidate, &statement).await
 }
 
 fn direct(plan: &Plan) -> impl Iterator<Item = &Member> {
