@@ -145,9 +145,7 @@ pub(super) async fn wait_for(
     loop {
         let left = until.saturating_duration_since(Instant::now()).min(WAITS);
         let statement = member.dialect().wait_for(position, left.as_secs_f64().max(0.001));
-        // The server says no by itself; one that is silent for a second longer does not answer.
-        let patience = Duration::from_secs_f64(left.as_secs_f64().ceil() + 1.0);
-        let answer = servers.of(member).await?.scalar(&statement, patience).await?;
+        let answer = servers.of(member).await?.scalar(&statement, patience(left)).await?;
         if answer.as_deref() == Some("0") || Instant::now() >= until {
             return Ok(answer.as_deref() == Some("0"));
         }
@@ -158,6 +156,12 @@ pub(super) async fn wait_for(
             return Err(Error::Refused { server: member.server(), why });
         }
     }
+}
+
+/// The server says no by itself; one that is silent for a second longer does not answer. MySQL waits whole
+/// seconds, at least one: also when none is left.
+fn patience(left: Duration) -> Duration {
+    Duration::from_secs_f64(left.as_secs_f64().ceil().max(1.0) + 1.0)
 }
 
 async fn catch_up(plan: &Plan, servers: &mut Servers<'_>) -> Result<(), Error> {
@@ -637,4 +641,20 @@ fn last_error(channels: &[Channel]) -> String {
 /// Used by `undo` too.
 pub(super) fn release_lock(lock: &str) -> String {
     format!("DO RELEASE_LOCK({})", quoted(lock))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_is_waited_for_longer_than_it_waits_itself() {
+        let dialect = crate::dialect::Dialect("8.4.2".parse().unwrap());
+        for (left, waits) in [(0, 1), (1, 1), (999, 1), (1000, 1), (1001, 2), (2000, 2)] {
+            let left = Duration::from_millis(left);
+            let statement = dialect.wait_for("u:1", left.as_secs_f64().max(0.001));
+            assert!(statement.ends_with(&format!(", {waits})")), "{statement}");
+            assert_eq!(patience(left), Duration::from_secs(waits + 1));
+        }
+    }
 }
