@@ -103,6 +103,27 @@ impl Connection {
         self.run(dialect.start_replication(), deadline).await
     }
 
+    /// Makes a table of the database `headroom`, and that database. Only where it is not there: a definition
+    /// replicates even when it changes nothing, and a MariaDB replica that is killed while it applies one may
+    /// apply it twice, and stop.
+    pub(crate) async fn make_table(
+        &mut self,
+        name: &str,
+        definition: &str,
+        deadline: Duration,
+    ) -> Result<(), Error> {
+        let is_there = format!(
+            "SELECT COUNT(*) FROM information_schema.TABLES \
+             WHERE TABLE_SCHEMA = 'headroom' AND TABLE_NAME = {}",
+            quoted(name)
+        );
+        if self.scalar(&is_there, deadline).await?.as_deref() == Some("1") {
+            return Ok(());
+        }
+        self.run("CREATE DATABASE IF NOT EXISTS headroom", deadline).await?;
+        self.run(&format!("CREATE TABLE IF NOT EXISTS headroom.{name} {definition}"), deadline).await
+    }
+
     /// Says goodbye, where the server listens.
     pub(crate) async fn close(self) {
         if self.late {

@@ -12,12 +12,9 @@ use serde::Serialize;
 use std::fmt;
 use std::time::Duration;
 
-const TABLE: [&str; 2] = [
-    "CREATE DATABASE IF NOT EXISTS headroom",
-    "CREATE TABLE IF NOT EXISTS headroom.guard (generation BIGINT UNSIGNED NOT NULL PRIMARY KEY, \
-     paused TINYINT NOT NULL, until_ms BIGINT NOT NULL, by_whom VARCHAR(255) NOT NULL, why VARCHAR(255) NOT NULL, \
-     changed TIMESTAMP(6) NOT NULL DEFAULT CURRENT_TIMESTAMP(6)) ENGINE = InnoDB",
-];
+const TABLE: &str = "(generation BIGINT UNSIGNED NOT NULL PRIMARY KEY, paused TINYINT NOT NULL, \
+    until_ms BIGINT NOT NULL, by_whom VARCHAR(255) NOT NULL, why VARCHAR(255) NOT NULL, \
+    changed TIMESTAMP(6) NOT NULL DEFAULT CURRENT_TIMESTAMP(6)) ENGINE = InnoDB";
 const NOW_MS: &str = "CAST(UNIX_TIMESTAMP(NOW(6)) * 1000 AS SIGNED)";
 
 /// A person has said to do nothing.
@@ -143,9 +140,7 @@ pub(crate) async fn write(
     why: &str,
     deadline: Duration,
 ) -> Result<u64, Error> {
-    for statement in TABLE {
-        conn.run(statement, deadline).await?;
-    }
+    conn.make_table("guard", TABLE, deadline).await?;
     let until = time.map_or("0".to_owned(), |time| format!("{NOW_MS} + {}", time.as_millis()));
     let cut = |text: &str| quoted(&text.chars().take(200).collect::<String>());
     let insert = format!(
@@ -180,6 +175,35 @@ fn text(row: &Named, column: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::connection::BRIEFLY;
+    use config::Credentials;
+    use fleet::{Address, ServerName};
+    use lab::scripted::{Reply, Script, ScriptedServer};
+    use std::sync::{Arc, Mutex};
+
+    #[tokio::test]
+    async fn a_pause_defines_its_table_only_where_that_is_not_there() {
+        for (there, defined) in [("0", 2), ("1", 0)] {
+            let definitions = Arc::new(Mutex::new(0));
+            let heard = definitions.clone();
+            let script = Script::new("10.11.6-MariaDB", move |statement, _| match statement {
+                _ if statement.contains("information_schema.TABLES") => Reply::value("n", there),
+                _ if statement.starts_with("CREATE ") => {
+                    *heard.lock().unwrap() += 1;
+                    Reply::Ok
+                }
+                _ if statement.starts_with("INSERT INTO headroom.guard") => Reply::Ok,
+                "SELECT MAX(generation) FROM headroom.guard" => Reply::value("g", "4"),
+                _ => Reply::Usual,
+            });
+            let server = ScriptedServer::start(script).await.unwrap();
+            let address = Address::tcp("127.0.0.1".to_owned(), server.address().port());
+            let (name, who, deadline) = (ServerName::new("a1"), Credentials::default(), BRIEFLY);
+            let mut conn = Connection::open(&name, &address, &who, deadline, BRIEFLY).await.unwrap();
+            assert_eq!(write(&mut conn, true, None, "x", "", deadline).await.unwrap(), 4);
+            assert_eq!(*definitions.lock().unwrap(), defined);
+        }
+    }
 
     #[test]
     fn the_newest_row_counts_whichever_server_has_it() {

@@ -7,25 +7,17 @@ use crate::Error;
 use crate::connection::quoted;
 
 /// The epochs' table, replicated like any other: whoever finds the fleet later knows what was meant.
-const MAKE_TABLE: [&str; 2] = [
-    "CREATE DATABASE IF NOT EXISTS headroom",
-    "CREATE TABLE IF NOT EXISTS headroom.switchover (epoch BIGINT UNSIGNED NOT NULL PRIMARY KEY, \
-     primary_server VARCHAR(255) NOT NULL, state VARCHAR(16) NOT NULL, plan MEDIUMTEXT NOT NULL, \
-     changed TIMESTAMP(6) NOT NULL DEFAULT CURRENT_TIMESTAMP(6) ON UPDATE CURRENT_TIMESTAMP(6)) ENGINE = InnoDB",
-];
+const TABLE: &str = "(epoch BIGINT UNSIGNED NOT NULL PRIMARY KEY, primary_server VARCHAR(255) NOT NULL, \
+    state VARCHAR(16) NOT NULL, plan MEDIUMTEXT NOT NULL, \
+    changed TIMESTAMP(6) NOT NULL DEFAULT CURRENT_TIMESTAMP(6) ON UPDATE CURRENT_TIMESTAMP(6)) ENGINE = InnoDB";
 
-/// Only where it is not there: a definition replicates even when it changes nothing, and a MariaDB replica
-/// that is killed while it applies one may apply it twice, and stop.
 pub(super) async fn make_table(member: &Member, servers: &mut Servers<'_>) -> Result<(), Error> {
-    const IS_THERE: &str = "SELECT COUNT(*) FROM information_schema.TABLES \
-                            WHERE TABLE_SCHEMA = 'headroom' AND TABLE_NAME = 'switchover'";
-    if servers.scalar(member, IS_THERE).await?.as_deref() == Some("1") {
-        return Ok(());
+    let deadline = servers.deadline();
+    let made = servers.of(member).await?.make_table("switchover", TABLE, deadline).await;
+    if made.is_err() {
+        servers.forget(member);
     }
-    for statement in MAKE_TABLE {
-        servers.run(member, statement).await?;
-    }
-    Ok(())
+    made
 }
 
 /// The epoch is written whatever becomes of the rest: without it routers could not tell the new primary from
