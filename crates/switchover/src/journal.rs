@@ -115,12 +115,20 @@ impl Journal {
 
 /// The newest journal in a directory, by name; `None` when there is none.
 pub fn newest(directory: &Path) -> Option<PathBuf> {
-    let entries = std::fs::read_dir(directory).ok()?.flatten().map(|entry| entry.path());
+    newest_first(directory).into_iter().next()
+}
+
+/// The journals in a directory, by name.
+pub(crate) fn newest_first(directory: &Path) -> Vec<PathBuf> {
     let ours = |path: &PathBuf| {
         let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
         name.starts_with("switchover-") && name.ends_with(".jsonl")
     };
-    entries.filter(ours).max()
+    let entries = std::fs::read_dir(directory).into_iter().flatten().flatten();
+    let mut journals: Vec<PathBuf> = entries.map(|entry| entry.path()).filter(ours).collect();
+    journals.sort_unstable();
+    journals.reverse();
+    journals
 }
 
 /// The lines of a journal.

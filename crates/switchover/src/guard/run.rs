@@ -1,5 +1,6 @@
 //! The thin loop of a guard: looks, decides, acts, and says what it did and why.
 
+use super::cut_off::{self, CutOff};
 use super::decide::{Caution, Decision, Health, LockCount, NoWriter, Observation, decide};
 use super::decision_log::DecisionLog;
 use super::lock::{Locks, Round};
@@ -11,8 +12,8 @@ use crate::failover::risk::{self, Guard as Fence, SourceEvidence};
 use crate::failover::scene::Scene;
 use crate::failover::text;
 use crate::failover::unfinished::{self, Found, Successor};
-use crate::journal::{self, Journal, JournalRecord};
-use crate::perform::{self, Deadlines, FenceBy, Kind, Logins, Plan, Progress};
+use crate::journal::{self, Journal};
+use crate::perform::{self, Deadlines, FenceBy, Logins, Plan, Progress};
 use crate::step::{State, Step};
 use crate::{Error, Flags};
 use config::Credentials;
@@ -62,7 +63,7 @@ pub struct Guard {
     /// When the primary was seen alive, and whether it is silent since.
     alive: Option<Alive>,
     silent: bool,
-    /// Whether its newest journal was looked at since it began.
+    /// Whether its journals were looked at since it began.
     looked_back: bool,
     /// Since when replicas look for a source that does not answer, beside a primary that does.
     cut_off_since: Option<Instant>,
@@ -187,8 +188,9 @@ impl Guard {
             _ => None,
         };
         if act.is_some() || !self.looked_back {
-            match self.go_on(act.as_ref().map(|(_, primary)| primary), open).await {
-                None => self.looked_back = true,
+            match self.go_on(&snapshot, act.as_ref().map(|(_, primary)| primary), open).await {
+                // Before that, whether a journal is of this fleet is not known.
+                None => self.looked_back = snapshot.settled,
                 // The fleet is another one now: it is looked at before anything else is done.
                 Some(attempt) => return self.ended(attempt, decision.word(), tell),
             }
@@ -373,46 +375,46 @@ impl Guard {
 
     /// Goes on with a failover of this guard that was cut off, whether it is the active one or not: what was
     /// promoted is finished, what was not is undone. `None` when there is nothing to go on with.
-    async fn go_on(&self, primary: Option<&ServerName>, open: &mut Open) -> Option<Attempt> {
+    async fn go_on(
+        &self,
+        snapshot: &Snapshot,
+        primary: Option<&ServerName>,
+        open: &mut Open,
+    ) -> Option<Attempt> {
         if self.options.dry_run || self.status.pause.is_some() {
             return None;
         }
-        let path = journal::newest(&self.options.journals)?;
-        let lines = match journal::read(&path) {
-            Ok(lines) => lines,
-            Err(error) => {
-                tracing::error!("a failover that may have been cut off cannot be read: {error}");
+        let logins = self.logins();
+        for CutOff { path, plan, lines } in cut_off::find(&self.options.journals, &self.options.by, snapshot) {
+            if perform::is_under_way(&plan, &logins).await {
                 return None;
             }
-        };
-        let JournalRecord::Plan { plan, .. } = lines.first()? else { return None };
-        let ours = matches!(plan.kind, Kind::Failover { .. }) && plan.by == self.options.by;
-        let logins = self.logins();
-        if !ours
-            || journal::is_over(&lines)
-            || perform::is_under_way(plan, &logins).await
-            || perform::superseded(plan, &logins).await.is_some()
-            || open.is_stopped()
-        {
-            return None;
+            let superseded = perform::superseded(&plan, &logins).await.is_some();
+            if open.is_stopped() {
+                return None;
+            }
+            if superseded {
+                continue;
+            }
+            let state = journal::go_on(&lines, perform::promoted(&plan, &logins).await);
+            if let State::Undecided { why } = &state {
+                let why = format!("a failover was cut off at its promotion, and {why}; {}", path.display());
+                return Some(Attempt::ask(&why));
+            }
+            if matches!(state, State::Forward { step } if step > Step::Promote)
+                && let Some(why) = perform::moved_by_hand(&plan, &logins).await
+            {
+                tracing::warn!(epoch = plan.epoch, "a failover that was cut off is left as it is: {why}");
+                continue;
+            }
+            tracing::warn!(epoch = plan.epoch, journal = %path.display(), "goes on with a failover that was cut off");
+            let going_on = async {
+                let (mut journal, _) = Journal::reopen(&path)?;
+                self.perform(&plan, &mut journal, state).await
+            };
+            return Some(self.keeping(primary, open, &AtomicBool::new(true), going_on).await);
         }
-        let state = journal::go_on(&lines, perform::promoted(plan, &logins).await);
-        if let State::Undecided { why } = &state {
-            let why = format!("a failover was cut off at its promotion, and {why}; {}", path.display());
-            return Some(Attempt::ask(&why));
-        }
-        if matches!(state, State::Forward { step } if step > Step::Promote)
-            && let Some(why) = perform::moved_by_hand(plan, &logins).await
-        {
-            tracing::warn!(epoch = plan.epoch, "a failover that was cut off is left as it is: {why}");
-            return None;
-        }
-        tracing::warn!(epoch = plan.epoch, journal = %path.display(), "goes on with a failover that was cut off");
-        let going_on = async {
-            let (mut journal, _) = Journal::reopen(&path)?;
-            self.perform(plan, &mut journal, state).await
-        };
-        Some(self.keeping(primary, open, &AtomicBool::new(true), going_on).await)
+        None
     }
 
     /// Ends a failover that whoever began it has recorded and not ended, where its own tool had time to: a
