@@ -175,8 +175,19 @@ impl Dialect {
         }
     }
 
-    /// Enables an event, which keeps its definer: without one named whoever alters an event becomes it.
+    /// Enables an event.
     pub(crate) fn enable_event(self, event: &ScheduledEvent) -> String {
+        self.alter_event(event, "ENABLE")
+    }
+
+    /// Keeps an event from running there, as if it had come from a source.
+    pub(crate) fn disable_event_on_replica(self, event: &ScheduledEvent) -> String {
+        let replica = if self.0.mysql_from((8, 2, 0)) { "REPLICA" } else { "SLAVE" };
+        self.alter_event(event, &format!("DISABLE ON {replica}"))
+    }
+
+    /// The event keeps its definer: without one named whoever alters an event becomes it.
+    fn alter_event(self, event: &ScheduledEvent, state: &str) -> String {
         let name = |text: &str| format!("`{}`", text.replace('`', "``"));
         let definer = match event.definer.rsplit_once('@') {
             _ if event.definer.is_empty() => String::new(),
@@ -184,7 +195,7 @@ impl Dialect {
             Some((user, host)) => format!("DEFINER = {}@{} ", quoted(user), quoted(host)),
             None => format!("DEFINER = {} ", quoted(&event.definer)),
         };
-        format!("ALTER {definer}EVENT {}.{} ENABLE", name(&event.schema), name(&event.name))
+        format!("ALTER {definer}EVENT {}.{} {state}", name(&event.schema), name(&event.name))
     }
 
     /// The bytes of a password by which a server can be told to follow another one; the account itself may
@@ -244,6 +255,10 @@ mod tests {
             "ALTER DEFINER = 'batch' EVENT `app`.`night``ly` ENABLE"
         );
         assert_eq!(enable("8.4.2", ""), "ALTER EVENT `app`.`night``ly` ENABLE");
+        let disable = |version: &str| dialect(version).disable_event_on_replica(&event(""));
+        assert!(disable("8.4.2").ends_with("DISABLE ON REPLICA"));
+        assert!(disable("8.0.36").ends_with("DISABLE ON SLAVE"));
+        assert!(disable("11.8.2-MariaDB").ends_with("DISABLE ON SLAVE"));
     }
 
     #[test]

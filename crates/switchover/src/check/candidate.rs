@@ -1,8 +1,8 @@
 //! Whether the candidate can take the primary's place: version, settings, accounts, events, its cache, its
 //! disk and its clock.
 
-use super::{Outcome, Situation, everybody, or_none, pass, stop, warn};
-use crate::facts::Facts;
+use super::{Level, Outcome, Situation, everybody, or_none, pass, stop, warn};
+use crate::facts::{Facts, ScheduledEvent};
 
 pub(super) fn version(s: &Situation<'_>) -> Outcome {
     let newer = s.others.iter().chain([s.primary]).find(|facts| {
@@ -47,6 +47,53 @@ pub(super) fn events(s: &Situation<'_>) -> Outcome {
             "GRANT EVENT ON *.* to the account",
         );
     };
+    let Some(candidates) = &s.candidate.events else {
+        return warn(
+            format!("which events run on {} already is not known", s.candidate.server),
+            "GRANT EVENT ON *.* to the account",
+        );
+    };
+    let moves = |own: &ScheduledEvent| {
+        events.iter().any(|event| (&event.schema, &event.name) == (&own.schema, &own.name))
+    };
+    let own: Vec<&ScheduledEvent> = candidates.iter().filter(|event| !moves(event)).collect();
+    let moving = moving_events(s, events);
+    if own.is_empty() {
+        return moving;
+    }
+    let (own, statements) = own_events(s, &own);
+    match moving {
+        (Level::Stop, facts, mend) => (Level::Stop, format!("{facts}; {own}"), mend),
+        (Level::Warn, facts, mend) => {
+            let mend = mend.unwrap_or_default();
+            warn(format!("{facts}; {own}"), format!("{mend}; of those of {}: {statements}", s.candidate.server))
+        }
+        (Level::Pass, ..) => warn(own, statements),
+    }
+}
+
+/// Events of the candidate that the primary does not run, and what keeps them from running: on a read-only
+/// server they change nothing.
+fn own_events(s: &Situation<'_>, own: &[&ScheduledEvent]) -> (String, String) {
+    let (candidate, dialect) = (&s.candidate.server, s.candidate.dialect());
+    let names: Vec<String> = own.iter().map(|event| format!("{}.{}", event.schema, event.name)).collect();
+    let facts = format!(
+        "enabled on {candidate} and not on {}, so they change data there once it takes writes: {}",
+        s.primary.server,
+        names.join(", ")
+    );
+    // In its binary log this would be an errant transaction, and super_read_only refuses it.
+    let mut statements = vec!["SET SESSION sql_log_bin = 0".to_owned()];
+    statements.extend(own.iter().map(|event| dialect.disable_event_on_replica(event)));
+    if s.candidate.is_on(&["super_read_only"]) == Some(true) {
+        statements.insert(0, "SET GLOBAL super_read_only = OFF".to_owned());
+        statements.push("SET GLOBAL super_read_only = ON".to_owned());
+    }
+    (facts, format!("nothing, if they shall run there; else on {candidate}: {}", statements.join("; ")))
+}
+
+/// Those that the primary runs.
+fn moving_events(s: &Situation<'_>, events: &[ScheduledEvent]) -> Outcome {
     if events.is_empty() {
         return pass("none enabled");
     }

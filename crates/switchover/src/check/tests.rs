@@ -35,11 +35,43 @@ fn pair(version: &str) -> (Facts, Facts) {
     (primary, candidate)
 }
 
+fn event(name: &str) -> ScheduledEvent {
+    ScheduledEvent { schema: "app".to_owned(), name: name.to_owned(), definer: "batch@%".to_owned() }
+}
+
+#[test]
+fn events_that_are_enabled_on_the_candidate_alone_are_named() {
+    for (version, word) in [("10.11.6-MariaDB", "SLAVE"), ("8.4.2", "REPLICA")] {
+        let (mut primary, mut candidate) = pair(version);
+        primary.events = Some(Vec::new());
+        assert_eq!(found("events", &primary, &candidate, &[]).level, Level::Warn, "not known");
+        candidate.events = Some(vec![event("purge")]);
+        let own = found("events", &primary, &candidate, &[]);
+        assert!(own.level == Level::Warn && own.facts.contains("app.purge"), "{own:?}");
+        let mend = own.mend.unwrap();
+        let statement = format!("ALTER DEFINER = 'batch'@'%' EVENT `app`.`purge` DISABLE ON {word}");
+        assert!(mend.contains("sql_log_bin = 0") && mend.ends_with(&statement), "{mend}");
+        set(&mut candidate, &[("super_read_only", "ON")]);
+        let mend = found("events", &primary, &candidate, &[]).mend.unwrap();
+        assert!(mend.contains("super_read_only = OFF") && mend.ends_with("super_read_only = ON"), "{mend}");
+        // A copy of the primary's files has those of the primary enabled.
+        primary.events = Some(vec![event("purge")]);
+        candidate.may_set_definer = Some(("admin@%".to_owned(), true));
+        let moved = found("events", &primary, &candidate, &[]);
+        assert!(moved.level == Level::Warn && !moved.facts.contains("app.purge"), "{moved:?}");
+        candidate.events = Some(vec![event("purge"), event("other")]);
+        let both = found("events", &primary, &candidate, &[]);
+        assert!(both.facts.starts_with("1 enabled on a1") && both.facts.ends_with("app.other"), "{both:?}");
+        candidate.may_set_definer = Some(("admin@%".to_owned(), false));
+        assert_eq!(found("events", &primary, &candidate, &[]).level, Level::Stop);
+    }
+}
+
 #[test]
 fn events_of_others_need_the_privilege_to_keep_their_definers() {
     let (mut primary, mut candidate) = pair("10.11.6-MariaDB");
-    let (schema, name) = ("app".to_owned(), "nightly".to_owned());
-    primary.events = Some(vec![ScheduledEvent { schema, name, definer: "batch@%".to_owned() }]);
+    primary.events = Some(vec![event("nightly")]);
+    candidate.events = Some(Vec::new());
     let level = |candidate: &Facts| found("events", &primary, candidate, &[]).level;
     assert_eq!(level(&candidate), Level::Warn, "not known");
     candidate.may_set_definer = Some(("admin@%".to_owned(), false));
@@ -54,7 +86,8 @@ fn events_of_others_need_the_privilege_to_keep_their_definers() {
 
 #[test]
 fn events_and_locks_that_cannot_be_seen_are_not_known_and_no_pass() {
-    let (mut primary, candidate) = pair("8.4.2");
+    let (mut primary, mut candidate) = pair("8.4.2");
+    candidate.events = Some(Vec::new());
     let events = found("events", &primary, &candidate, &[]);
     assert!(events.level == Level::Warn && events.mend.unwrap().contains("GRANT EVENT"));
     let mends = |primary: &Facts| {
