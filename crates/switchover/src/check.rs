@@ -94,6 +94,11 @@ pub const CHECKS: &[Check] = &[
         run: replication::follows,
     },
     Check { name: "channels", why: "which one is changed must be beyond doubt", run: replication::channels },
+    Check {
+        name: "channel settings",
+        why: "the former primary follows as the candidate did",
+        run: replication::channel_settings,
+    },
     Check { name: "threads run", why: "a stopped replica never catches up", run: replication::threads_run },
     Check {
         name: "GTID",

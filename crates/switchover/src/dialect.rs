@@ -221,7 +221,14 @@ impl Dialect {
             parts.push(format!("{prefix}_PASSWORD = {}", quoted(password)));
         }
         let public_key = format!("GET_{prefix}_PUBLIC_KEY");
-        parts.extend(source.protection.iter().map(|(option, value)| match option.as_str() {
+        // One that a server is too old for would be refused, and with it the whole statement.
+        let knows = |option: &str| match option {
+            "COMPRESSION_ALGORITHMS" | "ZSTD_COMPRESSION_LEVEL" => self.0.mysql_from((8, 0, 18)),
+            "TLS_CIPHERSUITES" => self.0.mysql_from((8, 0, 19)),
+            _ => true,
+        };
+        let protection = source.protection.iter().filter(|(option, _)| knows(option));
+        parts.extend(protection.map(|(option, value)| match option.as_str() {
             "GET_PUBLIC_KEY" => format!("{public_key} = {value}"),
             _ => format!("{prefix}_{option} = {value}"),
         }));
@@ -289,6 +296,10 @@ mod tests {
         let last = dialect("8.4.2").demote(&protected).pop().unwrap();
         assert!(last.contains("SOURCE_SSL = 1, GET_SOURCE_PUBLIC_KEY = 1"), "{last}");
         assert!(dialect("10.11.6-MariaDB").repoint(&protected).contains("MASTER_SSL = 1"));
+        let zstd = [("COMPRESSION_ALGORITHMS".to_owned(), "'zstd'".to_owned())];
+        let compressed = Source { protection: &zstd, ..source.clone() };
+        assert!(dialect("8.4.2").repoint(&compressed).contains("SOURCE_COMPRESSION_ALGORITHMS = 'zstd'"));
+        assert!(!dialect("8.0.17").repoint(&compressed).contains("COMPRESSION"));
         let keeps = Source { login: None, ..source };
         assert!(!dialect("8.4.2").repoint(&keeps).contains("PASSWORD"));
     }

@@ -213,7 +213,10 @@ async fn read_basics(conn: &mut Connection, reach: &Address, deadline: Duration)
     let position = conn.scalar(dialect.position(), deadline).await?.unwrap_or_default().replace('\n', "");
     let variables = pairs(conn.ask("SHOW GLOBAL VARIABLES", deadline).await?);
     let status = pairs(conn.ask("SHOW GLOBAL STATUS", deadline).await?);
-    let channels = channels(conn, dialect, deadline).await?;
+    let mut channels = channels(conn, dialect, deadline).await?;
+    let net_timeout = variables.get("replica_net_timeout").or(variables.get("slave_net_timeout"));
+    let net_timeout = net_timeout.and_then(|seconds| seconds.parse().ok());
+    channel::read_settings(conn, &mut channels, dialect, net_timeout, deadline).await;
     let (mut enabled, mut replica_side) = (None, None);
     if may_see_all_events(conn, deadline).await {
         enabled = events(conn, "STATUS = 'ENABLED'", deadline).await;

@@ -112,6 +112,34 @@ pub(super) fn threads_run(s: &Situation<'_>) -> Outcome {
     pass(format!("on {}", names(replicas(s))))
 }
 
+/// How the connection is protected is told: see [`crate::facts::Channel::protection`].
+pub(super) fn channel_settings(s: &Situation<'_>) -> Outcome {
+    let (primary, candidate) = (&s.primary.server, &s.candidate.server);
+    let Some(channel) = s.candidate.channels.first() else {
+        return pass(format!("{candidate} has no channel"));
+    };
+    let Some(left) = &channel.left_to_person else {
+        return warn(
+            format!("what is set for the channel of {candidate} is not known, and {primary} follows without it"),
+            "GRANT SELECT ON performance_schema.* to the account",
+        );
+    };
+    if left.is_empty() {
+        return pass(format!("{primary} is told what is set for the channel of {candidate}"));
+    }
+    let dialect = s.primary.dialect();
+    let change =
+        if dialect.0.mysql_from((8, 0, 23)) { "CHANGE REPLICATION SOURCE TO" } else { "CHANGE MASTER TO" };
+    warn(
+        format!("set for the channel of {candidate}, and not told to {primary}: {}", left.join(", ")),
+        format!(
+            "afterwards on {primary}, with what is right on its host: {}; {change} ...; {}",
+            dialect.stop_replication(),
+            dialect.start_replication()
+        ),
+    )
+}
+
 pub(super) fn lag(s: &Situation<'_>) -> Outcome {
     let behind = s.candidate.channels.first().and_then(|channel| channel.seconds_behind);
     match behind {

@@ -159,6 +159,20 @@ fn a_channel_with_a_name_or_a_second_one_is_not_moved() {
 }
 
 #[test]
+fn what_the_former_primary_is_not_told_of_a_channel_is_named() {
+    let (primary, mut candidate) = pair("8.4.2");
+    let check = "channel settings";
+    let unread = found(check, &primary, &candidate, &[]);
+    assert!(unread.level == Level::Warn && unread.mend.unwrap().contains("performance_schema"));
+    candidate.channels[0].left_to_person = Some(Vec::new());
+    assert_eq!(found(check, &primary, &candidate, &[]).level, Level::Pass);
+    candidate.channels[0].left_to_person = Some(vec!["SOURCE_BIND = 10.0.0.7".to_owned()]);
+    let bound = found(check, &primary, &candidate, &[]);
+    assert!(bound.level == Level::Warn && bound.facts.contains("SOURCE_BIND = 10.0.0.7"), "{bound:?}");
+    assert!(bound.mend.unwrap().contains("STOP REPLICA; CHANGE REPLICATION SOURCE TO"));
+}
+
+#[test]
 fn the_account_of_replication_is_tried_and_what_only_this_host_cannot_know_is_a_warning() {
     let (primary, mut candidate) = pair("10.11.6-MariaDB");
     let level = |candidate: &Facts, host: &str, led_to: LedTo| {

@@ -38,6 +38,10 @@ pub struct Channel {
     /// prefix, and values.
     #[serde(skip)]
     pub protection: Vec<(String, String)>,
+    /// Settings that whoever follows next in this channel's place is not told, as `NAME = value`: they name the
+    /// network of its own host, or an account that applies. `None` where the server does not say.
+    #[serde(skip)]
+    pub left_to_person: Option<Vec<String>>,
     /// What it leaves out, as `name = value`: filters of replication. Positions go on over what is left out,
     /// so nothing else tells that data are missing.
     pub filters: Vec<String>,
@@ -100,6 +104,7 @@ pub(super) fn channel(row: &Named) -> Channel {
         receiver_tries: text(["replica_io_running", "slave_io_running"]).eq_ignore_ascii_case("connecting"),
         received: text(["gtid_io_pos", "retrieved_gtid_set"]).replace(['\n', ' '], ""),
         protection: protection(row),
+        left_to_person: row.contains_key("using_gtid").then(Vec::new),
         filters: filters(row),
         delay_s: text(["sql_delay", "sql_delay"]).parse().unwrap_or(0),
     }
@@ -140,6 +145,7 @@ fn protection(row: &Named) -> Vec<(String, String)> {
                 ("ssl_cert", "SSL_CERT"),
                 ("ssl_key", "SSL_KEY"),
                 ("ssl_cipher", "SSL_CIPHER"),
+                ("tls_version", "TLS_VERSION"),
             ];
             let file = |(column, option): (&str, &str)| {
                 Some((option.to_owned(), crate::connection::quoted(value(column)?)))
@@ -165,9 +171,98 @@ fn protection(row: &Named) -> Vec<(String, String)> {
     options
 }
 
+/// Reads what MySQL shows of its channels beside their status, and how often a source that is idle says that
+/// it is there. Where that cannot be read the channels go without.
+pub(super) async fn read_settings(
+    conn: &mut Connection,
+    channels: &mut [Channel],
+    dialect: Dialect,
+    net_timeout: Option<f64>,
+    deadline: Duration,
+) {
+    const ASK: &str = "SELECT c.*, a.* FROM performance_schema.replication_connection_configuration c \
+        JOIN performance_schema.replication_applier_configuration a ON a.CHANNEL_NAME = c.CHANNEL_NAME";
+    if dialect.is_mariadb() || channels.is_empty() {
+        return;
+    }
+    let rows = conn.ask(ASK, deadline).await.unwrap_or_default();
+    let bind = if dialect.0.mysql_from((8, 0, 23)) { "SOURCE_BIND" } else { "MASTER_BIND" };
+    for channel in channels {
+        let is_it = |row: &&Named| row.get("channel_name").map_or("", String::as_str) == channel.name;
+        if let Some(row) = rows.iter().find(is_it) {
+            settings(channel, row, bind, net_timeout);
+        }
+    }
+}
+
+fn settings(channel: &mut Channel, row: &Named, bind: &str, net_timeout: Option<f64>) {
+    let value = |name: &str| row.get(name).map(|value| value.trim()).filter(|value| !value.is_empty());
+    let quoted = crate::connection::quoted;
+    let protection = &mut channel.protection;
+    if let Some(suites) = value("tls_ciphersuites") {
+        protection.push(("TLS_CIPHERSUITES".to_owned(), quoted(suites)));
+    }
+    if let Some(algorithms) = value("compression_algorithm").filter(|names| *names != "uncompressed") {
+        protection.push(("COMPRESSION_ALGORITHMS".to_owned(), quoted(algorithms)));
+        let level = value("zstd_compression_level").and_then(|level| level.parse::<u32>().ok());
+        protection.extend(level.map(|level| ("ZSTD_COMPRESSION_LEVEL".to_owned(), level.to_string())));
+    }
+    protection.extend(heartbeat(value("heartbeat_interval"), net_timeout));
+    let own = [
+        (bind, value("network_interface")),
+        ("NETWORK_NAMESPACE", value("network_namespace")),
+        ("PRIVILEGE_CHECKS_USER", value("privilege_checks_user")),
+    ];
+    let own = own.into_iter().filter_map(|(name, value)| Some(format!("{name} = {}", value?)));
+    channel.left_to_person = Some(own.collect());
+}
+
+/// Only one that is shorter than servers take by themselves, half of `replica_net_timeout`: longer ones are
+/// left from another timeout, and the next to follow may have a shorter one of its own.
+fn heartbeat(interval: Option<&str>, net_timeout: Option<f64>) -> Option<(String, String)> {
+    let seconds = interval?.parse::<f64>().ok()?;
+    (seconds > 0.0 && seconds * 2.0 < net_timeout?)
+        .then(|| ("HEARTBEAT_PERIOD".to_owned(), format!("{seconds:.3}")))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_set_for_a_channel_is_told_to_the_next_but_for_what_is_of_its_host() {
+        let row = |values: &[(&str, &str)]| -> Named {
+            values.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
+        };
+        let status = [("source_ssl_allowed", "Yes"), ("source_tls_version", "TLSv1.3")];
+        let mut read = channel(&row(&status));
+        assert_eq!(read.left_to_person, None, "not read yet");
+        let plain = row(&[("compression_algorithm", "uncompressed"), ("heartbeat_interval", "30.000")]);
+        settings(&mut read, &plain, "SOURCE_BIND", Some(60.0));
+        let option = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+        assert_eq!(read.protection, [option("SSL", "1"), option("TLS_VERSION", "'TLSv1.3'")]);
+        assert_eq!(read.left_to_person, Some(Vec::new()));
+        let set = row(&[
+            ("compression_algorithm", "zstd"),
+            ("zstd_compression_level", "7"),
+            ("tls_ciphersuites", "TLS_AES_256_GCM_SHA384"),
+            ("heartbeat_interval", "2.500"),
+            ("network_interface", "10.0.0.7"),
+            ("privilege_checks_user", "'applier'@'%'"),
+        ]);
+        settings(&mut read, &set, "SOURCE_BIND", Some(60.0));
+        let expected = [
+            option("TLS_CIPHERSUITES", "'TLS_AES_256_GCM_SHA384'"),
+            option("COMPRESSION_ALGORITHMS", "'zstd'"),
+            option("ZSTD_COMPRESSION_LEVEL", "7"),
+            option("HEARTBEAT_PERIOD", "2.500"),
+        ];
+        assert_eq!(read.protection[2..], expected);
+        let left = read.left_to_person.unwrap();
+        assert_eq!(left, ["SOURCE_BIND = 10.0.0.7", "PRIVILEGE_CHECKS_USER = 'applier'@'%'"]);
+        assert_eq!(heartbeat(Some("30"), Some(8.0)), None, "left from another timeout");
+        assert_eq!(heartbeat(Some("0.000"), Some(60.0)), None);
+    }
 
     #[test]
     fn filters_and_delays_of_a_replica_are_read() {

@@ -280,7 +280,9 @@ fn is_safe((name, value): &(String, String)) -> bool {
     let name = name.chars().all(|c| c.is_ascii_uppercase() || c == '_');
     let inner = value.strip_prefix('\'').and_then(|value| value.strip_suffix('\''));
     let text = inner.is_some_and(|inner| !inner.replace("''", "").replace(r"\\", "").contains(['\'', '\\']));
-    name && (text || value.parse::<u32>().is_ok())
+    let number = value.starts_with(|c: char| c.is_ascii_digit())
+        && value.chars().all(|c| c.is_ascii_digit() || c == '.');
+    name && (text || number)
 }
 
 fn history(dialect: Dialect) -> &'static str {
