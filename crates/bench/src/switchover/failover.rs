@@ -264,7 +264,7 @@ async fn death(
     let (logins, snapshot) = (fixture.logins(), fixture.snapshot()?);
     let old = fixture.primary.clone();
     let name = ServerName::new(&old);
-    let scene = Scene::read(&snapshot, Some(&name), &logins.admin, STATEMENT).await?;
+    let scene = Scene::read(&snapshot, Some(&name), &logins.admin, STATEMENT, &logins.flags).await?;
     // Remembered while it lives, as a guard does.
     let evidence = source::ask(&scene.primary, &logins.admin, STATEMENT).await;
     let predicted = scene.rule_out_loss(&evidence).err().map(|loss| loss.to_string());
@@ -273,7 +273,7 @@ async fn death(
     fixture.lab.fault(&old, args.fault.fault()).await?;
     scene.confirm(&logins.admin, &Rule::default(), WITHIN).await?;
     let confirmed = Instant::now();
-    let scene = Scene::read(&snapshot, Some(&name), &logins.admin, STATEMENT).await?;
+    let scene = Scene::read(&snapshot, Some(&name), &logins.admin, STATEMENT, &logins.flags).await?;
     let fence = match scene.rule_out_loss(&evidence) {
         Ok(facts) => FenceBy::SemiSync { facts },
         Err(_) if args.asynchronous => FenceBy::Nothing,

@@ -143,7 +143,8 @@ pub(crate) async fn run(args: FailoverArgs, environment: &Environment) -> anyhow
     let deadline = config.fleet.deadline.max(Duration::from_secs(2));
     let known = snapshot.primary().filter(|_| args.gray).map(|server| server.name.clone());
     let primary = args.primary.as_deref().map(ServerName::new).or(known);
-    let scene = match Scene::read(&snapshot, primary.as_ref(), &admin, deadline).await {
+    let flags = args.flags();
+    let scene = match Scene::read(&snapshot, primary.as_ref(), &admin, deadline, &flags).await {
         Err(error @ switchover::Error::HasPrimary { .. }) => return not_done(&error.to_string(), args.json),
         scene => scene?,
     };
@@ -160,7 +161,7 @@ pub(crate) async fn run(args: FailoverArgs, environment: &Environment) -> anyhow
         return not_done(&error.to_string(), args.json);
     }
     // Again, now that it is dead: what was received is final only from here on.
-    let mut scene = Scene::read(&snapshot, Some(&dead), &admin, deadline).await?;
+    let mut scene = Scene::read(&snapshot, Some(&dead), &admin, deadline, &flags).await?;
     let chosen = scene.choose(args.candidate.as_deref().map(ServerName::new).as_ref());
     let evidence = args.source_evidence(&scene, &admin, deadline).await;
     let loss = scene.rule_out_loss(&evidence);
@@ -187,7 +188,7 @@ pub(crate) async fn run(args: FailoverArgs, environment: &Environment) -> anyhow
         if let Err(error) = args.confirm(&scene, &admin, &rule, briefly, deadline).await {
             return not_done(&error.to_string(), args.json);
         }
-        scene = Scene::read(&snapshot, Some(&dead), &admin, deadline).await?;
+        scene = Scene::read(&snapshot, Some(&dead), &admin, deadline, &flags).await?;
         scene.choose(Some(&candidate))?;
         let evidence = args.source_evidence(&scene, &admin, deadline).await;
         fence = match args.fence_by(scene.rule_out_loss(&evidence)) {
@@ -198,7 +199,7 @@ pub(crate) async fn run(args: FailoverArgs, environment: &Environment) -> anyhow
     let plan = scene.plan(&candidate, fence, args.deadlines(), &host())?;
     let plan = if args.gray { plan.of_gray_primary() } else { plan };
     let mut journal = Journal::create(&args.operator.journals(environment)?, &plan)?;
-    let logins = Logins { admin, replication: Default::default(), flags: args.flags() };
+    let logins = Logins { admin, replication: Default::default(), flags };
     perform(&plan, &logins, &mut journal, State::START, false, args.json, environment).await
 }
 

@@ -165,7 +165,8 @@ pub(crate) async fn run(args: GuardArgs, environment: &Environment) -> anyhow::R
         Some(GuardCommand::Status { fleet, json }) => {
             let (config, admin) = fleet.read(environment)?;
             let snapshot = observe::survey(&config.fleet).await;
-            let found = GuardOverview::read(&snapshot, &admin, deadline(&config)).await;
+            let flags = fleet.operator.flags(&fleet.source);
+            let found = GuardOverview::read(&snapshot, &admin, deadline(&config), &flags).await;
             if json {
                 terminal::print_json(&found)?;
             } else {

@@ -4,13 +4,13 @@ use super::choose::{NoChoice, Received, Standing, choose};
 use super::confirm::{Look, Rule, Verdict, View, confirm};
 use super::risk::{self, LossRisk, SemiSync, SourceEvidence};
 use super::{gray, receiver};
-use crate::Error;
 use crate::connection::{BRIEFLY, Connection};
 use crate::dialect::Dialect;
 use crate::facts::{self, Channel, Facts};
 use crate::perform::{Deadlines, FenceBy, Kind, Member, Plan};
 use crate::semi_sync::{self as plugins, Switches};
 use crate::survey;
+use crate::{Error, Flags};
 use config::Credentials;
 use fleet::{Address, ServerName, Snapshot};
 use observe::AskError;
@@ -98,7 +98,7 @@ pub struct Confirmation {
 
 impl Scene {
     /// Reads all servers at once. The dead primary is the server that others follow and that does not answer;
-    /// `primary` names it where it is known.
+    /// `primary` names it where it is known; `flags` are those that whoever asks was started with.
     ///
     /// # Errors
     /// When a server takes writes, or nobody or more than one is followed and does not answer.
@@ -107,11 +107,12 @@ impl Scene {
         primary: Option<&ServerName>,
         who: &Credentials,
         deadline: Duration,
+        flags: &Flags,
     ) -> Result<Self, Error> {
         let Answers { answering, mut unread, epoch } = Answers::read(snapshot, primary, who, deadline).await;
         let mut silent: Vec<ServerName> = unread.iter().map(|(name, _)| name.clone()).collect();
         if let Some(writer) = answering.iter().find(|facts| !facts.refuses_writes()) {
-            return Err(in_the_way(writer));
+            return Err(in_the_way(writer, flags));
         }
         let (source, replicas, others) = split(answering, snapshot, primary, &unread)?;
         let primary = match primary {
@@ -429,8 +430,8 @@ pub(super) fn view(channels: &[Channel]) -> View {
 type Split = ((String, u16), Vec<Facts>, Vec<Facts>);
 
 /// What is in the way of a failover while this one takes writes.
-fn in_the_way(writer: &Facts) -> Error {
-    let (server, why) = (writer.server.clone(), takes_writes(writer));
+fn in_the_way(writer: &Facts, flags: &Flags) -> Error {
+    let (server, why) = (writer.server.clone(), takes_writes(writer, flags));
     if writer.channels.is_empty() {
         Error::HasPrimary { server, why }
     } else {
@@ -439,25 +440,29 @@ fn in_the_way(writer: &Facts) -> Error {
 }
 
 /// The same in words.
-fn takes_writes(writer: &Facts) -> String {
+fn takes_writes(writer: &Facts, flags: &Flags) -> String {
     match writer.channels.first() {
         None => "takes writes: there is a primary, and nothing to fail over".to_owned(),
-        Some(channel) => writable_replica(channel, writer.dialect()),
+        Some(channel) => writable_replica(channel, writer.dialect(), flags),
     }
 }
 
 /// What is said of a replica that is not read-only.
-pub(crate) fn writable_replica(channel: &Channel, dialect: Dialect) -> String {
+pub(crate) fn writable_replica(channel: &Channel, dialect: Dialect, flags: &Flags) -> String {
     let source = format!("{}:{}", channel.host, channel.port);
     let mut words = format!(
         "is a replica of {source} and not read-only, so it counts as a primary: {} there, then again",
         dialect.refuse_as_replica()
     );
     if view(std::slice::from_ref(channel)) == View::Stopped && !channel.applier_runs {
-        words.push_str(
-            ". If a failover that was cut off has promoted it: headroom failover --resume on the host of that failover, \
-             with --from-servers on any other",
+        let (resume, from_servers) = (
+            flags.after("headroom failover --resume"),
+            flags.after("headroom failover --resume --from-servers"),
         );
+        words.push_str(&format!(
+            ". If a failover that was cut off has promoted it: on the host of that failover {resume}; on any other \
+             {from_servers}"
+        ));
     }
     words
 }

@@ -105,7 +105,7 @@ pub async fn find(snapshot: &Snapshot, successor: Successor<'_>, deadline: Durat
         return Err(refused(writer, why));
     }
     let scene = scene_of(channel, &answers, snapshot);
-    old_is_out(writer, channel, &scene, &answers, successor.who).await?;
+    old_is_out(writer, channel, &scene, &answers, successor).await?;
     unmarked(writer, &scene, successor)
 }
 
@@ -216,14 +216,14 @@ async fn old_is_out(
     channel: &Channel,
     scene: &Scene,
     answers: &Answers,
-    who: &Credentials,
+    successor: Successor<'_>,
 ) -> Result<(), Error> {
     if scene::view(&writer.channels) != View::Stopped || channel.applier_runs {
-        return Err(refused(writer, scene::writable_replica(channel, writer.dialect())));
+        return Err(refused(writer, scene::writable_replica(channel, writer.dialect(), successor.flags)));
     }
     // Whoever takes writes was found before: it answers and is closed, or it must not answer at all.
     let closed = answers.answering.iter().any(|facts| is_source(facts, channel));
-    if !closed && scene::answers(&scene.primary.reach, who, Duration::from_secs(2)).await {
+    if !closed && scene::answers(&scene.primary.reach, successor.who, Duration::from_secs(2)).await {
         let why = format!("answers and cannot be read, and {} takes writes", writer.server);
         return Err(Error::Refused { server: scene.primary.name.clone(), why });
     }

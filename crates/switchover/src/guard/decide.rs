@@ -1,6 +1,7 @@
 //! What a guard does next, and why: a pure function of what it sees.
 
 use super::record::{FailoverRecord, Pause};
+use crate::Flags;
 use fleet::ServerName;
 use serde::Serialize;
 use std::time::Duration;
@@ -107,9 +108,9 @@ impl Decision {
     }
 }
 
-/// What to do now.
-pub fn decide(seen: &Observation, caution: Caution) -> Decision {
-    if let Some(why) = nobody_takes_writes(seen) {
+/// What to do now; `flags` are those that the guard was started with.
+pub fn decide(seen: &Observation, caution: Caution, flags: &Flags) -> Decision {
+    if let Some(why) = nobody_takes_writes(seen, flags) {
         return match &seen.pause {
             Some(pause) => Decision::Paused { why: format!("{why}. {pause}") },
             None => Decision::Ask { why },
@@ -136,14 +137,16 @@ pub fn decide(seen: &Observation, caution: Caution) -> Decision {
         return Decision::Paused { why: format!("{ill}. {pause}") };
     }
     if gray && !caution.act_on_gray {
-        let why = format!("{ill}. A person decides: headroom failover --gray (or guard --act-on-gray)");
+        let by_hand = flags.after("headroom failover --gray");
+        let why = format!("{ill}. A person decides: {by_hand} (or guard --act-on-gray)");
         return Decision::Ask { why };
     }
     let recent = seen.last.as_ref().filter(|last| !last.looked_at && last.age < caution.not_again_within);
     if let Some(last) = recent {
+        let (by_hand, resume) = (flags.after("headroom failover"), flags.after("headroom guard resume"));
         let why = format!(
             "{ill}. The last failover (epoch {}, by {}) was {} s ago, less than {} s: a second one is for a person to \
-             decide, with headroom failover; headroom guard resume allows it",
+             decide: {by_hand}; guards may do it after {resume}",
             last.epoch,
             last.by,
             last.age.as_secs(),
@@ -156,7 +159,7 @@ pub fn decide(seen: &Observation, caution: Caution) -> Decision {
 
 /// There is no death to confirm, and nobody takes writes for longer than any move of the primary leaves it
 /// so. The active guard asks; where there is none, whoever sees it.
-fn nobody_takes_writes(seen: &Observation) -> Option<String> {
+fn nobody_takes_writes(seen: &Observation, flags: &Flags) -> Option<String> {
     let none = seen.no_writer.as_ref().filter(|none| none.lasts >= SETTLED)?;
     if seen.health != Health::Well || (seen.rival && !seen.lock.is_active()) {
         return None;
@@ -166,10 +169,12 @@ fn nobody_takes_writes(seen: &Observation) -> Option<String> {
     Some(match &seen.primary {
         Some(primary) => format!(
             "{primary} answers, and {nobody}. If it was restarted: switch semi-sync on there as before, then SET GLOBAL \
-             read_only = OFF; if a switchover was cut off: headroom switchover --resume"
+             read_only = OFF; if a switchover was cut off: {}",
+            flags.after("headroom switchover --resume")
         ),
         None => format!(
-            "{nobody}. This guard has not seen the primary alive and confirms no death: headroom failover --check"
+            "{nobody}. This guard has not seen the primary alive and confirms no death: {}",
+            flags.after("headroom failover --check")
         ),
     })
 }
@@ -180,6 +185,10 @@ mod tests {
     use proptest::prelude::*;
 
     const CAUTION: Caution = Caution { not_again_within: Duration::from_secs(3600), act_on_gray: false };
+
+    fn decide(seen: &Observation, caution: Caution) -> Decision {
+        super::decide(seen, caution, &Flags::new("--config f.toml"))
+    }
 
     fn silent() -> Observation {
         Observation {
@@ -217,7 +226,8 @@ mod tests {
         let again =
             |age, looked_at| decide(&Observation { last: failover(age, looked_at), ..silent() }, CAUTION);
         assert_eq!(again(60, false).word(), "ask");
-        assert!(again(60, false).why().contains("headroom failover"));
+        assert!(again(60, false).why().contains("headroom failover --config f.toml"));
+        assert!(again(60, false).why().ends_with("headroom guard resume --config f.toml"));
         assert_eq!(again(60, true).word(), "act");
         assert_eq!(again(3600, false).word(), "act");
     }
@@ -234,7 +244,8 @@ mod tests {
         assert_eq!(decide(&closed(9), CAUTION), Decision::Watch);
         let asks = decide(&closed(10), CAUTION);
         assert_eq!(asks.word(), "ask");
-        assert!(asks.why().contains("a1 is read-only") && asks.why().contains("--resume"), "{asks:?}");
+        assert!(asks.why().contains("a1 is read-only"), "{asks:?}");
+        assert!(asks.why().ends_with("headroom switchover --resume --config f.toml"), "{asks:?}");
         let pause = Some(Pause { by: "x".to_owned(), why: String::new(), left: None });
         assert_eq!(decide(&Observation { pause, ..closed(10) }, CAUTION).word(), "paused");
         // A death is confirmed as always.
@@ -258,7 +269,7 @@ mod tests {
         assert_eq!(decide(&late(9), CAUTION).word(), "standby");
         let asks = decide(&late(10), CAUTION);
         assert_eq!(asks.word(), "ask");
-        assert!(asks.why().contains("headroom failover --check"), "{asks:?}");
+        assert!(asks.why().ends_with("headroom failover --check --config f.toml"), "{asks:?}");
         let known = Observation { no_writer: None, ..late(10) };
         assert_eq!(decide(&known, CAUTION).word(), "standby");
     }
@@ -266,7 +277,8 @@ mod tests {
     #[test]
     fn a_gray_primary_is_left_to_a_person_unless_it_was_said_otherwise() {
         let gray = Observation { health: Health::Gray { evidence: "3 commits".to_owned() }, ..silent() };
-        assert_eq!(decide(&gray, CAUTION).word(), "ask");
+        let asks = decide(&gray, CAUTION);
+        assert!(asks.word() == "ask" && asks.why().contains("failover --gray --config f.toml"), "{asks:?}");
         let told = Caution { act_on_gray: true, ..CAUTION };
         assert!(matches!(decide(&gray, told), Decision::Act { gray: true, .. }));
     }

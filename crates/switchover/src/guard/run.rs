@@ -171,7 +171,7 @@ impl Guard {
         let seen = self.see(&snapshot, &found, open);
         self.note_life(&snapshot, &seen);
         let well = seen.health == Health::Well;
-        let decision = decide(&seen, self.options.caution);
+        let decision = decide(&seen, self.options.caution, &self.options.flags);
         self.status.lock = seen.lock;
         self.status.active = seen.lock.is_active();
         self.status.pause = seen.pause;
@@ -481,7 +481,7 @@ impl Guard {
         committed: &AtomicBool,
     ) -> Result<Attempt, Error> {
         let (options, limit) = (&self.options, self.options.deadline.max(Duration::from_secs(2)));
-        let scene = match Scene::read(snapshot, Some(primary), &self.admin, limit).await {
+        let scene = match Scene::read(snapshot, Some(primary), &self.admin, limit, &options.flags).await {
             // A replica that takes writes, or servers that follow different ones.
             Err(error @ Error::Refused { .. }) => return Ok(Attempt::ask(&error)),
             scene => scene?,
@@ -507,7 +507,7 @@ impl Guard {
             );
         }
         // Again, now that it is certain: what was received is final only from here on.
-        let scene = Scene::read(snapshot, Some(primary), &self.admin, limit).await?;
+        let scene = Scene::read(snapshot, Some(primary), &self.admin, limit, &options.flags).await?;
         let fence = match risk::decide(options.fence.is_some(), scene.rule_out_loss(evidence), false) {
             Ok(Fence::SemiSync(facts)) => FenceBy::SemiSync { facts },
             Ok(_) => FenceBy::Command { command: options.fence.clone().unwrap_or_default() },
@@ -558,9 +558,9 @@ impl Guard {
         }
         Ok(match outcome.state {
             State::Done => Attempt::Done(format!(
-                "{candidate} takes writes in the place of {primary} (epoch {}); bring the old one back with headroom \
-                 failover --rejoin {primary}",
-                plan.epoch
+                "{candidate} takes writes in the place of {primary} (epoch {}); bring the old one back with {}",
+                plan.epoch,
+                self.options.flags.after(&format!("headroom failover --rejoin {primary}"))
             )),
             State::Undecided { why } => Attempt::ask(&format!("{why}; {}", journal.path().display())),
             state => Attempt::NotDone(format!("{state:?}; {}", journal.path().display())),

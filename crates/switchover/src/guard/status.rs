@@ -3,11 +3,11 @@
 use super::decide::{Decision, LockCount};
 use super::lock::LOCK;
 use super::record::{self, FailoverRecord, GuardRecord, Pause};
-use crate::Error;
 use crate::connection::{BRIEFLY, Connection};
 use crate::facts;
 use crate::failover::risk::{self, LossRisk, SourceEvidence};
 use crate::failover::{scene, source};
+use crate::{Error, Flags};
 use config::Credentials;
 use fleet::{Server, ServerName, Snapshot, State};
 use serde::{Serialize, Serializer};
@@ -123,8 +123,8 @@ impl GuardOverview {
         self.holders.iter().filter(|(_, holder)| holder.is_some()).count() * 2 > others
     }
 
-    /// Asks every server of a snapshot.
-    pub async fn read(snapshot: &Snapshot, who: &Credentials, deadline: Duration) -> Self {
+    /// Asks every server of a snapshot; `flags` are those that whoever asks was started with.
+    pub async fn read(snapshot: &Snapshot, who: &Credentials, deadline: Duration, flags: &Flags) -> Self {
         let primary = snapshot.primary().map(|server| server.name.clone());
         let (mut evidence, mut writable_replicas) = (SourceEvidence::Unknown, Vec::new());
         let (mut holders, mut silent, mut recorded, mut replicas) =
@@ -147,7 +147,8 @@ impl GuardOverview {
                 }
                 Ok(facts) => {
                     let channel = facts.channels.first().filter(|_| !facts.refuses_writes());
-                    let words = channel.map(|channel| scene::writable_replica(channel, facts.dialect()));
+                    let words =
+                        channel.map(|channel| scene::writable_replica(channel, facts.dialect(), flags));
                     writable_replicas.extend(words.map(|words| (facts.server.clone(), words)));
                     replicas.push(scene::semi_sync(&facts));
                 }

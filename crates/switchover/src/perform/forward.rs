@@ -63,7 +63,7 @@ async fn lock(plan: &Plan, servers: &mut Servers<'_>) -> Result<(), Error> {
         let taken = servers.scalar(member, &format!("SELECT GET_LOCK('{OPERATION}', 0)")).await?;
         if taken.as_deref() != Some("1") {
             let holder = servers.scalar(member, &format!("SELECT IS_USED_LOCK('{OPERATION}')")).await?;
-            return Err(going_on(servers.of(member).await?, holder.as_deref()));
+            return Err(going_on(member.server(), holder.as_deref(), plan, servers.logins));
         }
     }
     servers.begin();

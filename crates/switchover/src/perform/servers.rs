@@ -12,6 +12,7 @@ use super::{Logins, Member, Plan};
 use crate::Error;
 use crate::connection::Connection;
 use crate::survey;
+use fleet::ServerName;
 use fleet::announcement::OPERATION;
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -131,7 +132,7 @@ impl<'a> Servers<'a> {
             taken = true;
         }
         if !taken {
-            return Err(going_on(connection, holder.as_deref()));
+            return Err(going_on(connection.server.clone(), holder.as_deref(), self.plan, self.logins));
         }
         ours.push(connection.id());
         match survey::newest_record_of(connection, deadline).await? {
@@ -295,15 +296,34 @@ async fn take_lock(
 }
 
 /// Another operation is at work on this server.
-pub(super) fn going_on(connection: &Connection, holder: Option<&str>) -> Error {
+pub(super) fn going_on(server: ServerName, holder: Option<&str>, plan: &Plan, logins: &Logins) -> Error {
+    let resume = logins.flags.after(&format!("{} --resume --take-over", plan.kind.command()));
     let session = holder.unwrap_or("unknown");
     let why = format!(
         "another switchover or failover is going on: session {session} holds the lock {OPERATION}. Wait for it; if its \
-         program is dead or its host was lost: --resume --take-over"
+         program is dead or its host was lost: {resume}"
     );
-    Error::Refused { server: connection.server.clone(), why }
+    Error::Refused { server, why }
 }
 
 fn unreachable_member(member: &Member) -> Error {
     Error::Refused { server: member.server(), why: "no connection".to_owned() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Flags;
+    use crate::perform::FenceBy;
+    use crate::perform::tests::failover;
+
+    #[test]
+    fn what_goes_on_elsewhere_is_taken_over_with_the_flags_that_were_typed() {
+        let flags = Flags::new("--config f.toml");
+        let logins = Logins { admin: Default::default(), replication: Default::default(), flags };
+        let plan = failover(FenceBy::Nothing);
+        let words = going_on(ServerName::new("a2"), Some("7"), &plan, &logins).to_string();
+        assert!(words.contains("session 7"), "{words}");
+        assert!(words.ends_with("headroom failover --resume --take-over --config f.toml"), "{words}");
+    }
 }

@@ -30,8 +30,8 @@ fn three() -> Spec {
 }
 
 async fn scene(fleet: &Fleet) -> Result<Scene, Error> {
-    Scene::read(&fleet.known(), Some(&ServerName::new("a1")), &fleet.logins().admin, Duration::from_secs(5))
-        .await
+    let (known, a1, logins) = (fleet.known(), ServerName::new("a1"), fleet.logins());
+    Scene::read(&known, Some(&a1), &logins.admin, Duration::from_secs(5), &logins.flags).await
 }
 
 async fn take_over(fleet: &Fleet, scene: &Scene, fence: FenceBy) -> Outcome {

@@ -361,9 +361,10 @@ async fn fail_over_gray(fleet: &Fleet) {
 async fn fail_over(fleet: &Fleet, dead: &str) {
     let (logins, known, name) = (fleet.logins(), fleet.known(), ServerName::new(dead));
     let rule = Rule { looks: 3, over: Duration::from_millis(600) };
-    let scene = Scene::read(&known, Some(&name), &logins.admin, Duration::from_secs(5)).await.unwrap();
+    let limit = Duration::from_secs(5);
+    let scene = Scene::read(&known, Some(&name), &logins.admin, limit, &logins.flags).await.unwrap();
     scene.confirm(&logins.admin, &rule, Duration::from_secs(15)).await.unwrap();
-    let scene = Scene::read(&known, Some(&name), &logins.admin, Duration::from_secs(5)).await.unwrap();
+    let scene = Scene::read(&known, Some(&name), &logins.admin, limit, &logins.flags).await.unwrap();
     // It was killed: there is nothing left to fence.
     let fence = FenceBy::Command { command: "true".to_owned() };
     let plan = scene.plan(&scene.choose(None).unwrap(), fence, quick(), "test").unwrap();

@@ -121,8 +121,9 @@ pub(crate) async fn ids(fleet: &Fleet, server: &str) -> BTreeSet<i64> {
 }
 
 pub(crate) async fn scene(fleet: &Fleet) -> Scene {
-    let (known, a1) = (fleet.known(), ServerName::new("a1"));
-    Scene::read(&known, Some(&a1), &fleet.logins().admin, Duration::from_secs(5)).await.unwrap()
+    let (known, a1, logins) = (fleet.known(), ServerName::new("a1"), fleet.logins());
+    let limit = Duration::from_secs(5);
+    Scene::read(&known, Some(&a1), &logins.admin, limit, &logins.flags).await.unwrap()
 }
 
 /// Waits until `failover --gray` would believe it; the evidence.

@@ -168,7 +168,7 @@ async fn one_of_two_guards_acts_once_and_neither_while_paused_or_a_second_time()
     }
     let late = status::replicas_without(paused.generation, &snapshot, &who, PATIENCE, DEADLINE, |_| ()).await;
     assert_eq!(late, Vec::<ServerName>::new());
-    let found = GuardOverview::read(&snapshot, &who, DEADLINE).await;
+    let found = GuardOverview::read(&snapshot, &who, DEADLINE, &Flags::default()).await;
     assert!(found.is_guarded() && found.pause.is_some() && found.loss.is_ok(), "{found:#?}");
     fleet.lab.fault("a1", Fault::Kill).await.unwrap();
     let paused = active.until("paused beside a dead primary", |s| s.decision.word() == "paused").await;
@@ -180,7 +180,7 @@ async fn one_of_two_guards_acts_once_and_neither_while_paused_or_a_second_time()
     let until = Instant::now() + 2 * PATIENCE;
     loop {
         let snapshot = observe::survey(&config(&fleet)).await;
-        let restarted = GuardOverview::read(&snapshot, &who, DEADLINE).await.loss;
+        let restarted = GuardOverview::read(&snapshot, &who, DEADLINE, &Flags::default()).await.loss;
         if restarted == Err(LossRisk::SourceOff) {
             break;
         }

@@ -136,10 +136,10 @@ impl Fleet {
     pub(crate) async fn cut_off(&self, journals: &Path, at: Step) {
         let (logins, a1, a2) = (self.logins(), ServerName::new("a1"), ServerName::new("a2"));
         let known = self.known();
-        let scene = Scene::read(&known, Some(&a1), &logins.admin, DEADLINE).await.unwrap();
+        let scene = Scene::read(&known, Some(&a1), &logins.admin, DEADLINE, &logins.flags).await.unwrap();
         let rule = Rule { looks: 3, over: Duration::from_millis(600) };
         scene.confirm(&logins.admin, &rule, DEADLINE).await.unwrap();
-        let scene = Scene::read(&known, Some(&a1), &logins.admin, DEADLINE).await.unwrap();
+        let scene = Scene::read(&known, Some(&a1), &logins.admin, DEADLINE, &logins.flags).await.unwrap();
         let plan = scene.plan(&a2, FenceBy::Nothing, Deadlines::default(), "one").unwrap();
         let mut journal = Journal::create(journals, &plan).unwrap();
         let (reached, cut) = tokio::sync::oneshot::channel();

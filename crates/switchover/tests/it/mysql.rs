@@ -34,10 +34,10 @@ async fn a_replica_takes_over_from_a_dead_primary_that_comes_back_as_a_replica_o
     }
     fleet.lab.fault("a1", Fault::Kill).await.unwrap();
     let (logins, known, a1) = (fleet.logins(), fleet.known(), ServerName::new("a1"));
-    let scene = Scene::read(&known, Some(&a1), &logins.admin, DEADLINE).await.unwrap();
+    let scene = Scene::read(&known, Some(&a1), &logins.admin, DEADLINE, &logins.flags).await.unwrap();
     let rule = Rule { looks: 3, over: Duration::from_millis(600) };
     scene.confirm(&logins.admin, &rule, DEADLINE).await.unwrap();
-    let scene = Scene::read(&known, Some(&a1), &logins.admin, DEADLINE).await.unwrap();
+    let scene = Scene::read(&known, Some(&a1), &logins.admin, DEADLINE, &logins.flags).await.unwrap();
     assert!(
         scene
             .rule_out_loss(&SourceEvidence::Unknown)

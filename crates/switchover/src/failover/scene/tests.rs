@@ -206,11 +206,13 @@ fn events_that_the_account_does_not_see_are_said_to_be_unknown() {
 fn a_replica_that_is_not_read_only_is_no_primary_and_what_to_do_is_said() {
     let open = |runs: bool| {
         let channel = Channel { receiver_runs: runs, applier_runs: runs, ..channel("a1", 3306, 11) };
-        takes_writes(&Facts { channels: vec![channel], ..facts("b1", "10.11.6-MariaDB") })
+        let flags = Flags::new("--config f.toml");
+        takes_writes(&Facts { channels: vec![channel], ..facts("b1", "10.11.6-MariaDB") }, &flags)
     };
     assert!(open(true).contains("replica of a1:3306 and not read-only"), "{}", open(true));
     assert!(open(true).contains("SET GLOBAL read_only = ON") && !open(true).contains("--resume"));
-    assert!(open(false).contains("--resume"), "{}", open(false));
-    let primary = takes_writes(&facts("a1", "10.11.6-MariaDB"));
+    assert!(open(false).contains("--resume --config f.toml; on any other"), "{}", open(false));
+    assert!(open(false).ends_with("--resume --from-servers --config f.toml"), "{}", open(false));
+    let primary = takes_writes(&facts("a1", "10.11.6-MariaDB"), &Flags::default());
     assert!(primary.contains("there is a primary"), "{primary}");
 }
