@@ -66,7 +66,8 @@ pub(super) fn events(s: &Situation<'_>) -> Outcome {
         (Level::Stop, facts, mend) => (Level::Stop, format!("{facts}; {own}"), mend),
         (Level::Warn, facts, mend) => {
             let mend = mend.unwrap_or_default();
-            warn(format!("{facts}; {own}"), format!("{mend}; of those of {}: {statements}", s.candidate.server))
+            let mend = format!("{mend}; of those of {}: {statements}", s.candidate.server);
+            warn(format!("{facts}; {own}"), mend)
         }
         (Level::Pass, ..) => warn(own, statements),
     }

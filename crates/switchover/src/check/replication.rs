@@ -120,7 +120,7 @@ pub(super) fn channel_settings(s: &Situation<'_>) -> Outcome {
     };
     let Some(left) = &channel.left_to_person else {
         return warn(
-            format!("what is set for the channel of {candidate} is not known, and {primary} follows without it"),
+            format!("what is set for the channel of {candidate} is not known; {primary} follows without it"),
             "GRANT SELECT ON performance_schema.* to the account",
         );
     };

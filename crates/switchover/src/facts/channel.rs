@@ -38,8 +38,8 @@ pub struct Channel {
     /// prefix, and values.
     #[serde(skip)]
     pub protection: Vec<(String, String)>,
-    /// Settings that whoever follows next in this channel's place is not told, as `NAME = value`: they name the
-    /// network of its own host, or an account that applies. `None` where the server does not say.
+    /// Settings that whoever follows next in this channel's place is not told, as `NAME = value`: they name
+    /// the network of its own host, or an account that applies. `None` where the server does not say.
     #[serde(skip)]
     pub left_to_person: Option<Vec<String>>,
     /// What it leaves out, as `name = value`: filters of replication. Positions go on over what is left out,
