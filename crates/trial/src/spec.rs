@@ -67,7 +67,8 @@ use config::Complaints;
 use fleet::{Address, AddressError, Blame};
 use load::distribution::Distribution;
 use load::workload::sysbench::Options;
-use serde::{Deserialize, Serialize};
+use serde::de::Visitor;
+use serde::{Deserialize, Deserializer, Serialize};
 use std::collections::BTreeMap;
 use std::time::Duration;
 use toml::Spanned;
@@ -342,7 +343,7 @@ struct Raw {
     design: Option<RawDesign>,
     factor: Option<Spanned<Vec<RawFactor>>>,
     #[serde(default)]
-    exclude: Vec<Spanned<BTreeMap<String, Spanned<String>>>>,
+    exclude: Vec<Spanned<BTreeMap<String, Spanned<RawLevel>>>>,
     stage: Option<Spanned<Vec<Stage>>>,
 }
 
@@ -416,12 +417,52 @@ enum RawKind {
 #[serde(deny_unknown_fields)]
 struct RawFactor {
     knob: Spanned<String>,
-    levels: Spanned<Vec<Spanned<String>>>,
-    baseline: Option<Spanned<String>>,
+    levels: Spanned<Vec<Spanned<RawLevel>>>,
+    baseline: Option<Spanned<RawLevel>>,
     #[serde(default)]
     whole_plot: bool,
     #[serde(default)]
     danger: bool,
+}
+
+/// A level's text. Most are numbers and switches, and stand without quotes as well.
+struct RawLevel(String);
+
+impl<'de> Deserialize<'de> for RawLevel {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(LevelVisitor)
+    }
+}
+
+struct LevelVisitor;
+
+impl Visitor<'_> for LevelVisitor {
+    type Value = RawLevel;
+
+    fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("a string, a number, true or false")
+    }
+
+    fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<RawLevel, E> {
+        Ok(RawLevel(text.to_owned()))
+    }
+
+    fn visit_bool<E: serde::de::Error>(self, value: bool) -> Result<RawLevel, E> {
+        Ok(RawLevel(value.to_string()))
+    }
+
+    fn visit_i64<E: serde::de::Error>(self, value: i64) -> Result<RawLevel, E> {
+        Ok(RawLevel(value.to_string()))
+    }
+
+    fn visit_u64<E: serde::de::Error>(self, value: u64) -> Result<RawLevel, E> {
+        Ok(RawLevel(value.to_string()))
+    }
+
+    /// `75.0` stays `75.0`.
+    fn visit_f64<E: serde::de::Error>(self, value: f64) -> Result<RawLevel, E> {
+        Ok(RawLevel(format!("{value:?}")))
+    }
 }
 
 impl Spec {

@@ -2,7 +2,7 @@
 
 use super::{
     Constraint, Data, Every, Factor, Guard, HOST, Kind, Load, Raw, RawData, RawDesign, RawFactor, RawHost,
-    RawKind, RawLoad, RawReset, RawTiming, Reset, Spec, TrialHost,
+    RawKind, RawLevel, RawLoad, RawReset, RawTiming, Reset, Spec, TrialHost,
 };
 use crate::cost::Timing;
 use crate::halving::Stage;
@@ -300,14 +300,15 @@ impl Checker<'_> {
             }
             let mut levels: Vec<String> = Vec::new();
             for level in factor.levels.get_ref() {
-                if let Some(other) = levels.iter().find(|other| is_same(knob, other, level.get_ref())) {
-                    let wrong = match other == level.get_ref() {
+                let RawLevel(text) = level.get_ref();
+                if let Some(other) = levels.iter().find(|other| is_same(knob, other, text)) {
+                    let wrong = match other == text {
                         true => format!("the level {other} stands twice"),
-                        false => format!("the levels {other} and {} are the same value", level.get_ref()),
+                        false => format!("the levels {other} and {text} are the same value"),
                     };
                     self.add(&level.span(), wrong, "each level once");
                 }
-                levels.push(level.get_ref().clone());
+                levels.push(text.clone());
             }
             if levels.len() < 2 {
                 self.add(
@@ -319,13 +320,10 @@ impl Checker<'_> {
             let baseline = match &factor.baseline {
                 None => 0,
                 Some(named) => {
-                    levels.iter().position(|level| level == named.get_ref()).unwrap_or_else(|| {
+                    let RawLevel(text) = named.get_ref();
+                    levels.iter().position(|level| level == text).unwrap_or_else(|| {
                         let right = format!("one of {}", levels.join(", "));
-                        self.add(
-                            &named.span(),
-                            format!("the baseline {} is no level", named.get_ref()),
-                            right,
-                        );
+                        self.add(&named.span(), format!("the baseline {text} is no level"), right);
                         0
                     })
                 }
@@ -338,7 +336,7 @@ impl Checker<'_> {
 
     fn constraint(
         &mut self,
-        raw: &Spanned<BTreeMap<String, Spanned<String>>>,
+        raw: &Spanned<BTreeMap<String, Spanned<RawLevel>>>,
         factors: &[Factor],
     ) -> Option<Constraint> {
         let mut not = Vec::new();
@@ -353,11 +351,12 @@ impl Checker<'_> {
                 );
                 continue;
             };
-            match factors[at].levels.iter().position(|one| one == level.get_ref()) {
+            let RawLevel(text) = level.get_ref();
+            match factors[at].levels.iter().position(|one| one == text) {
                 Some(level) => not.push((at, level)),
                 None => {
                     let right = format!("one of {}", factors[at].levels.join(", "));
-                    self.add(&level.span(), format!("{} is no level of {knob}", level.get_ref()), right);
+                    self.add(&level.span(), format!("{text} is no level of {knob}"), right);
                 }
             }
         }

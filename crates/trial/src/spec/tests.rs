@@ -109,3 +109,18 @@ fn fewer_cells_than_there_are_in_the_first_stage_are_refused_in_words() {
     assert_eq!(check(4), Ok(()));
     assert!(check(1).unwrap_err().to_string().contains("has every cell, 2 of them"));
 }
+
+#[test]
+fn levels_are_numbers_and_switches_without_quotes_as_well() {
+    let text = "name = \"t\"\nmetric = \"p99\"\n[load]\nworkload = \"w\"\nthreads = [4]\n\
+                [[factor]]\nknob = \"server.a\"\nlevels = [0, 1_000, 2.5]\nbaseline = 1000\n\
+                [[factor]]\nknob = \"server.b\"\nlevels = [true, false]\n\
+                [[exclude]]\n\"server.a\" = 2.5\n\"server.b\" = false\n";
+    let spec = Spec::parse(text, "t.toml").unwrap_or_else(|wrong| panic!("{wrong}"));
+    assert_eq!(spec.factors[0].levels, ["0", "1000", "2.5"]);
+    assert_eq!(spec.factors[0].baseline, 1);
+    assert_eq!(spec.factors[1].levels, ["true", "false"]);
+    assert!(spec.constraints[0].excludes(&[2, 1]) && !spec.constraints[0].excludes(&[2, 0]));
+    let wrong = Spec::parse(&text.replace("[0, 1_000", "[[0], 1_000"), "t.toml").unwrap_err();
+    assert!(wrong.to_string().contains("expected a string, a number, true or false"), "{wrong}");
+}
