@@ -71,7 +71,7 @@ impl Plan {
             baseline: baseline.collect(),
             cells: possible.iter().map(|cell| experiment.words(Run::Cell(*cell))).collect(),
             excluded: design.excluded,
-            warning: too_few_for_half(spec),
+            warning: not_told_apart(spec),
             loads: points.iter().map(|point| point.words()).collect(),
             stages,
             order: order.into_iter().map(|run| experiment.words(run)).collect(),
@@ -142,8 +142,9 @@ impl Plan {
     }
 }
 
-/// What half of the cells of so few factors does not tell apart.
-fn too_few_for_half(spec: &Spec) -> Option<&'static str> {
+/// What the cells of a design do not tell apart: half of those of few factors, and Plackett-Burman's without
+/// their swapped ones.
+fn not_told_apart(spec: &Spec) -> Option<&'static str> {
     match (spec.design, spec.factors.len()) {
         (Kind::Half, 0..=3) => Some(
             "half of the cells of fewer than four factors does not tell a factor from the pair of the others: \
@@ -152,6 +153,12 @@ fn too_few_for_half(spec: &Spec) -> Option<&'static str> {
         (Kind::Half, 4) => Some(
             "half of the cells of four factors does not tell a pair of factors from the pair of the other two: \
              pairs get no figure. Take kind = \"full\" to see them.",
+        ),
+        // Of two factors it has every combination.
+        (Kind::PlackettBurman { folded: false }, 3..) => Some(
+            "plackett-burman with folded = false does not tell a factor from pairs of the others: what two \
+             factors do together is mixed into the figures of a third. Leave folded = false out, or take kind = \
+             \"full\".",
         ),
         _ => None,
     }
@@ -500,6 +507,23 @@ mod tests {
         assert!(text.contains("is found in nine of ten cases"), "{text}");
         let plan = Plan::of(&spec("budget = \"5m\""), 0.04);
         assert!(!plan.fits && plan.text().contains("does NOT fit"));
+    }
+
+    #[test]
+    fn a_plan_warns_of_pairs_that_are_mixed_into_the_figures_of_factors() {
+        let warning = |folded: bool, knobs: &[&str]| {
+            let factor =
+                |knob: &&str| format!("[[factor]]\nknob = \"server.{knob}\"\nlevels = [\"0\", \"1\"]\n");
+            let factors: String = knobs.iter().map(factor).collect();
+            let text = format!(
+                "name = \"t\"\nmetric = \"throughput\"\n[load]\nworkload = \"w\"\nthreads = [4]\n\
+                 [design]\nkind = \"plackett-burman\"\nfolded = {folded}\n{factors}"
+            );
+            not_told_apart(&Spec::parse(&text, "t.toml").unwrap())
+        };
+        assert!(warning(false, &["a", "b", "c"]).is_some_and(|warning| warning.contains("folded = false")));
+        assert_eq!(warning(true, &["a", "b", "c"]), None);
+        assert_eq!(warning(false, &["a", "b"]), None, "every combination");
     }
 
     #[test]
