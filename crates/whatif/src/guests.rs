@@ -2,7 +2,7 @@
 //! its power: the inventory as a table, beside what servers and agents say.
 
 use crate::inventory::{Inventory, UnknownDemand};
-use crate::words::figure;
+use crate::words::{figure, for_price, per_unit};
 use plan::placement::{self, RESOURCES, Resources};
 use serde::Serialize;
 use std::fmt::Write;
@@ -21,8 +21,10 @@ pub struct HostGuests {
     pub wanted_at_least: Resources,
     /// The resource that is wanted most, as far as it is known.
     pub tightest: String,
-    /// Work for each unit of its price, where that is known.
+    /// Work for each unit of its price, where that is known and above 0.
     pub per_price: Option<f64>,
+    /// Its price is 0.
+    pub free: bool,
     /// Work for each watt, where that is known.
     pub per_watt: Option<f64>,
 }
@@ -80,8 +82,9 @@ impl Guests {
                 wanted,
                 wanted_at_least: at_least,
                 tightest: RESOURCES[tightest].to_owned(),
-                per_price: price.map(|price| work / price.max(1e-9)),
-                per_watt: host.watts.map(|watts| work / watts.max(1e-9)),
+                per_price: per_unit(work, price),
+                free: price == Some(0.0),
+                per_watt: per_unit(work, host.watts),
             }
         };
         let nowhere = inventory.roles.iter().filter(|role| role.on.is_none());
@@ -115,7 +118,7 @@ impl Guests {
                 host.zone.clone(),
                 wanted,
                 of,
-                host.per_price.map_or_else(|| "no price".to_owned(), figure),
+                for_price(host.per_price, host.free),
                 host.per_watt.map_or_else(|| "-".to_owned(), figure),
                 host.guests.join(" "),
             ]);
@@ -170,6 +173,15 @@ mod tests {
             "{text}"
         );
         assert!(!guests.is_good());
+    }
+
+    #[test]
+    fn a_host_without_costs_is_free_and_its_work_has_no_figure_for_its_price() {
+        let guests = Guests::new(&Inventory::parse(&CSV.replace("300,,", "0,0,"), "i.csv").unwrap(), None);
+        let free = &guests.hosts[1];
+        assert_eq!((free.per_price, free.free, free.per_watt), (None, true, None));
+        let line = guests.text().lines().find(|line| line.starts_with("h2")).unwrap().to_owned();
+        assert!(line.contains("free") && !line.contains("no price"), "{line}");
     }
 
     #[test]

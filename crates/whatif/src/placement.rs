@@ -2,7 +2,7 @@
 
 use crate::inventory::{Inventory, UnknownDemands};
 use crate::ledger::{Answer, Kind};
-use crate::words::{assumed, figure};
+use crate::words::{assumed, figure, for_price, per_unit};
 use plan::placement::{self, NoPlacement, RESOURCES, Resources};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
@@ -25,8 +25,11 @@ pub struct HostFill {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Retire {
     pub host: String,
-    /// Work for each unit of its price, where that is known.
+    /// Work for each unit of its price, where that is known and above 0.
     pub per_price: Option<f64>,
+    /// Its price is 0.
+    #[serde(default)]
+    pub free: bool,
     /// Work for each watt.
     pub per_watt: Option<f64>,
 }
@@ -122,10 +125,12 @@ pub fn answer(inventory: &Inventory, name: &str, time: Duration) -> Result<Place
     let retire = |host: usize| {
         let one = &question.hosts[host];
         let work = placement::work(one, &largest);
+        let price = inventory.hosts[host].price;
         Retire {
             host: one.name.clone(),
-            per_price: inventory.hosts[host].price.map(|price| work / price.max(1e-9)),
-            per_watt: one.watts.map(|watts| work / watts.max(1e-9)),
+            per_price: per_unit(work, price),
+            free: price == Some(0.0),
+            per_watt: per_unit(work, one.watts),
         }
     };
     let groups = question.groups();
@@ -271,8 +276,7 @@ impl Answer for PlacementAnswer {
             let mut table = Table::new(&["host", ">work for its price", ">work a watt"]);
             for one in &self.retire {
                 let watt = one.per_watt.map_or_else(|| "-".to_owned(), figure);
-                let price = one.per_price.map_or_else(|| "no price".to_owned(), figure);
-                table.row(vec![one.host.clone(), price, watt]);
+                table.row(vec![one.host.clone(), for_price(one.per_price, one.free), watt]);
             }
             text += &table.text();
         }

@@ -46,6 +46,20 @@ pub fn figure(value: f64) -> String {
     }
 }
 
+/// So much for each unit of what it takes: nothing where that is not known, or is none.
+pub(crate) fn per_unit(value: f64, units: Option<f64>) -> Option<f64> {
+    units.filter(|units| *units > 0.0).map(|units| value / units)
+}
+
+/// What a host gets done for its price.
+pub(crate) fn for_price(per_price: Option<f64>, free: bool) -> String {
+    match per_price {
+        Some(per) => figure(per),
+        None if free => "free".to_owned(),
+        None => "no price".to_owned(),
+    }
+}
+
 /// Reads a number above 0.
 ///
 /// # Errors
