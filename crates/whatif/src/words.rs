@@ -11,6 +11,8 @@ pub enum ValueError {
     NotAboveZero { text: String },
     #[error("must be a share, from 0 to 1")]
     NoShare { text: String },
+    #[error("must be a share above 0 and at most 1, such as 0.9")]
+    NoFill { text: String },
     #[error("write NAME=READS, such as a=400")]
     NoZone { text: String },
     #[error("'{text}' is no size; write for example 16G")]
@@ -78,6 +80,15 @@ pub fn parse_share(text: &str) -> Result<f64, ValueError> {
     value.ok_or_else(|| ValueError::NoShare { text: text.to_owned() })
 }
 
+/// Reads the share that may be used: of none of it nothing can be planned.
+///
+/// # Errors
+/// It is no number above 0, up to 1.
+pub fn parse_fill(text: &str) -> Result<f64, ValueError> {
+    let value = text.parse().ok().filter(|value: &f64| *value > 0.0 && *value <= 1.0);
+    value.ok_or_else(|| ValueError::NoFill { text: text.to_owned() })
+}
+
 /// `12.3 (11.0 to 14.1)`.
 pub fn interval(of: &Interval) -> String {
     format!("{} ({} to {})", figure(of.estimate), figure(of.low), figure(of.high))
@@ -114,6 +125,14 @@ pub fn bytes(value: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_share_may_be_0_and_what_may_be_used_may_not() {
+        assert_eq!((parse_share("0"), parse_fill("0.9"), parse_fill("1")), (Ok(0.0), Ok(0.9), Ok(1.0)));
+        for text in ["0", "-0.1", "1.1", "nan", "x"] {
+            assert_eq!(parse_fill(text), Err(ValueError::NoFill { text: text.to_owned() }));
+        }
+    }
 
     #[test]
     fn figures_have_three_digits_and_stand_with_their_interval() {

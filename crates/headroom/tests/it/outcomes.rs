@@ -18,7 +18,7 @@ const LIMIT: Duration = Duration::from_secs(60);
 type Row = (&'static str, i32, &'static str);
 
 /// No server is needed: these end before they reach one, or find none.
-const ALONE: [Row; 60] = [
+const ALONE: [Row; 62] = [
     ("", 64, ""),
     ("rout", 64, "unrecognized subcommand 'rout'"),
     ("route", 64, "name one with --server"),
@@ -88,6 +88,12 @@ const ALONE: [Row; 60] = [
     ("plan check --lets-encrypt --json", 0, "{"),
     ("plan replicas --zone a=400 --reader-per-s 500", 1, "no plan: one zone cannot survive its own loss"),
     ("plan replicas --zone a=400 --reader-per-s 500 --json", 1, "{"),
+    ("plan replicas --zone a=0 --zone b=0 --reader-per-s 500", 64, "no zone has reads: give --zone"),
+    (
+        "plan replicas --zone a=400 --zone b=300 --reader-per-s 500 --fill 0",
+        64,
+        "must be a share above 0 and at most 1, such as 0.9",
+    ),
     ("plan placement small.csv", 1, "no placement: what roles want is not known: network of r1"),
     ("plan placement small.csv --json", 1, "{"),
     ("demo --only z", 64, "'z' is no part of the demo"),

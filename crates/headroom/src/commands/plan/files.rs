@@ -22,7 +22,7 @@ use whatif::placement;
 use whatif::prices::Prices;
 use whatif::replicas::{self, ReplicasQuestion};
 use whatif::server::Server;
-use whatif::words::{parse_above_zero, parse_share};
+use whatif::words::{parse_above_zero, parse_fill, parse_share};
 
 /// Place roles on hosts: the cheapest hosts that carry all of them, and survive the failure of any.
 #[derive(Args, Debug, Clone)]
@@ -70,7 +70,7 @@ pub(crate) struct ReplicasArgs {
     #[arg(long, value_name = "SHARE", default_value_t = 0.0, value_parser = parse_share)]
     apply_share: f64,
     /// Share of the capacity that may be used.
-    #[arg(long, value_name = "SHARE", default_value_t = 0.9, value_parser = parse_share)]
+    #[arg(long, value_name = "SHARE", default_value_t = 0.9, value_parser = parse_fill)]
     fill: f64,
     /// Readers that are there, zone by zone in the same order.
     #[arg(long, value_name = "NUMBERS", value_delimiter = ',')]
@@ -163,6 +163,11 @@ pub(crate) async fn placement(args: &PlacementArgs, environment: &Environment) -
 pub(crate) fn replicas(args: &ReplicasArgs, environment: &Environment) -> anyhow::Result<ExitCode> {
     if !args.readers.is_empty() && args.readers.len() != args.zone.len() {
         return Err(exit::usage_error("--readers needs a number for each --zone"));
+    }
+    if args.zone.iter().all(|(_, reads)| *reads == 0.0) {
+        return Err(exit::usage_error(
+            "no zone has reads: give --zone the reads a second at its peak, such as a=400",
+        ));
     }
     let writes = match args.writes.as_slice() {
         [] => None,
