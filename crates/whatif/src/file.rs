@@ -35,6 +35,12 @@ pub enum Mistake {
     /// In the heading of a CSV file.
     #[error("there is no column '{column}'; there are {}", known.join(", "))]
     UnknownColumn { column: String, known: &'static [&'static str] },
+    /// As spreadsheets write it where the comma is in numbers.
+    #[error("its columns are separated by {found}; separate them by commas, with points in numbers (4.5)")]
+    Separator {
+        /// `semicolons` or `tabs`.
+        found: &'static str,
+    },
     /// Twice in the heading: the second would be left out unseen.
     #[error("the column '{column}' stands there twice")]
     ColumnTwice { column: String },
@@ -55,6 +61,12 @@ pub enum Mistake {
     Twice { name: String },
     #[error("{kind} '{name}' has a figure below 0")]
     BelowZero {
+        /// `host` or `role`.
+        kind: &'static str,
+        name: String,
+    },
+    #[error("{kind} '{name}' has a figure that is no number (nan or inf)")]
+    NoFigure {
         /// `host` or `role`.
         kind: &'static str,
         name: String,

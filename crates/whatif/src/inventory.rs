@@ -253,6 +253,11 @@ impl Inventory {
             "network", "price", "watts", "work",
         ];
         if let Some(other) = columns.iter().find(|column| !KNOWN.contains(column)) {
+            let separators = [(';', "semicolons"), ('\t', "tabs")];
+            let used = separators.into_iter().find(|(separator, _)| other.contains(*separator));
+            if let Some((_, found)) = used {
+                return Err((at + 1, Mistake::Separator { found }));
+            }
             return Err((at + 1, Mistake::UnknownColumn { column: (*other).to_owned(), known: &KNOWN }));
         }
         let mut names = BTreeSet::new();
@@ -327,16 +332,11 @@ impl Inventory {
         }
         for host in &self.hosts {
             let figures = [host.cpu, host.memory, host.iops, host.mb_s, host.network];
-            let mut figures =
-                figures.into_iter().chain([host.price, host.watts, host.work].into_iter().flatten());
-            if figures.any(|figure| !figure.is_finite() || figure < 0.0) {
-                return Err(Mistake::BelowZero { kind: "host", name: host.name.clone() });
-            }
+            let optional = [host.price, host.watts, host.work].into_iter().flatten();
+            sound("host", &host.name, figures.into_iter().chain(optional))?;
         }
         for role in &self.roles {
-            if role.demand().into_iter().flatten().any(|figure| !figure.is_finite() || figure < 0.0) {
-                return Err(Mistake::BelowZero { kind: "role", name: role.name.clone() });
-            }
+            sound("role", &role.name, role.demand().into_iter().flatten())?;
             if let Some(on) = &role.on
                 && !self.hosts.iter().any(|host| host.name == *on)
             {
@@ -424,6 +424,19 @@ impl Inventory {
         };
         self.hosts.iter().map(host).collect()
     }
+}
+
+/// Whether the figures of a host or a role are such as can be.
+fn sound(kind: &'static str, name: &str, figures: impl Iterator<Item = f64>) -> Result<(), Mistake> {
+    for figure in figures {
+        if !figure.is_finite() {
+            return Err(Mistake::NoFigure { kind, name: name.to_owned() });
+        }
+        if figure < 0.0 {
+            return Err(Mistake::BelowZero { kind, name: name.to_owned() });
+        }
+    }
+    Ok(())
 }
 
 #[cfg(test)]
@@ -521,9 +534,18 @@ mod tests {
             wrong_toml(&TOML.replace("on = \"h1\"", "on = \"h2\"")),
             "i.toml: role 'r1' runs on 'h2', which is no host of this inventory"
         );
-        for figure in ["watts = -1", "work = nan"] {
+        for (figure, what) in [
+            ("watts = -1", "figure below 0"),
+            ("work = nan", "figure that is no number (nan or inf)"),
+            ("price = inf", "figure that is no number (nan or inf)"),
+        ] {
             let host = TOML.replace("[[role]]", &format!("{figure}\n[[role]]"));
-            assert_eq!(wrong_toml(&host), "i.toml: host 'h1' has a figure below 0", "{figure}");
+            assert_eq!(wrong_toml(&host), format!("i.toml: host 'h1' has a {what}"), "{figure}");
+        }
+        for (heading, separator) in [("kind;name;cpu\n", "semicolons"), ("kind\tname\tcpu\n", "tabs")] {
+            let refused = wrong(heading);
+            let why = format!("i.csv:1: its columns are separated by {separator}");
+            assert!(refused.starts_with(&why), "{refused}");
         }
         assert!(wrong_toml(&TOML.replace("cpu = 4.5", "cpus = 4.5")).contains("cpus"));
     }
