@@ -23,6 +23,7 @@ mod text;
 pub use sampler::{Roots, Sampler};
 
 use serde::{Deserialize, Serialize};
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -30,14 +31,34 @@ use std::time::{Duration, Instant};
 const BUSIEST: usize = 8;
 
 /// Whether a server is on this machine, as far as its address says: the host's figures are the server's then.
-/// A name is not resolved: except for `localhost` it counts as elsewhere.
+/// No name server is asked, which may take long: a name is this machine's if it is `localhost` or the host's
+/// own, or if `/etc/hosts` gives it an address of this machine. Any other counts as elsewhere.
 pub fn is_here(address: &fleet::Address) -> bool {
-    let of_this_host = |ip: std::net::IpAddr| std::net::UdpSocket::bind((ip, 0)).is_ok();
-    match address.host() {
-        None | Some("localhost") => true,
-        // Only an address of this machine can be bound.
-        Some(host) => host.parse().is_ok_and(of_this_host),
+    let Some(host) = address.host() else { return true };
+    if let Ok(ip) = host.parse::<IpAddr>() {
+        return is_of_this_host(ip);
     }
+    let own = rustix::system::uname().nodename().to_string_lossy().into_owned();
+    is_name_here(host, &own, || std::fs::read("/etc/hosts").unwrap_or_default())
+}
+
+/// Only an address of this machine can be bound.
+fn is_of_this_host(ip: IpAddr) -> bool {
+    std::net::UdpSocket::bind((ip, 0)).is_ok()
+}
+
+/// `own`: this host's name; `hosts`: the text of `/etc/hosts`.
+fn is_name_here(name: &str, own: &str, hosts: impl FnOnce() -> Vec<u8>) -> bool {
+    let name = name.strip_suffix('.').unwrap_or(name);
+    if name.eq_ignore_ascii_case("localhost") || name.eq_ignore_ascii_case(own) {
+        return true;
+    }
+    String::from_utf8_lossy(&hosts()).lines().any(|line| {
+        let line = line.split('#').next().unwrap_or_default();
+        let mut words = line.split_ascii_whitespace();
+        let ip = words.next().and_then(|word| word.parse::<IpAddr>().ok());
+        words.any(|other| name.eq_ignore_ascii_case(other)) && ip.is_some_and(is_of_this_host)
+    })
 }
 
 /// Counters of this host at a moment.
@@ -174,12 +195,27 @@ impl Sample {
 
 #[cfg(test)]
 mod tests {
-    use super::is_here;
+    use super::{is_here, is_name_here};
 
     #[test]
     fn a_server_is_here_if_its_address_is_one_of_this_machine() {
         let here = |address: &str| is_here(&address.parse().unwrap());
         assert!(here("127.0.0.1:3306") && here("localhost:3306") && here("/run/mysqld/mysqld.sock"));
         assert!(!here("192.0.2.7:3306") && !here("db.example:3306"));
+        let own = rustix::system::uname().nodename().to_string_lossy().into_owned();
+        assert!(here(&format!("{own}:3306")), "{own}");
+    }
+
+    #[test]
+    fn a_name_is_here_if_it_is_the_hosts_own_or_its_hosts_file_gives_it_an_own_address() {
+        const HOSTS: &str =
+            "127.0.0.1 localhost # shop-c\n127.0.1.1\tdb1.example.org db1\n192.0.2.7 shop-b\n";
+        let here = |name: &str| is_name_here(name, "db-host-1", || HOSTS.into());
+        for name in ["localhost", "LocalHost.", "db-host-1", "DB-Host-1", "db1", "db1.example.org"] {
+            assert!(here(name), "{name}");
+        }
+        for name in ["shop-b", "shop-c", "db-host-10", "db1.example", "127.0.1.1"] {
+            assert!(!here(name), "{name}");
+        }
     }
 }
