@@ -16,7 +16,7 @@
 
 mod word;
 
-use crate::lexer::{CLASS, Class, Lexeme, Lexer, Rules, word_end};
+use crate::lexer::{CLASS, Class, Lexeme, Lexer, Rules, is_word, word_end};
 use crate::sticky::Sticky;
 use word::Words;
 pub use word::{Findings, Verb};
@@ -39,20 +39,43 @@ pub fn scan(text: &[u8], plain_backslash: bool) -> Findings {
     scanner.finish()
 }
 
-/// The database that `USE name` names, or `None` for any other statement.
+/// The database that `USE name` names, or `None` for any other statement. Comments may stand anywhere.
 pub fn used_database(text: &[u8]) -> Option<&[u8]> {
-    let text = text.trim_ascii();
-    let (verb, rest) = text.split_at_checked(3)?;
-    if !verb.eq_ignore_ascii_case(b"use")
-        || !rest.first()?.is_ascii_whitespace() && rest.first() != Some(&b'`')
-    {
+    let (verb, rest) = after_comments(text).split_at_checked(3)?;
+    if !verb.eq_ignore_ascii_case(b"use") || rest.first().is_none_or(|next| is_word(*next)) {
         return None;
     }
-    let name = rest.trim_ascii().strip_suffix(b";").unwrap_or(rest.trim_ascii()).trim_ascii();
-    match name {
-        [b'`', quoted @ .., b'`'] => Some(quoted),
-        [] => None,
-        plain => Some(plain),
+    let name = match after_comments(rest) {
+        [quote @ (b'`' | b'"'), quoted @ ..] => &quoted[..quoted_end(quoted, *quote)?],
+        plain => &plain[..word_end(plain, 0)],
+    };
+    (!name.is_empty()).then_some(name)
+}
+
+/// The text behind the white space and comments that it begins with. What servers execute is no comment.
+fn after_comments(mut text: &[u8]) -> &[u8] {
+    loop {
+        text = text.trim_ascii_start();
+        let (from, end) = match text {
+            [b'/', b'*', b'!', ..] | [b'/', b'*', b'M', b'!', ..] => return text,
+            [b'/', b'*', ..] => (2_usize, &b"*/"[..]),
+            [b'#', ..] | [b'-', b'-', 0..=b' ', ..] => (0, &b"\n"[..]),
+            _ => return text,
+        };
+        let Some(at) = text[from..].windows(end.len()).position(|bytes| bytes == end) else { return &[] };
+        text = &text[from + at + end.len()..];
+    }
+}
+
+/// Where a quoted name ends; a quote that is doubled belongs to it.
+fn quoted_end(text: &[u8], quote: u8) -> Option<usize> {
+    let mut at = 0;
+    loop {
+        at += text.get(at..)?.iter().position(|byte| *byte == quote)?;
+        if text.get(at + 1) != Some(&quote) {
+            return Some(at);
+        }
+        at += 2;
     }
 }
 

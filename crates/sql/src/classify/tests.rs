@@ -115,6 +115,14 @@ fn use_names_a_database() {
         ("USER", None),
         ("SELECT 1", None),
         ("USE", None),
+        ("USE shop /* x */", Some("shop")),
+        ("/* x */ USE shop;", Some("shop")),
+        ("-- x\nUSE/* y */`my ``shop`# z", Some("my ``shop")),
+        ("USE \"shop\"", Some("shop")),
+        ("USE /*!40000 shop */", None),
+        ("USE `shop", None),
+        ("/*/ USE shop", None),
+        ("# USE shop", None),
     ] {
         assert_eq!(used_database(text.as_bytes()), name.map(str::as_bytes), "{text}");
     }
