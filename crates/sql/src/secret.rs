@@ -4,7 +4,7 @@
 //! Passwords stand in `CREATE USER ... IDENTIFIED BY`, `SET PASSWORD`, `CHANGE MASTER TO ...
 //! MASTER_PASSWORD`, `CREATE SERVER ... PASSWORD`, and in the `CONNECTION` of a table that lives elsewhere.
 //! Statements about rows may name a column `password` and are data like any other, unless others stand beside
-//! them in the same text.
+//! them in the same text, or the rows are accounts: `mysql.user`, `global_priv`, `authentication_string`.
 //!
 //! Does not ask the lexer, on purpose: a word counts wherever it stands, in strings (`PREPARE`), comments
 //! (that servers may execute) and parts of words (`MASTER_PASSWORD`), so that no way of quoting can hide it.
@@ -12,14 +12,45 @@
 const WORDS: [&[u8]; 3] = [b"IDENTIFIED", b"PASSWORD", b"CONNECTION"];
 const DATA: [&[u8]; 5] = [b"SELECT", b"INSERT", b"UPDATE", b"DELETE", b"REPLACE"];
 
+/// A table of accounts and the column of their passwords, each with the place of its rarest byte: rows may be
+/// long, and are searched for that.
+const ACCOUNTS: [(&[u8], usize); 2] = [(b"GLOBAL_PRIV", 6), (b"AUTHENTICATION_STRING", 14)];
+/// The same of the database that `user` is in.
+const SCHEMA: (&[u8], usize) = (b"MYSQL", 3);
+
 /// Whether this statement may hold a password.
 pub fn is_secret(text: &[u8]) -> bool {
+    if names_accounts(text) {
+        return true;
+    }
     let start = text.trim_ascii_start();
     let begins = |word: &[u8]| start.get(..word.len()).is_some_and(|first| first.eq_ignore_ascii_case(word));
     if DATA.iter().any(|word| begins(word)) && !start.contains(&b';') {
         return false;
     }
     WORDS.iter().any(|word| text.windows(word.len()).any(|at| at.eq_ignore_ascii_case(word)))
+}
+
+fn names_accounts(text: &[u8]) -> bool {
+    ACCOUNTS.into_iter().any(|wanted| ends(text, wanted).next().is_some())
+        || ends(text, SCHEMA).any(|end| is_dot_user(&text[end..]))
+}
+
+/// Where each place ends at which this word stands.
+fn ends(text: &[u8], (word, rare): (&'static [u8], usize)) -> impl Iterator<Item = usize> {
+    let byte = word[rare];
+    memchr::memchr2_iter(byte, byte.to_ascii_lowercase(), text).filter_map(move |at| {
+        let start = at.checked_sub(rare)?;
+        let end = start + word.len();
+        text.get(start..end)?.eq_ignore_ascii_case(word).then_some(end)
+    })
+}
+
+/// Behind the name of a database, in quotes or not: its table `user`.
+fn is_dot_user(behind: &[u8]) -> bool {
+    let counts = |byte: &u8| !byte.is_ascii_whitespace() && !matches!(byte, b'`' | b'"');
+    let mut bytes = behind.iter().copied().filter(counts);
+    b".USER".iter().all(|wanted| bytes.next().is_some_and(|byte| byte.eq_ignore_ascii_case(wanted)))
 }
 
 #[cfg(test)]
@@ -35,6 +66,10 @@ mod tests {
             "CHANGE MASTER TO MASTER_PASSWORD='x'",
             "SELECT 1; ALTER USER a IDENTIFIED BY 'x'",
             "PREPARE s FROM 'ALTER USER a IDENTIFIED BY ?'",
+            "UPDATE user SET Authentication_string = '*94BD' WHERE user = 'a'",
+            "insert into mysql.user values ('%', 'a', '*94BD')",
+            "REPLACE INTO `mysql` . `user` VALUES ('%', 'a', '*94BD')",
+            "UPDATE mysql.global_priv SET priv = '{}'",
         ] {
             assert!(is_secret(secret.as_bytes()), "{secret}");
         }
@@ -42,6 +77,8 @@ mod tests {
             "SELECT * FROM users WHERE password = 'x'",
             " insert into t (password) values ('x')",
             "SET NAMES utf8",
+            "SELECT mysql, user FROM servers WHERE mysql_user = 'x'",
+            "INSERT INTO t VALUES ('mysql')",
             "",
         ] {
             assert!(!is_secret(open.as_bytes()), "{open}");
