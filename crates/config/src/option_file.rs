@@ -83,18 +83,20 @@ pub fn parse(text: &str) -> Result<Vec<Item>, OptionFileError> {
 }
 
 /// Puts the items of included files in the place of the directives that name them; `read` reads a file or all
-/// files of a directory. Inclusion deeper than ten files ends there.
+/// files of a directory. Inclusion deeper than ten files ends there. Behind them the group goes on that the
+/// directive stands in.
 pub fn expand<E>(
     items: Vec<Item>,
     read: &mut impl FnMut(&Says) -> Result<Vec<Item>, E>,
 ) -> Result<Vec<Item>, E> {
-    expand_to(items, read, DEEPEST)
+    expand_to(items, read, DEEPEST, None)
 }
 
 fn expand_to<E>(
     items: Vec<Item>,
     read: &mut impl FnMut(&Says) -> Result<Vec<Item>, E>,
     depth: usize,
+    mut group: Option<Item>,
 ) -> Result<Vec<Item>, E> {
     let mut all = Vec::with_capacity(items.len());
     for item in items {
@@ -102,9 +104,16 @@ fn expand_to<E>(
             Says::Include(_) | Says::IncludeDir(_) if depth == 0 => {}
             Says::Include(_) | Says::IncludeDir(_) => {
                 let included = read(&item.says)?;
-                all.extend(expand_to(included, read, depth - 1)?);
+                all.extend(expand_to(included, read, depth - 1, group.clone())?);
+                // With whatever group that has ended, what follows here belongs to the group of here.
+                let none = || Item { line: item.line, says: Says::Group(String::new()) };
+                all.push(group.clone().unwrap_or_else(none));
             }
-            Says::Group(_) | Says::Option { .. } => all.push(item),
+            Says::Group(_) => {
+                group = Some(item.clone());
+                all.push(item);
+            }
+            Says::Option { .. } => all.push(item),
         }
     }
     Ok(all)
@@ -266,5 +275,17 @@ mod tests {
         let users = all.iter().filter(|item| matches!(item.says, Says::Option { .. })).count();
         assert_eq!(users, 1 + DEEPEST + 1);
         assert!(matches!(&all.last().unwrap().says, Says::Option { value: Some(v), .. } if v == "c"));
+    }
+
+    #[test]
+    fn behind_an_included_file_the_group_goes_on_that_it_was_included_in() {
+        let user = |text: &str, included: &str| {
+            let mut read = |_: &Says| Ok::<_, ()>(parse(included).unwrap());
+            let all = expand(parse(text).unwrap(), &mut read).unwrap();
+            Login::of(&all, &GROUPS).unwrap().user
+        };
+        assert_eq!(user("[client]\n!include x\nuser=a", "[mysqld]\nuser=b").as_deref(), Some("a"));
+        assert_eq!(user("[mysqld]\n!include x\nuser=a", "[client]\nport=1").as_deref(), None);
+        assert_eq!(user("!include x\nuser=a", "[client]\nuser=b").as_deref(), Some("b"));
     }
 }
