@@ -7,16 +7,16 @@
 //! | TLS | `ssl_*` | option file | | |
 //!
 //! The option file is the one that is named (`--option-file`, `option_file`), which must exist, else
-//! `~/.my.cnf`, which may not. A password never comes from the command line, where every user of the machine
-//! could read it.
+//! `~/.my.cnf`, which may be missing or not ours to read. A password never comes from the command line, where
+//! every user of the machine could read it.
 
 use crate::environment::{self, Environment};
 use crate::option_files;
 use anyhow::{Context, bail};
-use config::option_file::Login;
 use config::{Config, Credentials, PasswordFrom};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
+use term::terminal;
 
 /// The account when nothing names one.
 const DEFAULT_USER: &str = "headroom";
@@ -28,9 +28,9 @@ const DEFAULT_USER: &str = "headroom";
 pub(crate) fn resolve(config: &Config, environment: &Environment) -> anyhow::Result<Credentials> {
     let mut credentials = config.fleet.credentials.clone();
     credentials.password = config.password_from.as_ref().map(password).transpose()?;
-    if let Some(login) = option_file(credentials.option_file.as_deref(), environment)? {
-        login.complete(&mut credentials);
-    }
+    let (login, note) = option_files::find(credentials.option_file.as_deref(), environment)?;
+    note.iter().for_each(|note| terminal::complain(note));
+    login.complete(&mut credentials);
     let user = credentials.user.take().or_else(|| environment.user.clone());
     credentials.user = Some(user.unwrap_or_else(|| DEFAULT_USER.to_owned()));
     credentials.password = credentials.password.take().or_else(|| environment.password.clone());
@@ -51,16 +51,6 @@ pub(crate) fn owner_only(path: &Path) -> Result<(), String> {
         "{path} holds a password and others may read it (mode {:03o}); run chmod 600 {path}, or use password_file",
         mode & 0o777
     ))
-}
-
-fn option_file(named: Option<&Path>, environment: &Environment) -> anyhow::Result<Option<Login>> {
-    let usual = environment.home.as_ref().map(|home| home.join(".my.cnf"));
-    match (named, usual) {
-        (Some(path), _) => option_files::read(path).map(Some),
-        // Not ours to read, not there: then it says nothing.
-        (None, Some(path)) if std::fs::File::open(&path).is_ok() => option_files::read(&path).map(Some),
-        (None, _) => Ok(None),
-    }
 }
 
 fn password(from: &PasswordFrom) -> anyhow::Result<String> {

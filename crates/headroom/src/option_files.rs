@@ -1,9 +1,38 @@
 //! Option files in the format of `~/.my.cnf`, read from disk with what they include; what they mean is
 //! [`config::option_file`]'s to say.
 
+use crate::environment::Environment;
 use anyhow::Context;
 use config::option_file::{self, GROUPS, Item, Login, Says};
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
+
+/// What the option file says: the one that is named, else `~/.my.cnf` where there is one. Of one there that is
+/// not ours to read it is nothing, and a note for people.
+///
+/// # Errors
+/// As [`read`].
+pub(crate) fn find(
+    named: Option<&Path>,
+    environment: &Environment,
+) -> anyhow::Result<(Login, Option<String>)> {
+    if let Some(path) = named {
+        return Ok((read(path)?, None));
+    }
+    let nothing = Login::default();
+    let Some(path) = environment.home.as_ref().map(|home| home.join(".my.cnf")) else {
+        return Ok((nothing, None));
+    };
+    match std::fs::File::open(&path) {
+        Ok(_) => Ok((read(&path)?, None)),
+        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
+            Ok((nothing, None))
+        }
+        Err(error) => {
+            Ok((nothing, Some(format!("note: the option file {} is passed over: {error}", path.display()))))
+        }
+    }
+}
 
 /// What a file, and the files that it includes, say of logging in.
 ///
@@ -44,6 +73,20 @@ fn option_files_in(dir: &Path) -> anyhow::Result<Vec<PathBuf>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_usual_file_may_be_missing_or_unreadable_and_a_named_one_may_not() {
+        let dir = tempfile::tempdir().unwrap();
+        let environment = Environment { home: Some(dir.path().to_owned()), ..Environment::default() };
+        assert_eq!(find(None, &environment).unwrap(), (Login::default(), None));
+        // A circle is readable to nobody, root included.
+        let circle = dir.path().join(".my.cnf");
+        std::os::unix::fs::symlink(&circle, &circle).unwrap();
+        let (login, note) = find(None, &environment).unwrap();
+        assert_eq!(login, Login::default());
+        assert!(note.unwrap().contains(".my.cnf is passed over"));
+        assert!(find(Some(&circle), &environment).is_err());
+    }
 
     #[test]
     fn included_files_count_and_a_bad_line_is_named_without_its_value() {

@@ -396,7 +396,8 @@ pub(crate) fn account_with_tls(
     tls: &tls::TlsArgs,
     environment: &Environment,
 ) -> anyhow::Result<(Account, Option<Tls>)> {
-    let file = login(option_file, environment)?;
+    let (file, note) = option_files::find(option_file, environment)?;
+    note.iter().for_each(|note| terminal::complain(note));
     let tls = tls.complete(&file)?;
     Ok((account(user, file, database, environment)?, tls))
 }
@@ -414,20 +415,12 @@ pub(crate) fn credentials_with_tls(
     environment: &Environment,
 ) -> anyhow::Result<Credentials> {
     let mut who = credentials_as(user, option_file, environment)?;
-    if let Some(tls) = tls.complete(&login(option_file, environment)?)? {
+    // What is to be noted of it was, of the same file.
+    let (file, _) = option_files::find(option_file, environment)?;
+    if let Some(tls) = tls.complete(&file)? {
         who.tls = tls;
     }
     Ok(who)
-}
-
-/// What the option file says: the one that is named, else `~/.my.cnf` where there is one.
-fn login(option_file: Option<&Path>, environment: &Environment) -> anyhow::Result<Login> {
-    let usual = environment.home.as_ref().map(|home| home.join(".my.cnf"));
-    match (option_file, usual.filter(|path| path.exists())) {
-        (Some(path), _) => option_files::read(path),
-        (None, Some(path)) => option_files::read(&path),
-        (None, None) => Ok(Login::default()),
-    }
 }
 
 fn account(
