@@ -82,6 +82,11 @@ impl<R: BufRead> Lines<R> {
     }
 }
 
+/// The first line of the three that a server writes into its log whenever it starts.
+fn is_heading(line: &[u8]) -> bool {
+    line.ends_with(b" started with:") && line.windows(11).any(|bytes| bytes == b", Version: ")
+}
+
 /// Turns what a log says into events, with moments.
 struct EventWriter<'a, F> {
     source: &'a str,

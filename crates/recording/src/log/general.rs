@@ -2,7 +2,7 @@
 //! writes a time only when it differs from the one before.
 
 use super::time::{moment, number};
-use super::{EventWriter, INIT_DB, Lines, QUERY, RecordingError};
+use super::{EventWriter, INIT_DB, Lines, QUERY, RecordingError, is_heading};
 use crate::event::{Event, RecordedCommand, SessionStart};
 use std::io::BufRead;
 
@@ -53,6 +53,12 @@ pub(super) fn read<E: From<RecordingError>>(
                     tell(entry, &mut at, events)?;
                 }
                 entry = Some(next);
+            }
+            // The server was started anew.
+            None if is_heading(line) => {
+                if let Some(entry) = entry.take() {
+                    tell(entry, &mut at, events)?;
+                }
             }
             None => {
                 if let Some(entry) = &mut entry {

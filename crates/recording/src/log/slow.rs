@@ -1,7 +1,7 @@
 //! Slow: entries of lines that begin with `#`, then `use`, `SET timestamp`, and the statement.
 
 use super::time::{moment, number};
-use super::{EventWriter, INIT_DB, Lines, QUERY, RecordingError};
+use super::{EventWriter, INIT_DB, Lines, QUERY, RecordingError, is_heading};
 use crate::event::{Answer, Event, RecordedCommand, SessionStart};
 use std::collections::HashMap;
 use std::io::BufRead;
@@ -29,6 +29,13 @@ pub(super) fn read<E: From<RecordingError>>(
     let mut entry: Option<Entry> = None;
     let mut databases = HashMap::new();
     while let Some(line) = lines.next()? {
+        // Unless it stands in a statement, which a semicolon ends: the server was started anew.
+        if is_heading(line) && entry.as_ref().is_none_or(Entry::is_whole) {
+            if let Some(entry) = entry.take() {
+                tell(entry, &mut databases, events)?;
+            }
+            continue;
+        }
         let new = line.starts_with(b"# Time: ") || line.starts_with(b"# User@Host: ");
         // The user's line follows the time's.
         let goes_on = entry.as_ref().is_some_and(|entry| entry.user.is_empty() && entry.text.is_empty());
@@ -56,6 +63,10 @@ pub(super) fn read<E: From<RecordingError>>(
 }
 
 impl Entry {
+    fn is_whole(&self) -> bool {
+        self.text.is_empty() || self.text.ends_with(b";")
+    }
+
     fn facts(&mut self, line: &str) {
         let mut words = line.split_whitespace().peekable();
         while let Some(word) = words.next() {

@@ -122,6 +122,31 @@ SELECT 2;
     assert_eq!((answers[0].took_us, answers[0].rows, answers[1].affected), (1500, 2, 3));
 }
 
+const HEADING: &str = "\
+/usr/sbin/mysqld, Version: 8.0.43 (MySQL Community Server - GPL). started with:
+Tcp port: 3306  Unix socket: /run/mysqld/mysqld.sock
+Time                 Id Command    Argument
+";
+
+#[test]
+fn what_a_server_writes_when_it_starts_is_no_part_of_the_statement_before() {
+    let entry = |second: u32, text: &str| {
+        format!(
+            "# Time: 2026-11-20T19:40:0{second}.000000Z\n# User@Host: app[app] @ localhost []  Id:     8\n\
+             # Query_time: 0.500000  Lock_time: 0.000001 Rows_sent: 1  Rows_examined: 0\n\
+             SET timestamp=1795203600;\n{text};\n"
+        )
+    };
+    let texts = |kind: Kind, log: &str| -> Vec<String> {
+        said(&events(kind, log)).into_iter().map(|(.., text)| text).collect()
+    };
+    let quoted = format!("INSERT INTO t VALUES ('\n{HEADING}')");
+    let slow = [HEADING, &entry(1, "SELECT 1"), HEADING, &entry(2, &quoted)].concat();
+    assert_eq!(texts(Kind::Slow, &slow), ["SELECT 1", quoted.as_str()]);
+    let general = [MARIADB_GENERAL.trim_end_matches("\t\t     8 Quit\t\n"), HEADING].concat();
+    assert_eq!(texts(Kind::General, &general), texts(Kind::General, MARIADB_GENERAL));
+}
+
 #[test]
 fn a_slow_log_of_mysql_tells_the_end_and_the_beginning_is_worked_out() {
     let text = "\
