@@ -27,7 +27,8 @@ pub struct TrialFile {
 }
 
 impl TrialFile {
-    /// Opens a file or makes it; what is in it already.
+    /// Opens a file or makes it; what is in it already. Half of a last line, as a killed process leaves it, is
+    /// cut off.
     ///
     /// # Errors
     /// A file that cannot be read or written, one that holds something else, and trials of another
@@ -42,7 +43,9 @@ impl TrialFile {
         let no_line = |number: usize| {
             move |source| LoadError::TrialLine { path: path.to_owned(), line: number, source }
         };
-        let mut lines = text.lines().enumerate();
+        // Without any whole line it is none of ours.
+        let (whole, torn) = text.rfind('\n').map_or((text.as_str(), ""), |end| text.split_at(end + 1));
+        let mut lines = whole.lines().enumerate();
         if let Some((_, first)) = lines.next() {
             let found: Heading = serde_json::from_str(first).map_err(no_line(1))?;
             if found != *heading {
@@ -50,8 +53,15 @@ impl TrialFile {
             }
         }
         let trial = |(number, line)| serde_json::from_str(line).map_err(no_line(number + 1));
-        let trials = lines.map(trial).collect::<Result<Vec<Trial>, _>>()?;
+        let mut trials = lines.map(trial).collect::<Result<Vec<Trial>, _>>()?;
         let file = File::options().create(true).append(true).open(path).map_err(failed)?;
+        let last = (!torn.is_empty()).then(|| serde_json::from_str::<Trial>(torn));
+        if let Some(Err(_)) = last {
+            file.set_len(whole.len() as u64).map_err(failed)?;
+        } else if !text.is_empty() && !text.ends_with('\n') {
+            (&file).write_all(b"\n").map_err(failed)?;
+        }
+        trials.extend(last.and_then(Result::ok));
         let file = Self { file, path: path.to_owned() };
         if text.is_empty() {
             file.append(heading)?;
@@ -91,7 +101,27 @@ mod tests {
         assert_eq!(TrialFile::open(&path, &heading).unwrap().1, [trial]);
         let other = Heading { target: "db2".into(), ..heading.clone() };
         assert!(TrialFile::open(&path, &other).err().unwrap().to_string().contains("another measurement"));
-        std::fs::write(&path, serde_json::to_string(&heading).unwrap() + "\n{\"rate\": 1").unwrap();
+        std::fs::write(&path, serde_json::to_string(&heading).unwrap() + "\n{\"rate\": 1\n").unwrap();
         assert!(TrialFile::open(&path, &heading).err().unwrap().to_string().contains("trials.jsonl:2"));
+    }
+    #[test]
+    fn half_of_a_last_line_is_cut_off_and_a_whole_one_stays() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("trials.jsonl");
+        let objective = Objective::parse("p99 < 15ms").unwrap();
+        let heading = Heading { workload: "w".into(), target: "db1".into(), objective };
+        let trial = Trial { rate: 100.5, seconds: 10.0, due: 1005, lost: 3, ..Trial::default() };
+        TrialFile::open(&path, &heading).unwrap().0.push(&trial).unwrap();
+        let whole = std::fs::read_to_string(&path).unwrap();
+        for left in [format!("{whole}{{\"rate\": 1"), whole.trim_end().to_owned()] {
+            std::fs::write(&path, left).unwrap();
+            let (file, found) = TrialFile::open(&path, &heading).unwrap();
+            assert_eq!(found, [trial]);
+            file.push(&trial).unwrap();
+            assert_eq!(TrialFile::open(&path, &heading).unwrap().1, [trial, trial]);
+        }
+        std::fs::write(&path, "somebody's notes").unwrap();
+        assert!(TrialFile::open(&path, &heading).is_err());
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "somebody's notes");
     }
 }
