@@ -50,16 +50,25 @@ const SEQUENCES: [&str; 2] = ["NEXTVAL", "SETVAL"];
 
 /// What this text does; of several statements the worst.
 pub fn kind(text: &[u8]) -> StatementKind {
-    let statements = statements(text);
-    let found = worst(&statements);
+    let statements = statements(text, true);
+    let mut found = of_all(&statements);
+    // With NO_BACKSLASH_ESCAPES, which is not recorded, the string ends there and others may follow.
+    if text.windows(2).any(|two| matches!(two, [b'\\', b'\'' | b'"'])) {
+        found = found.max(of_all(&self::statements(text, false)));
+    }
+    if statements.iter().any(|words| is_in_string(words)) {
+        let quote = text.iter().position(|byte| matches!(byte, b'\'' | b'"'));
+        return quote.map_or(found, |at| found.max(worst(&self::statements(&text[at + 1..], true))));
+    }
+    found
+}
+
+fn of_all(statements: &[Vec<String>]) -> StatementKind {
+    let found = worst(statements);
     if statements.iter().any(|words| is_compound(words)) {
         // Its own semicolons have cut it, and what it does may stand anywhere in it.
         let administers = statements.iter().any(|words| has(words, &ADMINISTERS));
         return found.max(if administers { StatementKind::Administers } else { StatementKind::Writes });
-    }
-    if statements.iter().any(|words| is_in_string(words)) {
-        let quote = text.iter().position(|byte| matches!(byte, b'\'' | b'"'));
-        return quote.map_or(found, |at| found.max(worst(&self::statements(&text[at + 1..]))));
     }
     found
 }
@@ -152,14 +161,20 @@ fn follows(words: &[String], first: &str, then: &[&str]) -> bool {
 }
 
 /// The words of each statement in capitals, without strings, quoted names and comments. Comments that servers
-/// execute are code.
-fn statements(text: &[u8]) -> Vec<Vec<String>> {
+/// execute are code. `escapes`: a backslash in a string takes the next byte as it is.
+fn statements(text: &[u8], escapes: bool) -> Vec<Vec<String>> {
     let mut all = vec![Vec::new()];
     let mut at = 0;
     while let Some(&byte) = text.get(at) {
         let rest = &text[at..];
         at += match byte {
-            b'\'' | b'"' | b'`' => quoted(rest),
+            b'\'' | b'"' | b'`' => quoted(rest, escapes).unwrap_or_else(|| {
+                // Where backslashes are plain it is no statement then, and is refused.
+                if !escapes {
+                    all.pop();
+                }
+                rest.len()
+            }),
             b'#' => line(rest),
             b'-' if rest.starts_with(b"--") && rest.get(2).is_none_or(|next| *next <= b' ') => line(rest),
             b'/' if rest.starts_with(b"/*!") || rest.starts_with(b"/*M!") => {
@@ -196,18 +211,18 @@ fn line(rest: &[u8]) -> usize {
     rest.iter().position(|byte| *byte == b'\n').map_or(rest.len(), |end| end + 1)
 }
 
-/// A doubled quote is two strings, which comes to the same here.
-fn quoted(rest: &[u8]) -> usize {
+/// Where it ends; `None` if it does not. A doubled quote is two strings, which comes to the same here.
+fn quoted(rest: &[u8], escapes: bool) -> Option<usize> {
     let quote = rest[0];
     let mut at = 1;
     while let Some(&byte) = rest.get(at) {
         at += match byte {
-            b'\\' if quote != b'`' => 2,
-            byte if byte == quote => return at + 1,
+            b'\\' if escapes && quote != b'`' => 2,
+            byte if byte == quote => return Some(at + 1),
             _ => 1,
         };
     }
-    rest.len()
+    None
 }
 
 #[cfg(test)]
@@ -236,6 +251,8 @@ mod tests {
             "SET STATEMENT max_statement_time = 1 FOR SELECT 1",
             "DESC t",
             "SELECT next, value FROM t",
+            r"SELECT 'it\'s; stop'",
+            r"SELECT 'a\'b\'c'",
         ] {
             assert_eq!(kind(reads.as_bytes()), StatementKind::Reads, "{reads}");
         }
@@ -269,6 +286,7 @@ mod tests {
             "PREPARE s FROM 'SELECT 1'",
             "CREATE TABLE user (a INT)",
             "DROP TABLE IF EXISTS server",
+            r"SELECT 'C:\'; DELETE FROM t",
         ] {
             assert_eq!(kind(writes.as_bytes()), StatementKind::Writes, "{writes}");
         }
@@ -296,6 +314,8 @@ mod tests {
             "EXECUTE IMMEDIATE \"SHUTDOWN\"",
             "SELECT group_replication_set_as_primary('x')",
             "ALTER INSTANCE ROTATE INNODB MASTER KEY",
+            r"SELECT 'C:\'; KILL 5",
+            r"SELECT 'a\'; KILL 5; SELECT '\'",
         ] {
             assert_eq!(kind(administers.as_bytes()), StatementKind::Administers, "{administers}");
         }
