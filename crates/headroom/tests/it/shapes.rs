@@ -189,6 +189,7 @@ fn json_of_load_and_measure_keeps_its_keys() {
         current_from: Some("f".into()),
         headroom: Some(1.0),
         noise_ms: 1.0,
+        too_few_clients: true,
         voided: filled(),
         trials: filled(),
     };

@@ -80,6 +80,7 @@ impl Measurement {
             current_from,
             headroom: lower.zip(current.filter(|now| *now > 0.0)).map(|(lower, now)| lower / now),
             noise_ms: noise.at(objective.quantile),
+            too_few_clients: goal.too_few_clients(&found.trials, objective),
             voided: found.voided,
             trials: found.trials,
         })

@@ -21,6 +21,8 @@ pub struct MeasureReport {
     pub headroom: Option<f64>,
     /// By how much this machine woke up late, sending nothing, at the objective's percentile, in ms.
     pub noise_ms: f64,
+    /// The limit is that of the clients, as far as trials show: more of them may find a higher one.
+    pub too_few_clients: bool,
     /// Trials that did not count, with the reason.
     pub voided: Vec<String>,
     pub trials: Vec<Trial>,

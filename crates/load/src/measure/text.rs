@@ -21,6 +21,12 @@ pub fn text(report: &MeasureReport) -> String {
         let _ =
             writeln!(text, "Headroom: at least {headroom:.2} times today's {current:.1} a second ({from})");
     }
+    if report.too_few_clients {
+        text.push_str(
+            "The clients are the limit: transactions waited for a free one, and once it was asked the server answered \
+             about as fast as at a low rate. Give more of them (--clients) to find the server's own limit.\n",
+        );
+    }
     let _ = writeln!(
         text,
         "Evidence: {} trials, {:.0} s, {} more did not count; this machine wakes up {:.2} ms late at p{} by itself",

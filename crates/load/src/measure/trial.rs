@@ -3,6 +3,7 @@
 use super::Objective;
 use super::sound::{self, Unsound};
 use crate::Outcome;
+use crate::outcome::Times;
 use serde::{Deserialize, Serialize};
 
 /// What one trial counted.
@@ -31,6 +32,10 @@ pub struct Trial {
     /// The objective's percentile of those that came.
     #[serde(default)]
     pub at_objective_ms: f64,
+    /// The same from the actual start, without the wait for a free client; 0 in trials of a time when it was
+    /// not kept.
+    #[serde(default)]
+    pub service_at_objective_ms: f64,
     /// Statements for each transaction.
     #[serde(default)]
     pub queries_each: f64,
@@ -43,8 +48,10 @@ impl Trial {
     /// Why it must not count.
     pub fn of(outcome: &Outcome, rate: f64, seconds: f64, objective: Objective) -> Result<Self, Unsound> {
         let totals = &outcome.totals;
-        let at_objective =
-            outcome.response.at(&[objective.quantile]).and_then(|found| found.first().copied());
+        let at_objective = |times: &Times| {
+            let found = times.at(&[objective.quantile]).and_then(|found| found.first().copied());
+            found.unwrap_or_default()
+        };
         let trial = Self {
             rate,
             seconds,
@@ -54,7 +61,8 @@ impl Trial {
             mean_ms: outcome.response.mean_ms,
             p50_ms: outcome.response.p50_ms,
             p99_ms: outcome.response.p99_ms,
-            at_objective_ms: at_objective.unwrap_or_default(),
+            at_objective_ms: at_objective(&outcome.response),
+            service_at_objective_ms: outcome.service.as_ref().map_or(0.0, at_objective),
             queries_each: totals.queries as f64 / (totals.done + totals.failed).max(1) as f64,
         };
         sound::check(&trial, outcome, objective)?;
