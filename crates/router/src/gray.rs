@@ -4,8 +4,8 @@
 //! asks notices. What is counted is what passes anyway, two counters a session's commit, no clock:
 //!
 //! * a **commit** is `COMMIT` in a transaction in which something was written, or a write outside of one, by
-//!   the first word of its statement, behind comments and query attributes; prepared statements count as
-//!   writes.
+//!   the first word of its statement, behind comments and query attributes. Of a prepared statement that is
+//!   kept from when it was prepared; one that is not known is none.
 //! * it has **ended** when the server answered it, with whatever; one whose session ended before is **given
 //!   up**.
 //!
@@ -20,7 +20,7 @@ use crate::server_counters::ServerSlot;
 use serde::Serialize;
 use sql::Verb;
 use std::time::{Duration, Instant};
-use wire::Command;
+use wire::{Capabilities, Command, Tracker};
 
 /// No commit ends for this long: longer than a checkpoint or a hiccup of a cloud disk usually takes.
 pub(crate) const AFTER: Duration = Duration::from_secs(5);
@@ -41,11 +41,14 @@ pub(crate) enum Begins {
 const COMMENTED: usize = 1024;
 
 /// Reads the first packet of a chunk: its command, and the first word of a statement. `attributes` says
-/// whether query attributes stand in front of that.
-pub(crate) fn begins(chunk: &[u8], attributes: bool) -> Begins {
+/// whether query attributes stand in front of that, `prepared` with which word a prepared statement writes.
+pub(crate) fn begins(chunk: &[u8], attributes: bool, prepared: impl FnOnce(u32) -> Option<Verb>) -> Begins {
     let [_, _, _, 0, command, body @ ..] = chunk else { return Begins::Other };
     match Command::from_byte(*command) {
-        Command::StmtExecute => Begins::Write,
+        Command::StmtExecute | Command::StmtBulkExecute => {
+            let id = body.first_chunk().map(|id| u32::from_le_bytes(*id));
+            id.and_then(prepared).map_or(Begins::Other, of_verb)
+        }
         Command::Query if attributes => {
             wire::attributes::of_query(body).map_or(Begins::Other, |(_, text)| of_statement(text))
         }
@@ -66,11 +69,15 @@ fn of_statement(text: &[u8]) -> Begins {
         Some(b'U') if is("UPDATE") => Begins::Write,
         Some(b'D') if is("DELETE") => Begins::Write,
         Some(b'R') if is("REPLACE") => Begins::Write,
-        Some(b'/' | b'-' | b'#') => match sql::scan(&word[..word.len().min(COMMENTED)], false).verb {
-            Verb::Commit => Begins::Commit,
-            Verb::Insert | Verb::Update | Verb::Delete | Verb::Replace => Begins::Write,
-            _ => Begins::Other,
-        },
+        Some(b'/' | b'-' | b'#') => of_verb(sql::scan(&word[..word.len().min(COMMENTED)], false).verb),
+        _ => Begins::Other,
+    }
+}
+
+fn of_verb(verb: Verb) -> Begins {
+    match verb {
+        Verb::Commit => Begins::Commit,
+        Verb::Insert | Verb::Update | Verb::Delete | Verb::Replace => Begins::Write,
         _ => Begins::Other,
     }
 }
@@ -89,15 +96,11 @@ pub(crate) enum Kind {
 }
 
 impl SessionCommits {
-    /// A command begins on a session that was idle, of a client that sends query attributes or does not.
-    pub(crate) fn command(
-        &mut self,
-        chunk: &[u8],
-        attributes: bool,
-        in_transaction: bool,
-        slot: &ServerSlot,
-    ) {
-        let kind = match begins(chunk, attributes) {
+    /// A command begins on a session that was idle, and of which `tracker` knows the rest.
+    pub(crate) fn command(&mut self, chunk: &[u8], tracker: &Tracker, slot: &ServerSlot) {
+        let attributes = tracker.capabilities().contains(Capabilities::QUERY_ATTRIBUTES);
+        let in_transaction = tracker.in_transaction();
+        let kind = match begins(chunk, attributes, |id| tracker.prepared_write(id)) {
             Begins::Commit if self.wrote => Kind::InTransaction,
             Begins::Write if in_transaction => {
                 self.wrote = true;
@@ -212,12 +215,28 @@ mod tests {
             ("/* without an end", Begins::Other),
             ("", Begins::Other),
         ] {
-            assert_eq!(begins(&query(text), false), means, "{text}");
+            assert_eq!(begins(&query(text), false, |_| None), means, "{text}");
             let behind_none = query(&format!("\0\x01{text}"));
-            assert_eq!(begins(&behind_none, true), means, "{text}");
+            assert_eq!(begins(&behind_none, true, |_| None), means, "{text}");
         }
-        assert_eq!(begins(&[1, 0, 0], false), Begins::Other);
-        assert_eq!(begins(&query(""), true), Begins::Other);
+        assert_eq!(begins(&[1, 0, 0], false, |_| None), Begins::Other);
+        assert_eq!(begins(&query(""), true, |_| None), Begins::Other);
+    }
+
+    #[test]
+    fn a_prepared_statement_means_what_its_text_said_and_nothing_where_that_is_not_known() {
+        let verb = |id: u32| match id {
+            1 => Some(Verb::Update),
+            2 => Some(Verb::Commit),
+            _ => None,
+        };
+        for command in [Command::StmtExecute, Command::StmtBulkExecute] {
+            let execute = |id: u8| [10, 0, 0, 0, command.byte(), id, 0, 0, 0, 0, 1, 0, 0, 0];
+            for (id, means) in [(1, Begins::Write), (2, Begins::Commit), (3, Begins::Other)] {
+                assert_eq!(begins(&execute(id), false, verb), means, "{command:?} {id}");
+            }
+            assert_eq!(begins(&execute(1)[..7], false, verb), Begins::Other, "cut short");
+        }
     }
 
     fn commits(begun: [u64; 2], ended: [u64; 2], given_up: [u64; 2]) -> Commits {

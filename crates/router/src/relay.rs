@@ -39,7 +39,7 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 use uring::Outstanding;
 use wire::tracker::{ClosedBecause, Side};
-use wire::{Capabilities, Command, Phase, Tracker};
+use wire::{Command, Phase, Tracker};
 
 /// How long a server may take to close after its client has left, when we cannot see what it is doing.
 pub(crate) const LINGER: Duration = Duration::from_secs(30);
@@ -146,9 +146,7 @@ impl Relay {
         }
         self.handle.cancel();
         if self.handle.slot.role == ListenerRole::Writer && self.tracker.is_idle() {
-            let attributes = self.tracker.capabilities().contains(Capabilities::QUERY_ATTRIBUTES);
-            let in_transaction = self.tracker.in_transaction();
-            self.commits.commits.command(bytes, attributes, in_transaction, &self.handle.slot);
+            self.commits.commits.command(bytes, &self.tracker, &self.handle.slot);
         }
         self.read(Side::Client, bytes);
         self.handle.slot.to_server(bytes.len());

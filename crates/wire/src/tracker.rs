@@ -41,7 +41,7 @@ use crate::status::Status;
 pub use observer::{Event, Finish, Observer, Start};
 pub use phase::{Phase, Progress};
 use session::Session;
-use sql::Sticky;
+use sql::{Sticky, Verb};
 pub use why::{ClosedBecause, LostBecause, OpaqueBecause};
 
 /// Follows one session; see the module's text.
@@ -158,6 +158,12 @@ impl Tracker {
     /// The state that would be lost if the session were closed now.
     pub fn sticky(&self) -> Sticky {
         self.session.sticky()
+    }
+
+    /// With which word a prepared statement writes or commits: `INSERT`, `UPDATE`, `DELETE`, `REPLACE` or
+    /// `COMMIT`. `None` when it does neither, or that is not known (too many in one session).
+    pub fn prepared_write(&self, statement: u32) -> Option<Verb> {
+        self.session.prepared_write(statement)
     }
 
     /// How many commands have come, are being answered, are done.

@@ -2,7 +2,7 @@
 
 use super::names::Identity;
 use crate::command::Command;
-use sql::Sticky;
+use sql::{Sticky, Verb};
 use std::collections::VecDeque;
 
 /// A command that the server has not answered whole.
@@ -26,6 +26,8 @@ pub(super) struct Pending {
     pub(super) begun: bool,
     /// It prepares a statement that asks for what the one before it left.
     pub(super) asks_back: bool,
+    /// The first word of the statement that it prepares.
+    pub(super) prepares_verb: Verb,
     /// One of its results carried an insert id.
     pub(super) gave_insert_id: bool,
 }

@@ -154,6 +154,11 @@ impl Session {
         self.sticky.last_prepared()
     }
 
+    /// With which word a prepared statement writes or commits; `None` when it does neither, or is not known.
+    pub(super) fn prepared_write(&self, statement: u32) -> Option<Verb> {
+        self.sticky.prepared_write(statement)
+    }
+
     pub(super) fn has_query_attributes(&self) -> bool {
         self.capabilities.contains(Capabilities::QUERY_ATTRIBUTES)
     }
@@ -356,6 +361,7 @@ impl Session {
             becomes: becomes(command, body, self.capabilities),
             begun: false,
             asks_back: false,
+            prepares_verb: Verb::None,
             gave_insert_id: false,
         };
         if let Err(limit) = self.queue.push(pending) {
@@ -395,7 +401,7 @@ impl Session {
         let Some(pending) = self.queue.newest(number) else { return };
         (pending.leaves, pending.prepares) = (findings.leaves, findings.prepares);
         if pending.command == Command::StmtPrepare {
-            pending.asks_back = findings.asks_back;
+            (pending.asks_back, pending.prepares_verb) = (findings.asks_back, findings.verb);
             return;
         }
         pending.effect = Effect {
@@ -543,7 +549,8 @@ impl Session {
             return self.lose(LostBecause::Malformed { packet: "prepared statement" });
         };
         let asks_back = self.queue.front().is_some_and(|pending| pending.asks_back);
-        self.sticky.prepare(prepared.statement, prepared.parameters, asks_back);
+        let verb = self.queue.front().map(|pending| pending.prepares_verb).unwrap_or_default();
+        self.sticky.prepare(prepared.statement, prepared.parameters, asks_back, verb);
         self.prepared_goes_on(prepared.then(self.capabilities));
     }
 

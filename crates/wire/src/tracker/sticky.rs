@@ -2,7 +2,7 @@
 
 use super::pending::Pending;
 use crate::command::Command;
-use sql::Sticky;
+use sql::{Sticky, Verb};
 
 /// What would be lost with the session.
 #[derive(Debug, Default)]
@@ -19,6 +19,8 @@ pub(super) struct StickyState {
     cursors: Ids,
     /// Prepared statements that ask for what the one before them left.
     asking: Ids,
+    /// Prepared statements that write or commit.
+    writes: Writes,
 }
 
 impl StickyState {
@@ -41,12 +43,13 @@ impl StickyState {
     }
 
     /// A statement was prepared.
-    pub(super) fn prepare(&mut self, statement: u32, parameters: u16, asks_back: bool) {
+    pub(super) fn prepare(&mut self, statement: u32, parameters: u16, asks_back: bool, verb: Verb) {
         self.prepared = self.prepared.saturating_add(1);
         (self.last_prepared, self.last_parameters) = (statement, parameters);
         if asks_back {
             self.asking.add(statement);
         }
+        self.writes.prepared(statement, verb);
     }
 
     /// A prepared statement was closed.
@@ -54,6 +57,7 @@ impl StickyState {
         self.prepared = self.prepared.saturating_sub(1);
         self.cursors.remove(statement);
         self.asking.remove(statement);
+        self.writes.remove(statement);
     }
 
     /// The statement prepared last and how many parameters it has.
@@ -69,6 +73,11 @@ impl StickyState {
     /// Does this prepared statement ask for what the one before it left?
     pub(super) fn asks_back(&self, statement: u32) -> bool {
         self.asking.contains(statement)
+    }
+
+    /// With which word this prepared statement writes or commits, as far as it is known.
+    pub(super) fn prepared_write(&self, statement: u32) -> Option<Verb> {
+        self.writes.verb(self.resolve(statement))
     }
 
     pub(super) fn open_cursor(&mut self, statement: u32) {
@@ -142,5 +151,40 @@ impl Ids {
 
     fn is_empty(&self) -> bool {
         self.known.is_empty() && !self.overflowed
+    }
+}
+
+/// Prepared statements that write or commit, each with its first word. What does not fit is not known.
+#[derive(Debug, Default)]
+struct Writes {
+    /// In the order of the ids.
+    known: Vec<(u32, Verb)>,
+}
+
+impl Writes {
+    const LIMIT: usize = 256;
+
+    fn prepared(&mut self, id: u32, verb: Verb) {
+        self.remove(id);
+        let matters =
+            matches!(verb, Verb::Insert | Verb::Update | Verb::Delete | Verb::Replace | Verb::Commit);
+        if matters && self.known.len() < Self::LIMIT {
+            let at = self.known.partition_point(|(known, _)| *known < id);
+            self.known.insert(at, (id, verb));
+        }
+    }
+
+    fn remove(&mut self, id: u32) {
+        if let Ok(at) = self.position(id) {
+            self.known.remove(at);
+        }
+    }
+
+    fn verb(&self, id: u32) -> Option<Verb> {
+        self.position(id).ok().map(|at| self.known[at].1)
+    }
+
+    fn position(&self, id: u32) -> Result<usize, usize> {
+        self.known.binary_search_by_key(&id, |(known, _)| *known)
     }
 }

@@ -1,6 +1,7 @@
 //! The tracker against scripted sessions: the turns that recordings do not take.
 
 use super::script::{IDLE, PLAIN, Script, framed, greeting, login, ok};
+use sql::Verb;
 use wire::{Capabilities, Command, ErrPacket, Phase, Status, Sticky, Tracker};
 
 const NO_EOF: Capabilities = PLAIN.union(Capabilities::DEPRECATE_EOF);
@@ -264,6 +265,36 @@ fn a_login_with_a_full_exchange_of_proofs_ends_with_ok() {
         assert!(tracker.is_idle());
         assert_eq!((tracker.user(), tracker.database()), (Some("shop"), Some("orders")));
     }
+}
+
+#[test]
+fn of_prepared_statements_it_is_known_which_ones_write_until_they_are_closed() {
+    let mut s = Script::new(PLAIN);
+    let prepare = |s: &mut Script, id: u32, text: &str| {
+        s.command(&[b"\x16", text.as_bytes()].concat());
+        // No columns and no parameters.
+        s.server(&[&[0], id.to_le_bytes().as_slice(), &[0; 7]].concat());
+        assert!(s.tracker.is_idle());
+    };
+    prepare(&mut s, 1, "SELECT a FROM t");
+    prepare(&mut s, 2, "/* cart */ insert into t values (1)");
+    prepare(&mut s, 3, "COMMIT");
+    let writes = |s: &Script| [1, 2, 3, 4, u32::MAX].map(|id| s.tracker.prepared_write(id));
+    let commit = Some(Verb::Commit);
+    assert_eq!(writes(&s), [None, Some(Verb::Insert), commit, None, commit], "all ones is the newest");
+    s.command(&[&[0x19], 2u32.to_le_bytes().as_slice()].concat());
+    assert_eq!(s.tracker.prepared_write(2), None);
+    s.command(b"\x16UPDATE");
+    s.error(1064);
+    assert_eq!(writes(&s), [None, None, commit, None, commit], "nothing was prepared");
+    for id in 10..1000 {
+        prepare(&mut s, id, "DELETE FROM t");
+    }
+    let known = (10..1000).filter(|id| s.tracker.prepared_write(*id).is_some()).count();
+    assert_eq!((known, s.tracker.prepared_write(3)), (255, commit), "bounded, and what is known stays");
+    s.command(b"\x1f");
+    s.ok(IDLE);
+    assert_eq!(s.tracker.prepared_write(3), None);
 }
 
 #[test]
