@@ -29,6 +29,9 @@ use std::time::{Duration, Instant};
 
 /// How many pings the shortest round trip is taken from.
 const RECENT_PINGS: usize = 16;
+/// A server that refuses to have those counted that ask it is asked for that again after this long: it may be
+/// upgraded, or somebody may have granted it.
+const AFTER_REFUSED_SEATS: Duration = Duration::from_secs(600);
 
 /// What asks one server, again and again.
 pub(crate) struct Poller {
@@ -57,8 +60,8 @@ pub(crate) struct Poller {
     seat: Option<u32>,
     /// When the others were last counted on this connection.
     counted_at: Option<Instant>,
-    /// It has no user locks, or refuses them: the others cannot be counted.
-    without_seats: bool,
+    /// The others could not be counted, and that is not tried again before.
+    without_seats_until: Option<Instant>,
     /// Its newest finished operation, and when it was last asked.
     epoch: Option<(ServerEpoch, Instant)>,
     /// How long the vitals took when last asked alone, and when that was.
@@ -110,7 +113,7 @@ impl Poller {
             pace: Pace::new(&budget),
             seat: None,
             counted_at: None,
-            without_seats: false,
+            without_seats_until: None,
             epoch: None,
             question_time: None,
             unsure: false,
@@ -247,7 +250,7 @@ impl Poller {
             // Some proxies and clusters have no user locks.
             Err(error) if !error.is_fatal() && candidates.is_some() => {
                 tracing::debug!(%error, server = %self.called, "those that ask it cannot be counted");
-                self.without_seats = true;
+                self.count_again_later(&error, Instant::now());
                 let together = Together { identity: self.unsure, seats: None };
                 connection.ask(&dialect.vitals_with(together), deadline).await?
             }
@@ -387,7 +390,16 @@ impl Poller {
     /// The seats to count now, if it is time.
     fn seats_to_count(&self) -> Option<u32> {
         let due = self.counted_at.is_none_or(|at| at.elapsed() >= self.pace.counts_every(&self.budget));
-        self.budget.seats().filter(|_| due && !self.without_seats)
+        let refused = self.without_seats_until.is_some_and(|until| Instant::now() < until);
+        self.budget.seats().filter(|_| due && !refused)
+    }
+
+    /// The others could not be counted: for long where the server says that they cannot, else until they
+    /// would be counted next.
+    fn count_again_later(&mut self, error: &AskError, now: Instant) {
+        let usual = self.pace.counts_every(&self.budget);
+        let pause = if error.refuses_locks() { AFTER_REFUSED_SEATS } else { usual };
+        self.without_seats_until = Some(now + pause);
     }
 
     /// Every few seconds: does the host name still lead to the server we talk to? If not, the connection is
@@ -463,5 +475,38 @@ async fn optional(
         }
         Err(error) if error.is_fatal() => Err(error),
         Err(_) => Ok(None),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use config::{AskingBudget, FleetConfig};
+
+    #[test]
+    fn the_others_are_counted_again_after_an_error_and_later_after_a_refusal() {
+        let asking = AskingBudget { statements_per_second: 20, connections: 10, counted: true };
+        let config = FleetConfig { asking, ..FleetConfig::default() };
+        let address: Address = "db1:3306".parse().unwrap();
+        let now = Instant::now();
+        let mut poller = Poller::new(
+            address.clone(),
+            address,
+            config.credentials.clone(),
+            config.deadline,
+            None,
+            SwitchoverState::new(now),
+            Budget::of(&config),
+        );
+        assert_eq!(poller.seats_to_count(), Some(10));
+        let error = |code| AskError::Answered { code, state: String::new(), message: String::new() };
+        let minute = Duration::from_secs(60);
+        // The statement took too long, once.
+        poller.count_again_later(&error(1969), now - minute);
+        assert_eq!(poller.seats_to_count(), Some(10));
+        poller.count_again_later(&error(1370), now - minute);
+        assert_eq!(poller.seats_to_count(), None);
+        poller.count_again_later(&error(1370), now - 10 * minute);
+        assert_eq!(poller.seats_to_count(), Some(10), "somebody may have granted it");
     }
 }

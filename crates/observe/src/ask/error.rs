@@ -100,6 +100,12 @@ impl AskError {
     pub(crate) fn is_denied(&self) -> bool {
         matches!(self, Self::Answered { code: 1044 | 1142 | 1143 | 1227 | 1370, .. })
     }
+
+    /// Whether it says that there are no user locks for us: a privilege is missing, the functions are, or a
+    /// cluster or proxy does not allow them (1105 is Percona XtraDB Cluster's, 1235 MariaDB's with Galera).
+    pub(crate) fn refuses_locks(&self) -> bool {
+        self.is_denied() || matches!(self, Self::Answered { code: 1064 | 1105 | 1128 | 1235 | 1305, .. })
+    }
 }
 
 #[cfg(test)]
@@ -114,5 +120,13 @@ mod tests {
         let silent = AskError::Silent { what: "a ping".to_owned(), deadline: Duration::from_secs(1) };
         assert_eq!(silent.blame(), Blame::Network, "nobody can tell a dead host from a cut cable");
         assert_eq!(AskError::NoTls.blame(), Blame::Server);
+    }
+
+    #[test]
+    fn a_statement_that_took_too_long_says_nothing_of_user_locks() {
+        let refuses =
+            |code| AskError::Answered { code, state: String::new(), message: String::new() }.refuses_locks();
+        assert!([1370, 1105, 1235, 1305].into_iter().all(refuses));
+        assert!(![1969, 3024, 1205, 3058].into_iter().any(refuses));
     }
 }
