@@ -439,7 +439,7 @@ fn done(sessions: &[Sessions], fresh: &[Times], typical_ns: &HashMap<u32, f64>) 
         let mut done = Done { server, sessions, readable, statements: 0.0, work: 0.0, busy_s: 0.0 };
         for times in by_server.get(&done.server).into_iter().flatten() {
             let here = times.mean_ns();
-            done.statements += times.of_all;
+            done.statements += times.count;
             done.work += times.of_all * typical_ns.get(&times.digest).copied().unwrap_or(here);
             done.busy_s += times.of_all * here / 1e9;
         }
@@ -528,6 +528,10 @@ mod tests {
         assert!(work(std::slice::from_ref(&dear), &speeds) > 900.0 * work(&[cheap], &speeds));
         let unknown = times(3, 1e9);
         assert!(work(&[unknown], &speeds) > 9e9, "one that is not known counts as what it took");
+        let sampled = Times { of_all: 160.0, ..times(3, 1e9) };
+        let one = [Sessions { server: r0.clone(), readers: 16, readable: 16.0 }];
+        let done = done(&one, &[sampled], &speeds.typical_ns());
+        assert!(done[0].statements == 10.0 && done[0].work > 159e9, "all their work, of ten: {done:?}");
         let off = config::Capacity { work: false, ..switches };
         speeds.update(&[dear], &peers, off, Duration::from_secs(1), now);
         assert!(speeds.typical_ns().is_empty(), "nothing is kept that nobody uses");

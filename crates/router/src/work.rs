@@ -41,9 +41,10 @@ pub struct Done {
     /// For how many sessions those stand whose statements are seen. More than there are where a sample stands
     /// for others that have ended.
     pub readable: f64,
-    /// Statements since the last look.
+    /// Statements measured since the last look, by which it is judged what is noise: those that a sample
+    /// stands for are not among them.
     pub statements: f64,
-    /// What they would have taken anywhere, in any unit.
+    /// What they, and those that they stand for, would have taken anywhere, in any unit.
     pub work: f64,
     /// Seconds that they took.
     pub busy_s: f64,
@@ -172,6 +173,17 @@ mod tests {
         works.update(&done, Duration::from_secs(1));
         let of_r1 = works.per_session(&done[1].server).unwrap();
         assert!((of_r1 - (0.25 * 2.5 + 0.75)).abs() < 1e-9, "{of_r1}");
+    }
+
+    #[test]
+    fn a_few_measured_statements_that_stand_for_many_are_as_noisy_as_a_few() {
+        // One session in 16 is measured: 24 statements a second and server.
+        let mut works = Works::default();
+        let mut done = done(&[(64, 16.0 * 26.0), (64, 16.0 * 23.0), (64, 16.0 * 23.0)]);
+        done.iter_mut().for_each(|done| done.statements /= 16.0);
+        works.update(&done, Duration::from_secs(1));
+        let each: Vec<_> = done.iter().map(|done| works.per_session(&done.server)).collect();
+        assert_eq!(each, [Some(1.0); 3]);
     }
 
     #[test]

@@ -162,7 +162,7 @@ impl Router {
                     server: candidate.name.clone(),
                     sessions,
                     readable: f64::from(sessions),
-                    statements: times().map(|times| times.of_all).sum(),
+                    statements: times().map(|times| times.count).sum(),
                     work: times().map(|times| times.of_all * typical(times)).sum(),
                     busy_s: times().map(|times| times.of_all * times.mean_ns() / 1e9).sum(),
                 }
