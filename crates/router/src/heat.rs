@@ -3,7 +3,8 @@
 //!
 //! ```text
 //! warmth = min(fast, max(heat, proven, slow))
-//! fast   = a tenth, growing to 1 over warm_up after it came back        what heat is not known of gets this
+//! fast   = a tenth, growing to 1 over warm_up after it came back, or    what heat is not known of gets this
+//!          was restarted though nobody saw it go
 //! slow   = a tenth, growing to 1 over warm_up_limit
 //! proven = the share with which its statements have been as fast as the others', and some more
 //! ```
@@ -311,7 +312,8 @@ impl Heat {
 
     /// How warm a server is, a tenth to 1, `back_since` it came back, if it was away.
     pub fn warmth(&self, back_since: Option<Instant>, config: &RouterConfig, now: Instant) -> f64 {
-        let fast = clock(back_since, config.warm_up, now);
+        // Of a restart that nobody saw only the counters tell: it may be later than the last return, if any.
+        let fast = clock(back_since.max(self.since), config.warm_up, now);
         if !config.capacity.heat {
             return fast;
         }

@@ -204,6 +204,23 @@ fn a_restart_that_nobody_saw_is_noticed_by_the_counters() {
 }
 
 #[test]
+fn a_restart_that_nobody_saw_is_followed_by_the_clock_where_page_reads_are_too_few() {
+    for came_back_before in [false, true] {
+        let mut fleet = Fleet::new();
+        fleet.readers[0].back_since = came_back_before.then(|| fleet.now());
+        (0..400).for_each(|_| fleet.run([0.002; 3]));
+        let back_since = fleet.readers[0].back_since;
+        fleet.restart(0);
+        fleet.readers[0].back_since = back_since;
+        (0..4).for_each(|_| fleet.ask([(0, 0.0), (1000, 0.002), (1000, 0.002)]));
+        assert!((fleet.warmth(0) - 0.46).abs() < 1e-9, "not warm at once: {}", fleet.warmth(0));
+        assert!(fleet.reason(0).unwrap().contains("by the clock alone, with too few page reads"));
+        (0..6).for_each(|_| fleet.ask([(0, 0.0), (1000, 0.002), (1000, 0.002)]));
+        assert_eq!(fleet.warmth(0), 1.0);
+    }
+}
+
+#[test]
 fn a_reader_that_is_up_for_long_has_a_small_buffer_pool_and_not_a_cold_one() {
     let mut fleet = Fleet::new();
     (0..60).for_each(|_| fleet.run([0.4, 0.002, 0.002]));
