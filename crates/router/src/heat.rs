@@ -163,6 +163,13 @@ impl Heats {
         self.known.get(server).map_or_else(Heat::default, |known| known.heat)
     }
 
+    /// A server has another name from now on.
+    pub fn rename(&mut self, before: &ServerName, name: &ServerName) {
+        if let Some(known) = self.known.remove(before) {
+            self.known.insert(name.clone(), known);
+        }
+    }
+
     /// Takes in what the readers last counted, and says which are warm now.
     pub fn update(&mut self, readers: &[Reader], config: &RouterConfig, now: Instant) -> Vec<WarmUpEnded> {
         if !config.capacity.heat || config.warm_up.is_zero() {

@@ -17,6 +17,7 @@ use crate::zero_hop::mirror_handle::MirrorHandle;
 use arc_swap::ArcSwap;
 use config::{Capacity as Switches, RouterConfig};
 use fleet::{ListenerRole, Role, Server, ServerName, Snapshot, State};
+use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -87,6 +88,9 @@ struct Inputs {
     /// For how many average sessions one of each counts, where that is known.
     per_session: HashMap<ServerName, f64>,
     counters: HashMap<ServerName, Arc<ServerCounters>>,
+    /// By the names that servers had, those that they have now: sessions count under the name that their
+    /// server had when they began.
+    new_names: HashMap<ServerName, ServerName>,
 }
 
 /// What [`SharedState::compare`] goes on from, and nothing else reads.
@@ -137,6 +141,7 @@ impl SharedState {
             heats: Heats::default(),
             per_session: HashMap::new(),
             counters: HashMap::new(),
+            new_names: HashMap::new(),
         };
         let routing = inputs.routing(threads, Instant::now());
         Self {
@@ -267,27 +272,43 @@ impl SharedState {
         now: Instant,
     ) {
         let mut comparison = self.comparison.lock().unwrap_or_else(PoisonError::into_inner);
-        let (peers, sessions, switches): (Vec<Peer>, Vec<Sessions>, _) = {
-            let inputs = self.inputs();
+        let (peers, sessions, switches, new_names): (Vec<Peer>, Vec<Sessions>, _, _) = {
+            let mut inputs = self.inputs();
+            inputs.forget_old_names();
+            let new_names = inputs.new_names.clone();
+            let mut here: HashMap<&ServerName, f64> = HashMap::new();
+            for (name, sessions) in readable {
+                *here.entry(new_names.get(name).unwrap_or(name)).or_default() += sessions;
+            }
             let readers = |(name, counters): (&ServerName, &Arc<ServerCounters>)| {
                 let readers = counters.sessions(ListenerRole::Reader);
-                let readable = readable.get(name).copied().unwrap_or_default();
+                let readable = here.get(name).copied().unwrap_or_default();
                 Sessions { server: name.clone(), readers, readable }
             };
             let peers = inputs.snapshot.servers.iter().filter_map(peer).collect();
-            (peers, inputs.counters.iter().map(readers).collect(), inputs.config.capacity)
+            let sessions = inputs.counters.iter().map(readers).collect();
+            (peers, sessions, inputs.config.capacity, new_names.clone())
         };
+        let fresh = by_new_names(fresh, &new_names);
+        comparison.rename(&new_names);
         // Every login takes the lock of the inputs, so what takes time is done without it.
-        let changes = comparison.update(fresh, &peers, &sessions, switches, elapsed, now);
+        let changes = comparison.update(&fresh, &peers, &sessions, switches, elapsed, now);
         let Comparison { speeds, works } = &*comparison;
         let warm = {
             let mut inputs = self.inputs();
-            inputs.speeds = peers.iter().map(|peer| (peer.name.clone(), speeds.of(&peer.name))).collect();
+            // It may have got another name meanwhile.
+            inputs.speeds = peers
+                .iter()
+                .map(|peer| (current(&peer.name, &inputs.new_names), speeds.of(&peer.name)))
+                .collect();
             let sends = sessions.iter().any(|sessions| sessions.readers > 0);
             inputs.speeds_unknown = sends && speeds.are_unknown(now);
-            let each =
-                |Sessions { server, .. }: &Sessions| Some((server.clone(), works.per_session(server)?));
-            inputs.per_session = sessions.iter().filter_map(each).collect();
+            inputs.per_session = sessions
+                .iter()
+                .filter_map(|Sessions { server, .. }| {
+                    Some((current(server, &inputs.new_names), works.per_session(server)?))
+                })
+                .collect();
             let reader = |server: &Server| Reader::of(server, &speeds.of(&server.name));
             let readers: Vec<Reader> = inputs.snapshot.servers.iter().filter_map(reader).collect();
             let config = inputs.config.clone();
@@ -366,6 +387,9 @@ impl Inputs {
                 self.drains.insert(name.clone(), drain);
             }
             self.suspects.rename(before, name);
+            self.heats.rename(before, name);
+            self.new_names.values_mut().filter(|now| **now == *before).for_each(|now| *now = name.clone());
+            self.new_names.insert(before.clone(), name.clone());
             if let Some(speed) = self.speeds.remove(before) {
                 self.speeds.insert(name.clone(), speed);
             }
@@ -380,6 +404,13 @@ impl Inputs {
                 self.counters.insert(name.clone(), counters);
             }
         }
+    }
+
+    /// A name that a server has again is its own, and one that has left has none.
+    fn forget_old_names(&mut self) {
+        let snapshot = &self.snapshot;
+        self.new_names
+            .retain(|before, name| snapshot.server(before).is_none() && snapshot.server(name).is_some());
     }
 
     fn routing(&mut self, threads: usize, now: Instant) -> RoutingState {
@@ -405,7 +436,29 @@ impl Inputs {
     }
 }
 
+/// What a server is called now that was called so.
+fn current(name: &ServerName, names: &HashMap<ServerName, ServerName>) -> ServerName {
+    names.get(name).unwrap_or(name).clone()
+}
+
+/// Times by the names that servers have now.
+fn by_new_names<'t>(fresh: &'t [Times], names: &HashMap<ServerName, ServerName>) -> Cow<'t, [Times]> {
+    if names.is_empty() {
+        return Cow::Borrowed(fresh);
+    }
+    let renamed = |times: &Times| Times { server: current(&times.server, names), ..times.clone() };
+    Cow::Owned(fresh.iter().map(renamed).collect())
+}
+
 impl Comparison {
+    /// What is known of servers by their old names is known by their new ones.
+    fn rename(&mut self, names: &HashMap<ServerName, ServerName>) {
+        for (before, name) in names {
+            self.speeds.rename(before, name);
+            self.works.rename(before, name);
+        }
+    }
+
     /// Takes in what was measured in the `elapsed` time up to `now`, with the reader sessions that there are
     /// now, and says which speeds changed.
     fn update(
@@ -475,6 +528,45 @@ mod tests {
         server.question_time = Some((Duration::from_millis(2), asked));
         server.answered_at = Some(asked + Duration::from_secs(60));
         assert_eq!(peer(&server).unwrap().question, server.question_time);
+    }
+
+    #[test]
+    fn a_server_is_as_slow_under_its_new_name() {
+        let server = |name: &str, address: &str| {
+            let server = Server::unasked(ServerName::new(name), address.parse().unwrap());
+            Server { role: Role::Replica, state: State::Answering, ..server }
+        };
+        let (start, second) = (Instant::now(), Duration::from_secs(1));
+        let snapshot = |name: &str| Snapshot {
+            servers: vec![server(name, "r0:3306"), server("r1", "r1:3306")],
+            ..Snapshot::empty(start)
+        };
+        let capacity = Switches { speed: true, work: true, heat: true };
+        let config = RouterConfig { capacity, ..RouterConfig::default() };
+        let shared = SharedState::new(config, Arc::new(snapshot("r0")), 1, Box::new(|_, _| {}));
+        // Of sessions that began under the old name.
+        let times = |name: &str, ms: f64| Times {
+            server: ServerName::new(name),
+            digest: 1,
+            count: 50.0,
+            of_all: 50.0,
+            log_sum: 50.0 * (ms * 1e6).ln(),
+        };
+        let fresh = [times("r0", 4.0), times("r1", 1.0)];
+        let compare = |seconds: std::ops::Range<u32>| {
+            seconds.for_each(|at| shared.compare(&fresh, &HashMap::new(), second, start + second * at));
+        };
+        let factor = |name: &str| shared.inputs().speeds.get(&ServerName::new(name)).map(|s| s.factor);
+        compare(0..60);
+        let slow = factor("r0").unwrap();
+        assert!(slow < 0.35, "{slow}");
+        shared.renew(Some(Arc::new(snapshot("new"))));
+        assert_eq!((factor("r0"), factor("new")), (None, Some(slow)));
+        compare(60..90);
+        let still = factor("new").unwrap();
+        assert!(factor("r0").is_none() && still < 0.35, "{still}");
+        let comparison = shared.comparison.lock().unwrap();
+        assert!(comparison.speeds.of(&ServerName::new("new")).times.is_some_and(|times| times > 3.0));
     }
 
     #[test]

@@ -262,6 +262,22 @@ impl Speeds {
         sums.into_iter().map(|(digest, sum)| (digest, sum.mean_ns())).collect()
     }
 
+    /// A server has another name from now on.
+    pub fn rename(&mut self, before: &ServerName, name: &ServerName) {
+        if let Some(known) = self.known.remove(before) {
+            self.known.insert(name.clone(), known);
+        }
+        if let Some(asked) = self.asked.remove(before) {
+            self.asked.insert(name.clone(), asked);
+        }
+        let old: Vec<u32> = self.book.keys().filter(|at| at.1 == *before).map(|at| at.0).collect();
+        for digest in old {
+            let more = self.book.remove(&(digest, before.clone())).unwrap_or_default();
+            let sum = self.book.entry((digest, name.clone())).or_default();
+            (sum.count, sum.log_sum) = (sum.count + more.count, sum.log_sum + more.log_sum);
+        }
+    }
+
     /// Takes in what was measured in the `elapsed` time up to `now`, and says which factors changed.
     pub fn update(
         &mut self,

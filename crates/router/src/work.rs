@@ -66,6 +66,16 @@ struct Rate {
 }
 
 impl Works {
+    /// A server has another name from now on.
+    pub fn rename(&mut self, before: &ServerName, name: &ServerName) {
+        if let Some(rate) = self.rates.remove(before) {
+            self.rates.insert(name.clone(), rate);
+        }
+        if let Some(each) = self.per_session.remove(before) {
+            self.per_session.insert(name.clone(), each);
+        }
+    }
+
     /// Takes in what was done in the `elapsed` time.
     pub fn update(&mut self, done: &[Done], elapsed: Duration) {
         let seconds = elapsed.as_secs_f64().max(1e-3);
