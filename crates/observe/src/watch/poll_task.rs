@@ -183,7 +183,10 @@ async fn visit_until(
             Rested::Stopped => break,
             Rested::Over => {}
             Rested::Suspected => {
-                tokio::time::sleep(SHORTEST_PAUSE + pace.after_suspicion(random())).await;
+                let pause = SHORTEST_PAUSE + pace.after_suspicion(random());
+                if ends_within(&signals.stop, pause).await {
+                    break;
+                }
                 if last_new.is_none_or(|at: Instant| at.elapsed() >= NEW_CONNECTION_EVERY) {
                     last_new = Some(Instant::now());
                     asks.close();
@@ -226,6 +229,11 @@ impl Signals {
     }
 }
 
+/// Waits for that long, or until it is to stop, and says whether it is.
+async fn ends_within(stop: &CancellationToken, pause: Duration) -> bool {
+    tokio::time::timeout(pause, stop.cancelled()).await.is_ok()
+}
+
 /// A look that panics or outlasts `longest` is a failed one.
 async fn bounded(
     look: impl Future<Output = Result<Answer, AskError>>,
@@ -254,6 +262,16 @@ mod tests {
         let pauses: Vec<u128> = (0..6).map(|failures| pause(half, failures).as_millis()).collect();
         assert_eq!(pauses, [500, 500, 1000, 2000, 2000, 2000]);
         assert_eq!(pause(Duration::from_secs(10), 9), Duration::from_secs(10));
+    }
+
+    #[tokio::test]
+    async fn a_pause_ends_at_once_when_it_is_to_stop() {
+        let stop = CancellationToken::new();
+        assert!(!ends_within(&stop, Duration::from_millis(1)).await);
+        let (start, ends) = (Instant::now(), stop.clone());
+        tokio::spawn(async move { ends.cancel() });
+        assert!(ends_within(&stop, Duration::from_secs(60)).await);
+        assert!(start.elapsed() < Duration::from_secs(30));
     }
 
     #[tokio::test]
