@@ -17,8 +17,8 @@ pub fn view(snapshot: &Snapshot, now: Instant) -> FleetView {
         WriterStatus::Known { server } => (Some(server.to_string()), None),
         WriterStatus::Unknown { why } => (None, Some(why.clone())),
     };
-    let replicas = |s: &&Server| s.role == Role::Replica && s.reserved.is_none();
-    let all: f64 = snapshot.servers.iter().filter(replicas).map(|s| s.load.statements_per_second).sum();
+    let counted = snapshot.servers.iter().filter(|server| shares_load(server));
+    let all: f64 = counted.map(|s| s.load.statements_per_second).sum();
     let mut servers: Vec<ServerView> =
         snapshot.servers.iter().map(|server| server_view(server, all, now)).collect();
     let zone = |s: &ServerView| s.zone.as_ref().map_or("~".to_owned(), |z| z.zone.clone());
@@ -221,6 +221,11 @@ fn because(server: &ServerView) -> String {
     parts.join("; ")
 }
 
+/// Whether its part of the load of all replicas is known: what one carries that does not answer is not.
+fn shares_load(server: &Server) -> bool {
+    server.role == Role::Replica && server.reserved.is_none() && server.state == State::Answering
+}
+
 fn server_view(server: &Server, statements_of_all: f64, now: Instant) -> ServerView {
     let (state, state_because) = match &server.state {
         State::Answering => ("answering", None),
@@ -228,7 +233,7 @@ fn server_view(server: &Server, statements_of_all: f64, now: Instant) -> ServerV
         State::Failing { why } => ("failing", Some(why.clone())),
         State::Unasked => ("unasked", None),
     };
-    let counts = server.role == Role::Replica && server.reserved.is_none() && statements_of_all > 0.0;
+    let counts = shares_load(server) && statements_of_all > 0.0;
     let known = server.last_lag.filter(|_| server.lag.is_none() && server.role == Role::Replica);
     let view = ServerView {
         name: server.name.to_string(),
@@ -330,6 +335,25 @@ mod tests {
         assert!(lines[1].starts_with("z-primary"), "{text}");
         assert!(lines[2].contains("silent") && lines[2].contains("no greeting within 1s"), "{text}");
         assert!(text.contains("Writes go to z-primary."), "{text}");
+    }
+
+    #[test]
+    fn what_a_replica_carries_that_does_not_answer_is_unknown_and_not_nothing() {
+        let replica = |name: &str, state: State, statements_per_second: f64| {
+            let server = Server::unasked(ServerName::new(name), Address::tcp(name, 3306));
+            let load = fleet::Load { statements_per_second, ..fleet::Load::default() };
+            Server { role: Role::Replica, state, load, ..server }
+        };
+        let silent = State::Silent { why: "no greeting within 1s".to_owned() };
+        let servers = vec![
+            replica("a", State::Answering, 300.0),
+            replica("b", State::Answering, 100.0),
+            replica("c", silent, 0.0),
+        ];
+        let snapshot = Snapshot { servers, ..Snapshot::empty(Instant::now()) };
+        let fleet = view(&snapshot, Instant::now());
+        let shares: Vec<Option<f64>> = fleet.servers.iter().map(|server| server.share_of_load).collect();
+        assert_eq!(shares, [Some(0.75), Some(0.25), None]);
     }
 
     #[test]

@@ -285,7 +285,7 @@ pub struct ServerView {
     pub running: u32,
     /// Statements per second by its own count.
     pub statements_per_second: f64,
-    /// Its share of the statements of all replicas; `null` on a server that is none.
+    /// Its share of the statements of all replicas; `null` on a server that is none, or does not answer.
     pub share_of_load: Option<f64>,
     /// Round-trip time of our probe, ms.
     pub round_trip_ms: Option<f64>,
