@@ -512,8 +512,24 @@ impl RoutingState {
 /// A server whose speed may be compared: the primary has other work as well.
 fn peer(server: &Server) -> Option<Peer> {
     let fits = server.role == Role::Replica && server.state == State::Answering && server.reserved.is_none();
-    let Server { name, round_trip, question_time, .. } = server;
-    fits.then(|| Peer { name: name.clone(), round_trip: *round_trip, question: *question_time })
+    let Server { name, round_trip, question_time, version, .. } = server;
+    fits.then(|| Peer {
+        name: name.clone(),
+        round_trip: *round_trip,
+        question: *question_time,
+        dialect: version.as_deref().map(dialect),
+    })
+}
+
+/// Flavour and release series of a version as people write it: `MySQL 8.4` of `MySQL 8.4.3`, and
+/// `MySQL 8.0 (Aurora)` of `MySQL 8.0.0 (Aurora 3.04.0)`.
+fn dialect(version: &str) -> String {
+    let (version, aurora) = match version.split_once(" (Aurora") {
+        Some((version, _)) => (version, " (Aurora)"),
+        None => (version, ""),
+    };
+    let series = version.rsplit_once('.').map_or(version, |(series, _)| series);
+    format!("{series}{aurora}")
 }
 
 #[cfg(test)]
@@ -528,6 +544,17 @@ mod tests {
         server.question_time = Some((Duration::from_millis(2), asked));
         server.answered_at = Some(asked + Duration::from_secs(60));
         assert_eq!(peer(&server).unwrap().question, server.question_time);
+    }
+
+    #[test]
+    fn servers_of_one_flavour_and_series_are_asked_the_same() {
+        for (version, is) in [
+            ("MariaDB 10.11.19", "MariaDB 10.11"),
+            ("MySQL 8.4.3", "MySQL 8.4"),
+            ("MySQL 8.0.0 (Aurora 3.04.0)", "MySQL 8.0 (Aurora)"),
+        ] {
+            assert_eq!(dialect(version), is);
+        }
     }
 
     #[test]
@@ -581,7 +608,8 @@ mod tests {
         };
         let fresh: Vec<Times> =
             servers.iter().flat_map(|name| (1..4000).map(move |digest| times(name, digest))).collect();
-        let peer = |name: &ServerName| Peer { name: name.clone(), round_trip: None, question: None };
+        let peer =
+            |name: &ServerName| Peer { name: name.clone(), round_trip: None, question: None, dialect: None };
         let peers: Vec<Peer> = servers.iter().map(peer).collect();
         let one = |name: &ServerName| Sessions { server: name.clone(), readers: 1, readable: 1.0 };
         let sessions: Vec<Sessions> = servers.iter().map(one).collect();
@@ -607,7 +635,7 @@ mod tests {
             log_sum: 10.0 * ns.ln(),
         };
         let (mut speeds, now) = (Speeds::default(), Instant::now());
-        let peers = [Peer { name: r0.clone(), round_trip: None, question: None }];
+        let peers = [Peer { name: r0.clone(), round_trip: None, question: None, dialect: None }];
         let work = |fresh: &[Times], speeds: &Speeds| {
             done(&[Sessions { server: r0.clone(), readers: 1, readable: 1.0 }], fresh, &speeds.typical_ns())
                 [0]

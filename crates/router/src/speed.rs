@@ -11,10 +11,10 @@
 //! Servers are compared with those that get the same statements for the most part. Where each zone keeps its
 //! reads, and its applications differ, nothing says how statements of one zone compare with another's.
 //!
-//! Our own questions are the same on all servers. They stand in for a server whose statements cannot be
-//! compared, and must differ more before they count. Where many routers ask, each asks seldom, so these times
-//! are kept for [`QUESTIONS_KEPT`] of them. Where nothing can be compared for [`UNKNOWN_AFTER`], a fallback
-//! says so.
+//! Our own questions are the same on all servers of one flavour, and cost the same in one release series, so
+//! they are compared within these. They stand in for a server whose statements cannot be compared, and must
+//! differ more before they count. Where many routers ask, each asks seldom, so these times are kept for
+//! [`QUESTIONS_KEPT`] of them. Where nothing can be compared for [`UNKNOWN_AFTER`], a fallback says so.
 //!
 //! **Distance is no slowness.** The round trip is the shortest of the recent ones. What is left of a time
 //! that is mostly distance is uncertain, so a part of the longest round trip among the servers that a digest
@@ -127,6 +127,8 @@ pub struct Peer {
     pub round_trip: Option<Duration>,
     /// What the last of our own questions took, and when it was answered.
     pub question: Option<(Duration, Instant)>,
+    /// Flavour and release series, as far as it is known: others are asked other questions.
+    pub dialect: Option<String>,
 }
 
 /// What is known of a server's speed.
@@ -366,8 +368,10 @@ impl Speeds {
         let (questions, statements): (Vec<Row>, Vec<Row>) =
             self.rows(peers).into_iter().partition(|row| row.digest == QUESTIONS);
         let by_statements = related(&statements, peers.len()).into_iter().map(|rows| (rows, false));
+        // A row for each dialect.
+        let by_questions = questions.into_iter().map(|row| (vec![row], true));
         let mut compared = HashMap::new();
-        for (rows, by_questions) in by_statements.chain([(questions, true)]) {
+        for (rows, by_questions) in by_statements.chain(by_questions) {
             let enough = if by_questions { ENOUGH_QUESTIONS } else { ENOUGH };
             let fits = fit(&rows, peers.len(), enough);
             let Some(fastest) = fastest(&fits) else { continue };
@@ -380,18 +384,19 @@ impl Speeds {
         compared
     }
 
-    /// Each digest that more than one of these was sent.
+    /// Each digest that more than one of these was sent, our own questions in each dialect apart.
     fn rows(&self, peers: &[Peer]) -> Vec<Row> {
-        let mut digests: HashMap<u32, Vec<(usize, Sum)>> = HashMap::new();
+        let mut digests: HashMap<(u32, Option<&str>), Vec<(usize, Sum)>> = HashMap::new();
         for ((digest, server), sum) in &self.book {
             let Some(at) = peers.iter().position(|peer| peer.name == *server) else { continue };
             // What is not told apart is not the same everywhere.
             if sum.count >= FEW && *digest != OTHER {
-                digests.entry(*digest).or_default().push((at, *sum));
+                let dialect = peers[at].dialect.as_deref().filter(|_| *digest == QUESTIONS);
+                digests.entry((*digest, dialect)).or_default().push((at, *sum));
             }
         }
         let round_trip = |peer: usize| peers[peer].round_trip.unwrap_or_default().as_nanos() as f64;
-        let row = |(digest, sums): (u32, Vec<(usize, Sum)>)| {
+        let row = |((digest, _), sums): ((u32, Option<&str>), Vec<(usize, Sum)>)| {
             let longest = sums.iter().map(|(peer, _)| round_trip(*peer)).fold(0.0, f64::max);
             let error = CLOCK_ERROR_NS + DISTANCE_ERROR * longest;
             let point = |(peer, sum): (usize, Sum)| {

@@ -7,7 +7,8 @@ const SECOND: Duration = Duration::from_secs(1);
 const ON: Switches = Switches { speed: true, work: true, heat: true };
 
 fn peers(n: usize) -> Vec<Peer> {
-    let peer = |i| Peer { name: ServerName::new(&format!("r{i}")), round_trip: None, question: None };
+    let peer =
+        |i| Peer { name: ServerName::new(&format!("r{i}")), round_trip: None, question: None, dialect: None };
     (0..n).map(peer).collect()
 }
 
@@ -233,6 +234,24 @@ fn our_own_questions_tell_a_slow_server_where_nothing_else_is_the_same() {
         speed.reason(start + SECOND * 99).unwrap().contains("its answers to our questions take 3.0 times")
     );
     assert_eq!(speeds.of(&ServerName::new("r1")).factor, 1.0);
+}
+
+#[test]
+fn our_own_questions_are_compared_among_servers_of_one_dialect() {
+    let (mut speeds, start) = (Speeds::default(), Instant::now());
+    for half in 0..180u32 {
+        let now = start + SECOND / 2 * half;
+        let mut peers = peers(5);
+        let asked = [(3, "A"), (3, "A"), (1, "B"), (1, "B"), (3, "B")];
+        for (peer, (ms, dialect)) in peers.iter_mut().zip(asked) {
+            peer.question = Some((Duration::from_millis(ms), now));
+            peer.dialect = Some(dialect.to_owned());
+        }
+        speeds.update(&[], &peers, ON, SECOND / 2, now);
+    }
+    let factors = [0, 1, 2, 3, 4].map(|at| speeds.of(&ServerName::new(&format!("r{at}"))).factor);
+    assert_eq!(factors[..4], [1.0; 4], "the questions differ, not the servers");
+    assert!(factors[4] < 0.45, "{factors:?}");
 }
 
 #[test]

@@ -145,8 +145,12 @@ impl Router {
             };
             fresh.extend(times_ms.iter().enumerate().map(times).filter(|times| times.count > 0.0));
         }
-        let peer =
-            |c: &router::view::Candidate| Peer { name: c.name.clone(), round_trip: None, question: None };
+        let peer = |c: &router::view::Candidate| Peer {
+            name: c.name.clone(),
+            round_trip: None,
+            question: None,
+            dialect: None,
+        };
         let peers: Vec<Peer> = view.candidates.iter().map(peer).collect();
         self.speeds.update(&fresh, &peers, self.config.capacity, Duration::from_secs(1), now);
         let reader = |server: &Server| Reader::of(server, &self.speeds.of(&server.name));
