@@ -8,7 +8,8 @@
 //!   2017);
 //! - when seven in eight are taken, those that were not seen for [`QUIET`] give theirs up, the longest unseen
 //!   first, until three in four are ([`retiring`]). What was counted for them counts as `(other)` from then
-//!   on, so that every total stays.
+//!   on, so that every total stays. Servers and listeners do so too, where names come and go; a server with
+//!   a session that can be read keeps its place, as the session keeps its number.
 //!
 //! Assumption: what is seen at least every two minutes has no more than the places that there are. If it has,
 //! nobody gives up a place and the rest is `(other)`, as a note says.

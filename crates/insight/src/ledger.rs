@@ -15,7 +15,7 @@
 
 use crate::aging::Doorkeeper;
 use crate::figures::{Figures, Measurement};
-use crate::registry::{Entry, Names, OTHER, Registry};
+use crate::registry::{Entry, LISTENER_BITS, Names, OTHER, Registry, SERVER_BITS};
 use crate::request::{Open, Parts};
 use config::InsightConfig;
 use sql::fold::{self, Map};
@@ -301,6 +301,13 @@ impl Ledger {
             });
             self.cells[at as usize].1.merge(&figures);
         }
+        for (labels, sums) in std::mem::take(&mut self.samples) {
+            let labels = numbers.cell(Cell::new(OTHER, OTHER, labels)).labels();
+            match self.samples.iter().position(|(known, _)| *known == labels) {
+                Some(at) => self.samples[at].1.add(&sums),
+                None => self.samples.push((labels, sums)),
+            }
+        }
     }
 
     /// There is a session that cannot be read, because it had begun before anybody looked.
@@ -447,16 +454,23 @@ impl Ledger {
     }
 }
 
-/// Digests and endpoints that have their places now.
+/// Digests, endpoints, servers and listeners that have their places now.
 pub(crate) struct Numbers {
     digests: HashSet<u32>,
     endpoints: HashSet<u32>,
+    servers: HashSet<u32>,
+    listeners: HashSet<u32>,
 }
 
 impl Numbers {
     pub(crate) fn of(registry: &Registry) -> Self {
         let all = |names: &Names| names.numbers().into_values().collect();
-        Self { digests: all(&registry.digests), endpoints: all(&registry.endpoints) }
+        Self {
+            digests: all(&registry.digests),
+            endpoints: all(&registry.endpoints),
+            servers: all(&registry.servers),
+            listeners: all(&registry.listeners),
+        }
     }
 
     /// The endpoint, or that of all others when it has given up its place.
@@ -467,16 +481,25 @@ impl Numbers {
     /// The cell with all others in the place of what has given up its own.
     pub(crate) fn cell(&self, cell: Cell) -> Cell {
         let digest = if self.digests.contains(&cell.digest()) { cell.digest() } else { OTHER };
-        Cell::new(digest, self.endpoint(cell.endpoint()), cell.labels())
+        let mut labels = cell.labels();
+        if !self.servers.contains(&labels.server) {
+            labels.server = OTHER;
+        }
+        if !self.listeners.contains(&labels.listener) {
+            labels.listener = OTHER;
+        }
+        Cell::new(digest, self.endpoint(cell.endpoint()), labels)
     }
 }
 
 impl Cell {
     const ENDPOINT: u32 = 32;
     const SERVER: u32 = 64;
-    const LISTENER: u32 = 74;
-    const USER: u32 = 84;
-    const ONE_IN: u32 = 92;
+    const LISTENER: u32 = Self::SERVER + SERVER_BITS;
+    const USER: u32 = Self::LISTENER + LISTENER_BITS;
+    const ONE_IN: u32 = Self::USER + 8;
+    /// More sessions than one stands for.
+    const MOST: u32 = (1 << 24) - 1;
 
     pub(crate) fn new(digest: u32, endpoint: u32, labels: Labels) -> Self {
         Self(
@@ -485,7 +508,7 @@ impl Cell {
                 | u128::from(labels.server) << Self::SERVER
                 | u128::from(labels.listener) << Self::LISTENER
                 | u128::from(labels.user) << Self::USER
-                | u128::from(labels.one_in) << Self::ONE_IN,
+                | u128::from(labels.one_in.min(Self::MOST)) << Self::ONE_IN,
         )
     }
 
@@ -502,11 +525,11 @@ impl Cell {
     }
 
     pub(crate) fn server(self) -> u32 {
-        self.part(Self::SERVER, 10)
+        self.part(Self::SERVER, SERVER_BITS)
     }
 
     pub(crate) fn listener(self) -> u32 {
-        self.part(Self::LISTENER, 10)
+        self.part(Self::LISTENER, LISTENER_BITS)
     }
 
     pub(crate) fn user(self) -> u32 {
@@ -515,7 +538,7 @@ impl Cell {
 
     /// For how many sessions its own stand.
     pub(crate) fn one_in(self) -> u32 {
-        self.part(Self::ONE_IN, 32)
+        self.part(Self::ONE_IN, 24)
     }
 
     pub(crate) fn labels(self) -> Labels {
@@ -549,5 +572,20 @@ fn note<'t>(keys: &TagKeys, tags: &mut Tags<'t>, attributes: Attributes<'t>) {
         if let Some(value) = value {
             keys.note(tags, name, value);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cell_says_what_was_put_into_it() {
+        let labels = Labels { server: (1 << SERVER_BITS) - 1, listener: 1023, user: 255, one_in: u32::MAX };
+        let cell = Cell::new(7, u32::MAX, labels);
+        assert_eq!((cell.digest(), cell.endpoint()), (7, u32::MAX));
+        assert_eq!(cell.labels(), Labels { one_in: Cell::MOST, ..labels });
+        let labels = Labels { server: 1024, listener: 0, user: 0, one_in: 16 };
+        assert_eq!(Cell::new(OTHER, OTHER, labels).labels(), labels);
     }
 }

@@ -33,11 +33,16 @@ const USERS: usize = 200;
 /// Servers and listeners told apart: far beyond any fleet, so that churn of names cannot grow the book for
 /// ever.
 const PLACES: usize = 500;
+/// Bits of their numbers, which are never given twice: a new server every ten seconds has one for a year.
+pub(crate) const SERVER_BITS: u32 = 22;
+pub(crate) const LISTENER_BITS: u32 = 10;
 
 /// The names of one kind.
 #[derive(Debug)]
 pub struct Names {
     limit: usize,
+    /// The last number that there is.
+    highest: u32,
     open: Mutex<Open>,
     /// The numbers, while the limit is reached.
     closed: ArcSwapOption<Map<u64, u32>>,
@@ -69,16 +74,21 @@ impl Registry {
             digests: Names::new(digests),
             endpoints: Names::new(endpoints),
             users: Names::new(USERS),
-            servers: Names::new(PLACES),
-            listeners: Names::new(PLACES),
+            servers: Names::up_to(PLACES, (1 << SERVER_BITS) - 1),
+            listeners: Names::up_to(PLACES, (1 << LISTENER_BITS) - 1),
         }
     }
 }
 
 impl Names {
     fn new(limit: usize) -> Self {
+        Self::up_to(limit, u32::MAX)
+    }
+
+    fn up_to(limit: usize, highest: u32) -> Self {
         Self {
             limit,
+            highest,
             open: Mutex::default(),
             closed: ArcSwapOption::empty(),
             crowded: AtomicBool::new(false),
@@ -95,7 +105,7 @@ impl Names {
         if let Some(number) = open.numbers.get(&hash) {
             return *number;
         }
-        if open.entries.len() >= self.limit {
+        if open.entries.len() >= self.limit || open.last >= self.highest {
             // Full, and somebody wants more: from here on nobody needs the lock.
             self.closed.store(Some(Arc::new(open.numbers.clone())));
             return OTHER;
@@ -175,6 +185,14 @@ mod tests {
         let mut told: Vec<String> = names.entries().into_values().map(|entry| entry.name).collect();
         told.sort();
         assert_eq!(told, ["a", "b"]);
+    }
+
+    #[test]
+    fn there_is_no_number_beyond_the_highest() {
+        let names = Names::up_to(2, 2);
+        assert_eq!((names.number(7, || entry("a")), names.number(9, || entry("b"))), (1, 2));
+        names.retire(&[1]);
+        assert_eq!(names.number(11, || panic!("no number")), OTHER);
     }
 
     #[test]

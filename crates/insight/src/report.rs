@@ -11,7 +11,7 @@ use crate::registry::{Entry, Names, OTHER};
 use crate::request::{RequestFigures, Requests};
 use crate::sampling::{self, Clusters};
 use serde::{Deserialize, Serialize};
-use sql::fold::Map;
+use sql::fold::{self, Map};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -72,6 +72,8 @@ pub struct Collector {
     marks: VecDeque<(Instant, Sheet)>,
     digests: LastSeen,
     endpoints: LastSeen,
+    servers: LastSeen,
+    listeners: LastSeen,
 }
 
 /// Figures of a span of time, by any dimension.
@@ -142,7 +144,15 @@ impl Collector {
         let config = shared.config();
         let requests = Requests::new(config.requests * REQUESTS_PER_THREAD, config.request_quiet);
         let marks = VecDeque::from([(now, Sheet::default())]);
-        Self { shared, requests, marks, digests: LastSeen::default(), endpoints: LastSeen::default() }
+        Self {
+            shared,
+            requests,
+            marks,
+            digests: LastSeen::default(),
+            endpoints: LastSeen::default(),
+            servers: LastSeen::default(),
+            listeners: LastSeen::default(),
+        }
     }
 
     /// Takes over the requests of snapshots; do this every second or so.
@@ -163,7 +173,7 @@ impl Collector {
     /// up their places where places run short.
     pub fn mark(&mut self, snapshots: &[Snapshot], now: Instant) {
         let sheet = self.sheet(snapshots);
-        self.look_who_is_seen(&sheet, now);
+        self.look_who_is_seen(&sheet, snapshots, now);
         self.shared.stretch.fetch_add(1, Relaxed);
         self.marks.push_back((now, sheet));
         // Before the first marks are full the oldest is the start.
@@ -173,10 +183,19 @@ impl Collector {
         self.retire(now);
     }
 
-    fn look_who_is_seen(&mut self, sheet: &Sheet, now: Instant) {
-        let Self { shared, digests, endpoints, .. } = self;
+    fn look_who_is_seen(&mut self, sheet: &Sheet, snapshots: &[Snapshot], now: Instant) {
+        let Self { shared, digests, endpoints, servers, listeners, .. } = self;
         digests.follow(shared.registry.digests.numbers().into_values(), now);
         endpoints.follow(shared.registry.endpoints.numbers().into_values(), now);
+        listeners.follow(shared.registry.listeners.numbers().into_values(), now);
+        let by_hash = shared.registry.servers.numbers();
+        servers.follow(by_hash.values().copied(), now);
+        // A session keeps the number of its server, also while it says nothing.
+        for (name, _) in snapshots.iter().flat_map(Snapshot::readable) {
+            if let Some(number) = by_hash.get(&fold::hash(name.as_bytes())) {
+                servers.see(*number, now);
+            }
+        }
         let before = self.marks.back().map(|(_, sheet)| &sheet.cells);
         let count =
             |cells: Option<&Map<Cell, Figures>>, cell| cells.and_then(|c| c.get(cell)).map_or(0, |f| f.count);
@@ -184,6 +203,8 @@ impl Collector {
             if figures.count > count(before, cell) {
                 digests.see(cell.digest(), now);
                 endpoints.see(cell.endpoint(), now);
+                servers.see(cell.server(), now);
+                listeners.see(cell.listener(), now);
             }
         }
     }
@@ -192,11 +213,15 @@ impl Collector {
         let registry = &self.shared.registry;
         let digests = self.digests.retiring(registry.digests.limit(), now);
         let endpoints = self.endpoints.retiring(registry.endpoints.limit(), now);
-        if digests.is_empty() && endpoints.is_empty() {
+        let servers = self.servers.retiring(registry.servers.limit(), now);
+        let listeners = self.listeners.retiring(registry.listeners.limit(), now);
+        if digests.is_empty() && endpoints.is_empty() && servers.is_empty() && listeners.is_empty() {
             return;
         }
         registry.digests.retire(&digests);
         registry.endpoints.retire(&endpoints);
+        registry.servers.retire(&servers);
+        registry.listeners.retire(&listeners);
         self.shared.era.fetch_add(1, Relaxed);
         let numbers = Numbers::of(registry);
         self.requests.renumber(|endpoint| numbers.endpoint(endpoint));
@@ -237,7 +262,7 @@ impl Collector {
                 sheet.cells.entry(numbers.cell(*cell)).or_default().merge(figures);
             }
             for (place, picked) in &snapshot.samples {
-                sheet.samples.entry(at(*place)).or_default().add(picked);
+                sheet.samples.entry(numbers.cell(at(*place))).or_default().add(picked);
             }
         }
         sheet
@@ -269,7 +294,7 @@ fn recent_clusters(marks: &VecDeque<(Instant, Sheet)>, sheet: &Sheet, now: Insta
 }
 
 impl SampleSums {
-    fn add(&mut self, other: &Self) {
+    pub(crate) fn add(&mut self, other: &Self) {
         self.commands += other.commands;
         self.squares += other.squares;
         self.squares_by_stretch += other.squares_by_stretch;
@@ -305,6 +330,9 @@ impl Sheet {
         }
         for (endpoint, figures) in std::mem::take(&mut self.requests) {
             self.requests.entry(numbers.endpoint(endpoint)).or_default().merge(&figures);
+        }
+        for (place, picked) in std::mem::take(&mut self.samples) {
+            self.samples.entry(numbers.cell(place)).or_default().add(&picked);
         }
     }
 }

@@ -353,6 +353,7 @@ impl SessionState {
     fn identify(&mut self, ledger: &mut Ledger, user: Option<&str>) {
         self.identified = true;
         let names = ledger.names();
+        self.labels.listener = named(&names.listeners, &self.listener);
         self.labels.user = named(&names.users, user.unwrap_or("(no name)"));
         self.untagged = match user {
             Some(user) => named(&names.endpoints, &format!("(user {user})")),

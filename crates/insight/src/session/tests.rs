@@ -399,6 +399,28 @@ fn rows(
 }
 
 #[test]
+fn servers_that_have_left_give_up_their_places_and_those_with_sessions_do_not() {
+    let shared = Shared::new(InsightConfig::default());
+    let ledger = Rc::new(RefCell::new(Ledger::new(shared.clone())));
+    let start = Instant::now();
+    let mut collector = Collector::new(shared.clone(), start);
+    // It says nothing all the while.
+    let kept = Session::begin(ledger.clone(), "kept", "reader");
+    for second in 1..=3000u64 {
+        drop(Session::begin(ledger.clone(), &format!("db{second}"), "reader"));
+        let now = start + Duration::from_secs(second);
+        if collector.wants_mark(now) {
+            collector.mark(&[ledger.borrow_mut().snapshot(true)], now);
+        }
+    }
+    let names = shared.registry.servers.names();
+    let has = |wanted: &str| names.values().any(|name| name == wanted);
+    assert!(has("kept") && has("db3000") && !has("db1") && names.len() <= 500, "{}", names.len());
+    assert!(names.keys().any(|number| *number == 3001), "no number is given twice");
+    drop(kept);
+}
+
+#[test]
 fn a_new_steady_statement_gets_its_place_while_one_shot_ones_stream_in() {
     let config = InsightConfig { digests: 40, endpoints: 40, ..InsightConfig::default() };
     let shared = Shared::new(config);
