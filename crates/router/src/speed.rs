@@ -386,7 +386,7 @@ impl Speeds {
 
     /// Each digest that more than one of these was sent, our own questions in each dialect apart.
     fn rows(&self, peers: &[Peer]) -> Vec<Row> {
-        let mut digests: HashMap<(u32, Option<&str>), Vec<(usize, Sum)>> = HashMap::new();
+        let mut digests: HashMap<Asked<'_>, Vec<(usize, Sum)>> = HashMap::new();
         for ((digest, server), sum) in &self.book {
             let Some(at) = peers.iter().position(|peer| peer.name == *server) else { continue };
             // What is not told apart is not the same everywhere.
@@ -396,7 +396,7 @@ impl Speeds {
             }
         }
         let round_trip = |peer: usize| peers[peer].round_trip.unwrap_or_default().as_nanos() as f64;
-        let row = |((digest, _), sums): ((u32, Option<&str>), Vec<(usize, Sum)>)| {
+        let row = |((digest, _), sums): (Asked<'_>, Vec<(usize, Sum)>)| {
             let longest = sums.iter().map(|(peer, _)| round_trip(*peer)).fold(0.0, f64::max);
             let error = CLOCK_ERROR_NS + DISTANCE_ERROR * longest;
             let point = |(peer, sum): (usize, Sum)| {
@@ -411,10 +411,13 @@ impl Speeds {
         let shared = digests.into_iter().filter(|(_, sums)| sums.len() > 1);
         let mut rows: Vec<Row> = shared.map(row).collect();
         // The order of a map is no reason for a difference.
-        rows.sort_by_key(|row| row.digest);
+        rows.sort_by_key(|row| (row.digest, row.points.iter().map(|point| point.peer).min()));
         rows
     }
 }
+
+/// A digest, and of our own questions the dialect that they are asked in.
+type Asked<'a> = (u32, Option<&'a str>);
 
 /// Takes rows apart by the servers that can be compared: two can where what
 /// both get is the larger part of what either gets. A smaller part would not move a server's median, and

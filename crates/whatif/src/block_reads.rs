@@ -253,8 +253,7 @@ mod tests {
     fn what_a_killed_trace_left_is_removed_and_nothing_of_anybody_else() {
         let root = tempfile::tempdir().unwrap();
         let at = |path: &str| root.path().join(path);
-        for path in
-            ["instances/headroom-7", "instances/headroom-8", "instances/headroom-x", "instances/perf"]
+        for path in ["instances/headroom-7", "instances/headroom-8", "instances/headroom-x", "instances/perf"]
         {
             std::fs::create_dir_all(at(path)).unwrap();
         }

@@ -428,8 +428,7 @@ mod tests {
             "g.csv:2: '1;2' is not DAY,READS_PER_SECOND"
         );
         // A heading stands first. What is no number would not come back from where answers are kept.
-        for (line, wrong) in
-            [(2, "0,100\nMon,101\n"), (2, "day,reads\nx,1\n"), (1, "0,nan\n"), (1, "0,-1\n")]
+        for (line, wrong) in [(2, "0,100\nMon,101\n"), (2, "day,reads\nx,1\n"), (1, "0,nan\n"), (1, "0,-1\n")]
         {
             let refused = read(wrong).unwrap_err().to_string();
             assert!(refused.starts_with(&format!("g.csv:{line}: ")), "{refused}");

@@ -517,7 +517,9 @@ mod tests {
         let told = |enabled: &str| {
             untold_locks(&Rows::new(["enabled".to_owned()], vec![vec![Some(enabled.to_owned())]]))
         };
-        assert!(told("NO").unwrap().contains("setup_instruments SET enabled = 'YES' WHERE name = 'wait/lock"));
+        assert!(
+            told("NO").unwrap().contains("setup_instruments SET enabled = 'YES' WHERE name = 'wait/lock")
+        );
         assert_eq!(told("YES"), None);
         assert_eq!(untold_locks(&Rows::new(["enabled".to_owned()], Vec::new())), None);
     }

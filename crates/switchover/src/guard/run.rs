@@ -385,7 +385,8 @@ impl Guard {
             return None;
         }
         let logins = self.logins();
-        for CutOff { path, plan, lines } in cut_off::find(&self.options.journals, &self.options.by, snapshot) {
+        for CutOff { path, plan, lines } in cut_off::find(&self.options.journals, &self.options.by, snapshot)
+        {
             if perform::is_under_way(&plan, &logins).await {
                 return None;
             }
