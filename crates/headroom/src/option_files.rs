@@ -7,8 +7,8 @@ use config::option_file::{self, GROUPS, Item, Login, Says};
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-/// What the option file says: the one that is named, else `~/.my.cnf` where there is one. Of one there that is
-/// not ours to read it is nothing, and a note for people.
+/// What the option file says: the one that is named, else `~/.my.cnf` where there is one. Of one there that
+/// is not ours to read it is nothing, and a note for people.
 ///
 /// # Errors
 /// As [`read`].

@@ -96,7 +96,7 @@ pub(crate) enum Kind {
 }
 
 impl SessionCommits {
-    /// A command begins on a session that was idle, and of which `tracker` knows the rest.
+    /// A command begins on a session that was idle; `tracker` knows the rest of it.
     pub(crate) fn command(&mut self, chunk: &[u8], tracker: &Tracker, slot: &ServerSlot) {
         let attributes = tracker.capabilities().contains(Capabilities::QUERY_ATTRIBUTES);
         let in_transaction = tracker.in_transaction();

@@ -9,15 +9,15 @@ const IN_COMMIT: (f64, f64) = (0.30, 0.50);
 const HANGS_S: f64 = 5.0;
 /// ... where at least one was at every look.
 const HANGING: f64 = 1.0;
-/// The disk flushes this share of the time, where commits queue: between two flushes of a group commit there is
-/// other work, so that a quick disk is never seen to flush all the time.
+/// The disk flushes this share of the time, where commits queue: between two flushes of a group commit there
+/// is other work, so that a quick disk is never seen to flush all the time.
 const FLUSHES: f64 = 0.30;
 /// The same where they do not queue: a single session that commits again and again.
 const FLUSHES_ALONE: f64 = 0.60;
-/// So many sessions in their commit queue for the flush. One that commits now and then waits for its own flush
-/// only, however large a part of its time that is.
+/// This many sessions in their commit queue for the flush. One that commits now and then waits for its own
+/// flush only, however large a part of its time that is.
 const QUEUE: f64 = 2.0;
-/// At least so many are in their commit, on average, where it is one after the other.
+/// At least this many are in their commit, on average, where it is one after the other.
 const ALONE: f64 = 0.5;
 /// Reading missed pages, as a share of the sessions' time.
 const MISSES: f64 = 0.20;

@@ -27,8 +27,8 @@ pub struct TrialFile {
 }
 
 impl TrialFile {
-    /// Opens a file or makes it; what is in it already. Half of a last line, as a killed process leaves it, is
-    /// cut off.
+    /// Opens a file or makes it; what is in it already. Half of a last line, as a killed process leaves it,
+    /// is cut off.
     ///
     /// # Errors
     /// A file that cannot be read or written, one that holds something else, and trials of another

@@ -256,8 +256,8 @@ pub async fn rejoin(
     Ok(RejoinOutcome::Follows)
 }
 
-/// Whether a channel reads from a server, or tries to. One that is stopped may be left from before a promotion
-/// by hand.
+/// Whether a channel reads from a server, or tries to. One that is stopped may be left from before a
+/// promotion by hand.
 fn follows(channel: &Channel, server: &Facts) -> bool {
     (channel.receiver_runs || channel.receiver_tries) && check::is_source(server, channel)
 }
