@@ -168,8 +168,8 @@ impl Surroundings {
 }
 
 /// Where the data of process `pid` are for us. A container has mounts of its own: what has the same path here
-/// may be another file system, as `/var/lib/mysql` of a package that nobody uses. Then it is looked at through
-/// the process, which its user and root may do; for others its mounts still tell the device.
+/// may be another file system, as `/var/lib/mysql` of a package that nobody uses. Then it is looked at
+/// through the process, which its user and root may do; for others its mounts still tell the device.
 fn data_directory(datadir: &str, pid: Option<u32>, proc: &Path) -> DataDirectory {
     let path = Path::new(datadir);
     let Some(process) = pid.map(|pid| proc.join(pid.to_string())) else {

@@ -12,8 +12,8 @@ use std::time::{Duration, Instant};
 /// Two readings further apart than this many windows have a gap between them. A server that is only slow (a
 /// deadline of 5 s and a pause of 3 s at most, in a window of 10 s) makes none.
 const GAP: f64 = 0.9;
-/// A gap of a short window is this long at least: the pause after a reading that the server was slow to answer
-/// takes up to 3 s.
+/// A gap of a short window is this long at least: the pause after a reading that the server was slow to
+/// answer takes up to 3 s.
 const LEAST_GAP: Duration = Duration::from_millis(4500);
 /// Readings kept at most, however fast they come.
 const MOST: usize = 64;

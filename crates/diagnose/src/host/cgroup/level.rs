@@ -7,7 +7,7 @@ use super::super::text::grown;
 use super::MemoryReading;
 use std::path::{Path, PathBuf};
 
-/// Of levels, the innermost first, the one of which most is used, by `of`: what is used and the limit. Of
+/// The level that most is used of, by `of` (what is used and the limit); levels come innermost first. Of
 /// those that are used alike (to a hundredth, so that it does not flap; or where nothing is known of it) the
 /// one with the smallest limit.
 pub(super) fn nearest<T>(levels: Vec<T>, of: impl Fn(&T) -> (f64, f64)) -> Option<T> {
