@@ -180,18 +180,20 @@ pub(super) fn admission(dialect: Dialect) -> &'static str {
 pub(super) const AUTO_INCREMENT: &str = "SELECT COUNT(*) AS waiting FROM information_schema.INNODB_TRX \
     WHERE trx_operation_state = 'setting auto-inc lock'";
 
-/// The oldest open transaction: purge keeps all that it may still read.
+/// The oldest open transaction: purge keeps all that it may still read. One prepared by XA may have no
+/// session any more.
 pub(super) fn oldest_transaction(dialect: Dialect) -> &'static str {
     if dialect.is_mariadb() {
-        "SELECT p.id AS id, p.user AS user, p.host AS host, p.command AS command, \
+        "SELECT t.trx_mysql_thread_id AS id, p.user AS user, p.host AS host, p.command AS command, \
          TIMESTAMPDIFF(SECOND, t.trx_started, NOW()) AS age_s, NULL AS held, 0 AS waiting, 0 AS guessed \
-         FROM information_schema.INNODB_TRX t JOIN information_schema.PROCESSLIST p ON p.id = t.trx_mysql_thread_id \
+         FROM information_schema.INNODB_TRX t \
+         LEFT JOIN information_schema.PROCESSLIST p ON p.id = t.trx_mysql_thread_id \
          ORDER BY t.trx_started LIMIT 1"
     } else {
-        "SELECT p.processlist_id AS id, p.processlist_user AS user, p.processlist_host AS host, \
+        "SELECT t.trx_mysql_thread_id AS id, p.processlist_user AS user, p.processlist_host AS host, \
          p.processlist_command AS command, TIMESTAMPDIFF(SECOND, t.trx_started, NOW()) AS age_s, NULL AS held, \
          0 AS waiting, 0 AS guessed FROM information_schema.INNODB_TRX t \
-         JOIN performance_schema.threads p ON p.processlist_id = t.trx_mysql_thread_id \
+         LEFT JOIN performance_schema.threads p ON p.processlist_id = t.trx_mysql_thread_id \
          ORDER BY t.trx_started LIMIT 1"
     }
 }
