@@ -1,7 +1,7 @@
 //! What the clients of a making do, each on a connection of its own.
 
 use super::application::{Times, note};
-use super::fixture::BIG;
+use super::fixture::{BIG, PACED};
 use super::words::Words;
 use mysql_async::prelude::Queryable;
 use mysql_async::{Conn, Opts};
@@ -66,7 +66,8 @@ pub(super) async fn send_on(mut conn: Conn, until: Instant, number: u32, work: W
     Ok(sent)
 }
 
-/// The same at a rate: what could not be sent in time is sent as soon as it can be.
+/// The same at a rate: what could not be sent in time is sent as soon as it can be. Each client begins a
+/// little after the one before it: all at once would be a queue at each tick.
 pub(super) async fn paced(
     mut conn: Conn,
     until: Instant,
@@ -74,7 +75,8 @@ pub(super) async fn paced(
     every: Duration,
     work: Work,
 ) -> anyhow::Result<()> {
-    let (mut at, mut tick) = (number, tokio::time::interval(every));
+    let first = tokio::time::Instant::now() + every * (number % PACED) / PACED;
+    let (mut at, mut tick) = (number, tokio::time::interval_at(first, every));
     while Instant::now() < until {
         tick.tick().await;
         at = at.wrapping_add(7);
@@ -232,7 +234,8 @@ pub(super) async fn change_at_a_rate(
     number: u32,
     every: Duration,
 ) -> anyhow::Result<()> {
-    let (mut at, mut tick) = (number * 97, tokio::time::interval(every));
+    let first = tokio::time::Instant::now() + every * (number % PACED) / PACED;
+    let (mut at, mut tick) = (number * 97, tokio::time::interval_at(first, every));
     while Instant::now() < until {
         tick.tick().await;
         at = usual(at);

@@ -49,7 +49,7 @@ pub(super) const SLOW_S: f64 = 0.05;
 const SLOW_HUNDREDTHS: u32 = 5;
 
 /// Clients that a rate is shared out among.
-const PACED: u32 = 8;
+pub(super) const PACED: u32 = 8;
 /// Clients whose changes are applied in parallel.
 const PARALLEL: u32 = 16;
 /// The capacity is found with this many clients in this many seconds.
