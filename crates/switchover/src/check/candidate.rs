@@ -47,21 +47,21 @@ pub(super) fn events(s: &Situation<'_>) -> Outcome {
             "GRANT EVENT ON *.* to the account",
         );
     };
-    let Some(candidates) = &s.candidate.events else {
-        return warn(
-            format!("which events run on {} already is not known", s.candidate.server),
-            "GRANT EVENT ON *.* to the account",
-        );
-    };
+    let moving = moving_events(s, events);
     let moves = |own: &ScheduledEvent| {
         events.iter().any(|event| (&event.schema, &event.name) == (&own.schema, &own.name))
     };
-    let own: Vec<&ScheduledEvent> = candidates.iter().filter(|event| !moves(event)).collect();
-    let moving = moving_events(s, events);
-    if own.is_empty() {
-        return moving;
-    }
-    let (own, statements) = own_events(s, &own);
+    let own = match &s.candidate.events {
+        None => Some((
+            format!("which events run on {} already is not known", s.candidate.server),
+            "GRANT EVENT ON *.* to the account".to_owned(),
+        )),
+        Some(candidates) => {
+            let own: Vec<&ScheduledEvent> = candidates.iter().filter(|event| !moves(event)).collect();
+            (!own.is_empty()).then(|| own_events(s, &own))
+        }
+    };
+    let Some((own, statements)) = own else { return moving };
     match moving {
         (Level::Stop, facts, mend) => (Level::Stop, format!("{facts}; {own}"), mend),
         (Level::Warn, facts, mend) => {

@@ -78,6 +78,10 @@ fn events_of_others_need_the_privilege_to_keep_their_definers() {
     let stops = found("events", &primary, &candidate, &[]);
     assert!(stops.level == Level::Stop && stops.facts.contains("batch@%"), "{stops:?}");
     assert_eq!(stops.mend.as_deref(), Some("GRANT SET USER ON *.* to the account"));
+    candidate.events = None;
+    let hidden = found("events", &primary, &candidate, &[]);
+    assert!(hidden.level == Level::Stop && hidden.facts.contains("already is not known"), "{hidden:?}");
+    candidate.events = Some(Vec::new());
     candidate.may_set_definer = Some(("batch@%".to_owned(), false));
     assert_eq!(level(&candidate), Level::Warn, "its own");
     candidate.may_set_definer = Some(("admin@%".to_owned(), true));
