@@ -4,6 +4,7 @@
 use super::{Outcome, Situation, everybody, nobody, pass, replicas, stop, warn};
 use crate::facts::Facts;
 use crate::failover::rejoin;
+use std::collections::BTreeSet;
 
 pub(super) fn gtid(s: &Situation<'_>) -> Outcome {
     for facts in everybody(s) {
@@ -46,7 +47,7 @@ pub(super) fn binary_log(s: &Situation<'_>) -> Outcome {
             "GRANT BINLOG MONITOR (MariaDB), REPLICATION CLIENT (MySQL) to the account",
         );
     };
-    if of_candidate.iter().any(|filter| !of_primary.contains(filter)) {
+    if leaves_out_more(of_candidate, of_primary) {
         return stop(
             format!("{} would leave out of its log: {}", s.candidate.server, of_candidate.join("; ")),
             "take that out of its option file, and restart it: what it writes there would be on no replica",
@@ -59,6 +60,26 @@ pub(super) fn binary_log(s: &Situation<'_>) -> Outcome {
         );
     }
     pass(format!("{} logs, replicated changes included", s.candidate.server))
+}
+
+/// Whether one server leaves a database out of its log that the other logs, in whatever order their option
+/// files name them. Beside `binlog_do_db` the other option says nothing.
+fn leaves_out_more(ours: &[String], theirs: &[String]) -> bool {
+    let (logged, they_log) = (databases(ours, "binlog_do_db"), databases(theirs, "binlog_do_db"));
+    let (ignored, they_ignore) = (databases(ours, "binlog_ignore_db"), databases(theirs, "binlog_ignore_db"));
+    match (logged.is_empty(), they_log.is_empty()) {
+        (true, true) => !ignored.is_subset(&they_ignore),
+        (true, false) => !ignored.is_disjoint(&they_log),
+        (false, true) => true,
+        (false, false) => !they_log.is_subset(&logged),
+    }
+}
+
+/// The databases that an option names.
+fn databases<'a>(filters: &'a [String], option: &str) -> BTreeSet<&'a str> {
+    let lists = filters.iter().filter_map(|filter| filter.split_once(" = "));
+    let lists = lists.filter(|(name, _)| *name == option);
+    lists.flat_map(|(_, list)| list.split(',').map(str::trim)).collect()
 }
 
 pub(super) fn errant(s: &Situation<'_>) -> Outcome {
