@@ -49,11 +49,10 @@ fn open() -> bool {
 impl Blocker {
     pub(super) fn read(rows: &Rows) -> Option<Self> {
         let row = rows.first()?;
-        let host = row.text(&["host"]).unwrap_or_default();
-        let place = match host.rsplit_once(':') {
-            // MySQL tells an address without a port, which of IPv6 has colons of its own.
-            Some((place, _)) if host.parse::<IpAddr>().is_err() => place,
-            _ => host,
+        let place = match row.text(&["host_port"]) {
+            // Of MariaDB's process list: the last colon of an IPv6 address, too, is that of a port.
+            Some(place) => place.rsplit_once(':').map_or(place, |(host, _)| host),
+            None => without_port(row.text(&["host"]).unwrap_or_default()),
         };
         let idle = row.text(&["command"]).is_some_and(|command| command.eq_ignore_ascii_case("Sleep"));
         Some(Self {
@@ -67,6 +66,14 @@ impl Blocker {
             waiting: row.parse(&["waiting"]).unwrap_or(0),
             guessed: row.is_on(&["guessed"]),
         })
+    }
+}
+
+/// Performance schemas tell an address without a port, which of IPv6 has colons of its own.
+fn without_port(host: &str) -> &str {
+    match host.rsplit_once(':') {
+        Some((place, _)) if host.parse::<IpAddr>().is_err() => place,
+        _ => host,
     }
 }
 
@@ -129,6 +136,11 @@ mod tests {
         let words = "a transaction of no session, open for 31 s, on shop.orders; XA RECOVER lists those that \
                      were prepared";
         assert_eq!(said("0", None), words);
+        let names = ["id", "host_port"].map(str::to_owned);
+        for (host_port, host) in [("2001:db8::5:8080", "2001:db8::5"), ("localhost", "localhost")] {
+            let row = ["42", host_port].map(|text| Some(text.to_owned())).to_vec();
+            assert_eq!(Blocker::read(&Rows::new(names.clone(), vec![row])).unwrap().host, host);
+        }
     }
 
     #[test]

@@ -81,7 +81,7 @@ pub(super) fn sessions(dialect: Dialect) -> &'static str {
 /// none itself. A transaction that was prepared by XA has no session any more.
 pub(super) fn row_blocker(dialect: Dialect) -> &'static str {
     if dialect.is_mariadb() {
-        "SELECT b.trx_mysql_thread_id AS id, p.user AS user, p.host AS host, p.command AS command, \
+        "SELECT b.trx_mysql_thread_id AS id, p.user AS user, p.host AS host_port, p.command AS command, \
          TIMESTAMPDIFF(SECOND, b.trx_started, NOW()) AS age_s, MAX(l.lock_table) AS held, COUNT(*) AS waiting \
          FROM information_schema.INNODB_LOCK_WAITS w \
          JOIN information_schema.INNODB_TRX b ON b.trx_id = w.blocking_trx_id \
@@ -129,7 +129,7 @@ pub(super) const LOCK_INSTRUMENT: &str = "SELECT enabled AS enabled FROM perform
 /// open transaction that does not wait itself, which is nearly always right and marked as a guess.
 pub(super) fn metadata_blocker(dialect: Dialect) -> &'static str {
     if dialect.is_mariadb() {
-        "SELECT p.id AS id, p.user AS user, p.host AS host, p.command AS command, \
+        "SELECT p.id AS id, p.user AS user, p.host AS host_port, p.command AS command, \
          TIMESTAMPDIFF(SECOND, t.trx_started, NOW()) AS age_s, NULL AS held, 0 AS waiting, 1 AS guessed \
          FROM information_schema.INNODB_TRX t JOIN information_schema.PROCESSLIST p ON p.id = t.trx_mysql_thread_id \
          WHERE p.id <> CONNECTION_ID() AND t.trx_state <> 'LOCK WAIT' \
@@ -144,8 +144,8 @@ pub(super) fn metadata_blocker(dialect: Dialect) -> &'static str {
 /// which one that waits has another lock already (DDL has, before it waits), or by a lock on everything. What
 /// readers and DROP TABLE wait for is not told: then it is the session with the strongest lock, then the
 /// oldest one, marked as a guess.
-pub(super) const LOCK_PLUGIN: &str = "SELECT p.id AS id, p.user AS user, p.host AS host, p.command AS command, \
-    IFNULL(TIMESTAMPDIFF(SECOND, MAX(x.trx_started), NOW()), p.time) AS age_s, \
+pub(super) const LOCK_PLUGIN: &str = "SELECT p.id AS id, p.user AS user, p.host AS host_port, \
+    p.command AS command, IFNULL(TIMESTAMPDIFF(SECOND, MAX(x.trx_started), NOW()), p.time) AS age_s, \
     MAX(x.trx_started) IS NOT NULL AS in_transaction, \
     IFNULL(MAX(CONCAT(w.table_schema, '.', w.table_name)), \
     MAX(NULLIF(CONCAT_WS('.', NULLIF(i.table_schema, ''), NULLIF(i.table_name, '')), ''))) AS held, \
@@ -184,7 +184,7 @@ pub(super) const AUTO_INCREMENT: &str = "SELECT COUNT(*) AS waiting FROM informa
 /// session any more.
 pub(super) fn oldest_transaction(dialect: Dialect) -> &'static str {
     if dialect.is_mariadb() {
-        "SELECT t.trx_mysql_thread_id AS id, p.user AS user, p.host AS host, p.command AS command, \
+        "SELECT t.trx_mysql_thread_id AS id, p.user AS user, p.host AS host_port, p.command AS command, \
          TIMESTAMPDIFF(SECOND, t.trx_started, NOW()) AS age_s, NULL AS held, 0 AS waiting, 0 AS guessed \
          FROM information_schema.INNODB_TRX t \
          LEFT JOIN information_schema.PROCESSLIST p ON p.id = t.trx_mysql_thread_id \
