@@ -33,6 +33,9 @@ struct Tracking {
     tracked: Vec<Tracked>,
     /// Why an objective is not judged now, by its name.
     why_not: BTreeMap<String, String>,
+    /// When the open incident of an objective began, by the calendar of then: opening and end have one id,
+    /// also when the calendar is set meanwhile.
+    began_unix_s: BTreeMap<String, u64>,
     hook: Option<WebhookSender>,
 }
 
@@ -51,9 +54,20 @@ pub enum Observation {
 #[derive(Clone, Debug, PartialEq)]
 struct IncidentChange {
     objective: Objective,
-    opened: bool,
+    event: IncidentEvent,
     open: Open,
     at: Instant,
+    /// When it opened, by the calendar of then.
+    since_unix_s: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum IncidentEvent {
+    Opened,
+    /// It was calm for long enough.
+    Closed,
+    /// The configuration promises something else now, or nothing.
+    Withdrawn,
 }
 
 impl Objectives {
@@ -83,16 +97,14 @@ impl Objectives {
         started
     }
 
-    /// Takes over what is promised now. What was promised before goes on with its past.
+    /// Takes over what is promised now. What was promised before goes on with its past; an open incident of
+    /// what is promised no more ends.
     pub fn change(&self, objectives: &[Objective], hook: Option<WebhookSender>) {
         let mut book = self.book();
-        let mut before = std::mem::take(&mut book.tracked);
-        let track = |objective: &Objective| match before.iter().position(|t| t.objective() == objective) {
-            Some(at) => before.swap_remove(at),
-            None => Tracked::new(objective.clone()),
-        };
-        book.tracked = objectives.iter().map(track).collect();
-        book.why_not.clear();
+        // Told by the webhook that told of the opening.
+        for withdrawn in book.change(objectives, Instant::now()) {
+            withdrawn.tell(book.hook.as_ref());
+        }
         // What waits to be told is told by the one before, which ends when it has nothing left.
         if book.hook.as_ref().map(WebhookSender::id) != hook.as_ref().map(WebhookSender::id) {
             book.hook = hook;
@@ -137,7 +149,41 @@ impl Objectives {
     /// Holds what `seen` says of each objective against it.
     pub fn hold(&self, now: Instant, seen: impl Fn(&Objective) -> Observation) {
         let mut book = self.book();
-        let Tracking { tracked, why_not, hook } = &mut *book;
+        for change in book.hold(now, seen) {
+            change.tell(book.hook.as_ref());
+        }
+    }
+
+    fn book(&self) -> MutexGuard<'_, Tracking> {
+        self.book.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Tracking {
+    /// What is promised now; the incidents that end with what is promised no more.
+    fn change(&mut self, objectives: &[Objective], now: Instant) -> Vec<IncidentChange> {
+        let mut before = std::mem::take(&mut self.tracked);
+        let track = |objective: &Objective| match before.iter().position(|t| t.objective() == objective) {
+            Some(at) => before.swap_remove(at),
+            None => Tracked::new(objective.clone()),
+        };
+        self.tracked = objectives.iter().map(track).collect();
+        self.why_not.clear();
+        let mut withdrawn = Vec::new();
+        for gone in before {
+            let Some(open) = gone.book().open() else { continue };
+            let objective = gone.objective().clone();
+            let since_unix_s = self.began_unix_s.remove(&objective.name).unwrap_or_else(unix_s);
+            let event = IncidentEvent::Withdrawn;
+            withdrawn.push(IncidentChange { objective, event, open, at: now, since_unix_s });
+        }
+        withdrawn
+    }
+
+    /// What opened and what closed by what `seen` says of each objective.
+    fn hold(&mut self, now: Instant, seen: impl Fn(&Objective) -> Observation) -> Vec<IncidentChange> {
+        let Self { tracked, why_not, began_unix_s, .. } = self;
+        let mut changes = Vec::new();
         for tracked in tracked {
             let name = tracked.objective().name.clone();
             let (good, all) = match seen(tracked.objective()) {
@@ -153,25 +199,27 @@ impl Objectives {
             };
             why_not.remove(&name);
             let Some(change) = tracked.next(now, good, all) else { continue };
-            let (opened, open) = match change {
-                Change::Opened(open) => (true, open),
-                Change::Closed(open) => (false, open),
+            let (event, open, since_unix_s) = match change {
+                Change::Opened(open) => {
+                    let since_unix_s = unix_s();
+                    began_unix_s.insert(name, since_unix_s);
+                    (IncidentEvent::Opened, open, since_unix_s)
+                }
+                Change::Closed(open) => {
+                    let since_unix_s = began_unix_s.remove(&name).unwrap_or_else(unix_s);
+                    (IncidentEvent::Closed, open, since_unix_s)
+                }
             };
-            let change = IncidentChange { objective: tracked.objective().clone(), opened, open, at: now };
-            if opened {
-                tracing::warn!("{}", change.text());
-            } else {
-                tracing::info!("{}", change.text());
-            }
-            if let Some(hook) = hook {
-                hook.tell(change.told());
-            }
+            let objective = tracked.objective().clone();
+            changes.push(IncidentChange { objective, event, open, at: now, since_unix_s });
         }
+        changes
     }
+}
 
-    fn book(&self) -> MutexGuard<'_, Tracking> {
-        self.book.lock().unwrap_or_else(PoisonError::into_inner)
-    }
+/// What the calendar says: seconds of the Unix epoch.
+fn unix_s() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
 }
 
 /// Figures by the dimensions that are asked for, as they were measured: a few statements are few, however
@@ -207,32 +255,50 @@ fn dimension(target: &Target) -> (Dimension, &str) {
 }
 
 impl IncidentChange {
+    /// To the log, and to whoever is told.
+    fn tell(&self, hook: Option<&WebhookSender>) {
+        match self.event {
+            IncidentEvent::Opened => tracing::warn!("{}", self.text()),
+            IncidentEvent::Closed | IncidentEvent::Withdrawn => tracing::info!("{}", self.text()),
+        }
+        if let Some(hook) = hook {
+            hook.tell(self.told());
+        }
+    }
+
     /// One sentence for the log and for people.
     fn text(&self) -> String {
         let Objective { name, .. } = &self.objective;
         let promise = self.objective.text();
         let lasted = self.at.saturating_duration_since(self.open.since).as_secs();
         let worst = self.open.worst;
-        if self.opened {
-            let days = self.objective.window_days;
-            let gone = f64::from(days) * 24.0 / worst.max(1e-9);
-            format!(
-                "incident opened: {name}: {promise} is broken at {worst:.1} times the allowed rate \
-                 (the budget of {days} days would last {gone:.0} h)"
-            )
-        } else {
-            format!(
-                "incident closed: {name}: {promise}; it lasted {lasted} s, at worst {worst:.1} times the allowed rate"
-            )
+        let closed = format!(
+            "incident closed: {name}: {promise}; it lasted {lasted} s, at worst {worst:.1} times the allowed rate"
+        );
+        match self.event {
+            IncidentEvent::Opened => {
+                let days = self.objective.window_days;
+                let gone = f64::from(days) * 24.0 / worst.max(1e-9);
+                format!(
+                    "incident opened: {name}: {promise} is broken at {worst:.1} times the allowed rate \
+                     (the budget of {days} days would last {gone:.0} h)"
+                )
+            }
+            IncidentEvent::Closed => closed,
+            IncidentEvent::Withdrawn => {
+                format!("{closed}. It had not recovered: the configuration no longer promises this")
+            }
         }
     }
 
     /// What the webhook is sent. `text` is the key that chat programs show.
     fn told(&self) -> Message {
-        let since = SystemTime::now() - self.at.saturating_duration_since(self.open.since);
-        let since = since.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+        let since = self.since_unix_s;
         Message {
-            event: if self.opened { "opened" } else { "closed" },
+            event: match self.event {
+                IncidentEvent::Opened => "opened",
+                IncidentEvent::Closed | IncidentEvent::Withdrawn => "closed",
+            },
             id: format!("{}-{since}", self.objective.name),
             objective: self.objective.name.clone(),
             promise: self.objective.text(),
@@ -243,5 +309,61 @@ impl IncidentChange {
             lasted_s: self.at.saturating_duration_since(self.open.since).as_secs_f64(),
             router: rustix::system::uname().nodename().to_string_lossy().into_owned(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn checkout() -> Objective {
+        let target = Target::Endpoint("checkout".to_owned());
+        let new = Objective::new("checkout".to_owned(), target, Duration::from_millis(15), 0.9);
+        Objective { fast: Duration::from_secs(60), fast_burn: 5.0, calm: Duration::from_secs(10), ..new }
+    }
+
+    /// Holds these seconds against what is promised: ten statements in each, all of them bad for forty
+    /// seconds and good from then on.
+    fn seconds(
+        book: &mut Tracking,
+        start: Instant,
+        which: std::ops::RangeInclusive<u64>,
+    ) -> Vec<IncidentChange> {
+        let counted =
+            |second: u64| Observation::Counted { good: 10 * second.saturating_sub(40), all: 10 * second };
+        which.flat_map(|second| book.hold(start + Duration::from_secs(second), |_| counted(second))).collect()
+    }
+
+    #[test]
+    fn opening_and_end_of_an_incident_have_one_id_also_when_the_calendar_is_set_meanwhile() {
+        let (mut book, start) = (Tracking::default(), Instant::now());
+        assert!(book.change(&[checkout()], start).is_empty());
+        let changes = seconds(&mut book, start, 0..=40);
+        let [opened] = &changes[..] else { panic!("{changes:?}") };
+        assert_eq!((opened.event, opened.told().event), (IncidentEvent::Opened, "opened"));
+        assert_eq!(book.began_unix_s.get("checkout"), Some(&opened.since_unix_s));
+        // As if it had begun by another calendar than that of now.
+        book.began_unix_s.insert("checkout".to_owned(), 7);
+        let changes = seconds(&mut book, start, 41..=70);
+        let [closed] = &changes[..] else { panic!("{changes:?}") };
+        let told = closed.told();
+        assert_eq!((told.event, told.id.as_str(), told.since_unix_s), ("closed", "checkout-7", 7));
+        assert!(book.began_unix_s.is_empty());
+    }
+
+    #[test]
+    fn an_open_incident_ends_with_the_promise_that_it_is_about_and_no_other_does() {
+        let (mut book, start) = (Tracking::default(), Instant::now());
+        book.change(&[checkout()], start);
+        let opened = seconds(&mut book, start, 0..=40);
+        let later = start + Duration::from_secs(41);
+        assert!(book.change(&[checkout()], later).is_empty(), "a reload that changes nothing of it");
+        let slower = Objective { threshold: Duration::from_millis(30), ..checkout() };
+        let withdrawn = book.change(&[slower], later);
+        let [ended] = &withdrawn[..] else { panic!("{withdrawn:?}") };
+        let (told, before) = (ended.told(), opened[0].told());
+        assert_eq!((told.event, &told.id, &told.promise), ("closed", &before.id, &before.promise));
+        assert!(told.text.contains("no longer promises this"), "{}", told.text);
+        assert!(book.change(&[], later).is_empty(), "what replaced it has no incident");
     }
 }
