@@ -51,6 +51,18 @@ export function table(head, rows, attributes) {
 // Good, warning, bad or not known: by shape as well as by colour.
 export const dot = (mood, attributes) => h("span", { class: "dot " + mood, ...attributes });
 
+// Addresses beside this page's own, whole: behind a proxy it may stand below a path, and what it was opened with
+// may hold a password, from which no question may be made.
+export const at = (path) => location.origin + location.pathname.replace(/\/[^/]*$/, "") + path;
+
+// Whether another version answers than the one that this page came from: then its scripts are of the version
+// before. Behind one name there may be several, so a page is not given up in its first ten seconds.
+let version = null;
+export function outdated(answers) {
+  version ??= answers;
+  return answers !== version && performance.now() > 10000;
+}
+
 export function themed() {
   const theme = new URLSearchParams(location.search).get("theme");
   if (theme === "dark" || theme === "light") document.documentElement.dataset.theme = theme;

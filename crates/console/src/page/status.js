@@ -1,5 +1,5 @@
 // The status page: asks /status.json each second and changes only what changed.
-import { dot, h, show, table, themed } from "./element.js";
+import { at, dot, h, outdated, show, table, themed } from "./element.js";
 
 themed();
 
@@ -148,6 +148,9 @@ function objectiveTable(status) {
 // ---- events: what changed, and how long it had been otherwise ----
 const long = (s) => s < 60 ? s.toFixed(s < 10 ? 1 : 0) + " s" : s < 3600 ? Math.floor(s / 60) + " min " + Math.floor(s % 60) + " s" : s < 172800 ? Math.floor(s / 3600) + " h " + Math.floor(s / 60 % 60) + " min" : Math.floor(s / 86400) + " days " + Math.floor(s / 3600 % 24) + " h";
 
+// The time, and the day where it is not today.
+const moment = (when) => when.toDateString() === new Date().toDateString() ? when.toLocaleTimeString() : when.toLocaleString();
+
 function eventList(status) {
   const now = status.servers.filter((s) => s.state_for_s !== null && s.state !== "answering").map((s) => s.name + " is " + s.state + " for " + long(s.state_for_s) + (s.lag_unknown_for_s === null ? "." : "; its lag is " + s.lag_text + "."));
   const waits = status.leaving.map((l) => l.sessions + " " + l.role + (l.sessions === 1 ? " session" : " sessions") + " should leave " + l.server + " (" + l.why + "); waiting for " + l.waits_for + ".");
@@ -155,7 +158,7 @@ function eventList(status) {
   if (!status.events.length) return [...notes, h("p", { class: "empty" }, "Nothing has changed since this process started.")];
   // What happened stands first: it is the row's title where tables become lists.
   const rows = status.events.map((e) => h("tr", {}, h("th", { class: "what" + (e.severity === "warn" ? " wrong" : "") }, (e.severity === "warn" ? "! " : "") + e.text),
-    h("td", { class: "n", title: new Date(e.at_ms).toISOString() }, new Date(e.at_ms).toLocaleTimeString()), h("td", { class: "n" }, e.lasted_s === null ? "–" : long(e.lasted_s))));
+    h("td", { class: "n", title: new Date(e.at_ms).toISOString() }, moment(new Date(e.at_ms))), h("td", { class: "n" }, e.lasted_s === null ? "–" : long(e.lasted_s))));
   return [...notes, table([["what happened"], ["at", "n"], ["it had been otherwise for", "n"]], rows), h("p", { class: "note" }, "The last 200 changes, newest first; the log has them all.")];
 }
 
@@ -218,7 +221,7 @@ function render(status) {
   show("events", eventList(status));
   const p = status.process;
   show("footer", h("span", {}, "Headroom " + p.version + ", up " + age(p.uptime_s) + (p.stopping ? ", stopping: no new clients, sessions end" : "")), h("span", {}, status.data_path ? "bytes move with " + status.data_path : ""), h("span", {}, status.epoch && status.epoch.highest ? "epoch " + status.epoch.highest + ", " + status.epoch.source : ""), h("span", {}, p.config ? "configuration " + p.config : "configured by flags"),
-    h("span", {}, "asked " + Math.max(0, Math.round(status.age_ms)) + " ms ago, round " + status.round), h("a", { href: "/status.json" }, "JSON"), h("a", { href: "/metrics" }, "metrics"));
+    h("span", {}, "asked " + Math.max(0, Math.round(status.age_ms)) + " ms ago, round " + status.round), h("a", { href: at("/status.json") }, "JSON"), h("a", { href: at("/metrics") }, "metrics"));
 }
 
 function remember(status, now) {
@@ -267,7 +270,7 @@ function insightTable(view, name, requests) {
 
 async function askInsight() {
   const one = async (by, limit) => {
-    const answer = await fetch("/insight.json?by=" + by + "&limit=" + limit, { cache: "no-store", signal: AbortSignal.timeout(4000) });
+    const answer = await fetch(at("/insight.json?by=" + by + "&limit=" + limit), { cache: "no-store", signal: AbortSignal.timeout(4000) });
     return answer.ok ? answer.json() : null;
   };
   try {
@@ -283,21 +286,25 @@ async function askInsight() {
 }
 
 async function ask() {
+  let answered = false;
   try {
-    const answer = await fetch("/status.json", { cache: "no-store", signal: AbortSignal.timeout(4000) });
+    const answer = await fetch(at("/status.json"), { cache: "no-store", signal: AbortSignal.timeout(4000) });
     if (!answer.ok) throw new Error(answer.statusText);
     const status = await answer.json();
-    heard = Date.now();
+    answered = true;
+    if (outdated(status.process.version)) return location.reload();
     document.body.classList.remove("stale");
     remember(status, performance.now());
     render(status);
+    // What could not be drawn was not heard: else what stood here before would pass for now.
+    heard = Date.now();
   } catch (error) {
     if (Date.now() - heard > 2500) {
       document.body.classList.add("stale");
       const verdict = document.getElementById("verdict");
       verdict.className = "verdict bad";
-      verdict.textContent = "No answer from the router for " + age((Date.now() - heard) / 1000);
-      if (error instanceof TypeError === false && error.name !== "TimeoutError") console.error(error);
+      verdict.textContent = answered ? "The router's answer cannot be shown: load this page again" : "No answer from the router for " + age((Date.now() - heard) / 1000);
+      if (answered || (error instanceof TypeError === false && error.name !== "TimeoutError")) console.error(error);
     }
   }
   setTimeout(ask, 1000);

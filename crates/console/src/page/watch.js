@@ -1,10 +1,10 @@
 // The live page of headroom agent, and of several agents of headroom watch --listen: asks /watch.json each
 // second and /history.json every few, and changes only what changed. Works without anything from elsewhere;
 // every text that comes from a server is set as text.
-import { h, show, themed } from "./element.js";
+import { at, h, outdated, show, themed } from "./element.js";
 import { follow } from "./watch/chart.js";
 import { begin } from "./watch/compare.js";
-import { at, called, cards, choose, chosen, headline as ofHosts, ofChosen } from "./watch/hosts.js";
+import { called, cards, choose, chosen, headline as ofHosts, ofChosen } from "./watch/hosts.js";
 import { map } from "./watch/map.js";
 import { endpoints, objectives, panels, promised, shared } from "./watch/panel.js";
 import { events, tap, timeline } from "./watch/timeline.js";
@@ -92,7 +92,7 @@ function footer() {
   show("footer", h("span", {}, "Headroom " + view.version + ", windows of " + view.window_s + " s"),
     several() ? h("span", {}, "what stands here began with this page's headroom watch; each host has the longer history of its agent") : h("span", {}, "watching costs " + (view.cost.cpu_share * 100).toFixed(2) + " % of a core and " + figure(view.cost.resident_bytes, "bytes")),
     kept ? h("span", {}, "history in memory: readings for " + lasted(kept.readings_s) + ", minutes for " + lasted(kept.minutes_s) + ", " + figure(kept.bytes, "bytes") + " of at most " + figure(kept.bytes_at_most, "bytes")) : null,
-    h("span", {}, plural(view.gaps, "gap", "gaps") + " since the start"), h("a", { href: ofChosen("/watch.json") }, "JSON"), h("a", { href: ofChosen("/history.json") }, "history"), fleet ? null : h("a", { href: "/metrics" }, "metrics"));
+    h("span", {}, plural(view.gaps, "gap", "gaps") + " since the start"), h("a", { href: ofChosen("/watch.json") }, "JSON"), h("a", { href: ofChosen("/history.json") }, "history"), fleet ? null : h("a", { href: at("/metrics") }, "metrics"));
 }
 
 async function json(address) {
@@ -108,6 +108,7 @@ class Refused extends Error {}
 async function askAll() {
   const told = await json(at("/watch.json"));
   if (!told.version) return; // nothing has been read yet
+  if (outdated(told.version)) location.reload();
   fleet = told.hosts?.length ? told : null;
   byId("choose").hidden = fleet === null;
   if (fleet) show("choose", choose(fleet));
@@ -115,21 +116,24 @@ async function askAll() {
 }
 
 async function ask() {
+  let answered = false;
   try {
     await askAll();
-    heard = Date.now();
+    answered = true;
     document.body.classList.remove("stale", "blank");
     render();
+    // What could not be drawn was not heard: else what stood here before would pass for now.
+    heard = Date.now();
   } catch (error) {
     if (Date.now() - heard > 2500 || error instanceof Refused) {
       document.body.classList.add("stale");
       document.body.classList.toggle("blank", view === null);
       const verdict = byId("verdict");
       verdict.className = "verdict bad";
-      verdict.textContent = "No answer from " + (fleet && chosen !== null && fleet.hosts[chosen] ? called(fleet.hosts[chosen].agent) : "the agent") + (view === null ? "" : " for " + lasted((Date.now() - heard) / 1000));
+      verdict.textContent = answered ? "The answer cannot be shown: load this page again" : "No answer from " + (fleet && chosen !== null && fleet.hosts[chosen] ? called(fleet.hosts[chosen].agent) : "the agent") + (view === null ? "" : " for " + lasted((Date.now() - heard) / 1000));
       if (error instanceof Refused) show("notices", h("div", { class: "notice bad" }, h("b", {}, "Not read"), h("span", {}, error.message)));
     }
-    if (!(error instanceof TypeError || error instanceof Refused) && error.name !== "TimeoutError") console.error(error);
+    if (answered || !(error instanceof TypeError || error instanceof Refused) && error.name !== "TimeoutError") console.error(error);
   }
   setTimeout(ask, document.hidden ? 5000 : 1000);
 }

@@ -7,6 +7,9 @@ use crate::support::browser::{Browser, Page};
 use std::io::{BufRead, BufReader, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
+use std::time::{Duration, Instant};
 
 /// Which page is served.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -138,19 +141,90 @@ async fn moods_differ_by_shape(page: &mut Page<'_>, one: &str, other: &str) {
     assert_ne!(page.is(&shape(one)).await, page.is(&shape(other)).await, "{one} and {other} have one shape");
 }
 
+/// Whoever lets others read a page has a proxy before it, where it may stand below a path.
+#[tokio::test]
+async fn the_pages_work_below_a_path_of_a_proxy() {
+    let mut browser = Browser::start();
+    for (kind, is_drawn) in [
+        (Kind::Router, "document.querySelectorAll('#digests tbody tr').length === 3"),
+        (Kind::Agent, "document.querySelectorAll('#panels .chart path').length > 8"),
+        (Kind::Several, "document.querySelectorAll('.host').length === 4"),
+    ] {
+        let address = served_by(move |wanted| body(kind, wanted.strip_prefix("/db/headroom")?));
+        let url = format!("http://{address}/db/headroom/");
+        let mut page = browser.open(&url, 1280, "light").await;
+        page.wait_for(is_drawn).await;
+        if kind == Kind::Several {
+            let path = page.is("document.querySelector('.host').getAttribute('href').split('?')[0]").await;
+            assert_eq!(path, "/db/headroom/");
+        }
+    }
+    assert_eq!(browser.complaints(), [""; 0]);
+}
+
+/// An old page that cannot draw what a new router says would show the facts of before as those of now.
+#[tokio::test]
+async fn an_answer_that_cannot_be_shown_is_no_answer() {
+    let address = served_by(|wanted| {
+        let facts = body(Kind::Router, wanted)?;
+        Some(if wanted == "/status.json" { facts.replace("\"objectives\"", "\"promises\"") } else { facts })
+    });
+    let mut browser = Browser::start();
+    let mut page = browser.open(&format!("http://{address}/"), 1280, "light").await;
+    page.wait_for("document.getElementById('verdict').textContent.includes('cannot be shown')").await;
+    page.wait_for("document.body.classList.contains('stale')").await;
+}
+
+/// A page that stays open has the scripts of the version that it came from.
+#[tokio::test]
+async fn a_page_that_is_open_over_an_upgrade_loads_itself_again() {
+    let (loaded, asked) = (Arc::new(AtomicU32::new(0)), Arc::new(AtomicU32::new(0)));
+    let counted = loaded.clone();
+    let address = served_by(move |wanted| {
+        let facts = body(Kind::Router, wanted)?;
+        match wanted {
+            "/" => {
+                counted.fetch_add(1, SeqCst);
+                Some(facts)
+            }
+            // It is asked for once a second.
+            "/status.json" => {
+                let mut status: serde_json::Value = serde_json::from_str(&facts).unwrap();
+                let version = if asked.fetch_add(1, SeqCst) < 12 { "0.1.0" } else { "0.2.0" };
+                status["process"]["version"] = version.into();
+                Some(status.to_string())
+            }
+            _ => Some(facts),
+        }
+    });
+    let mut browser = Browser::start();
+    let _page = browser.open(&format!("http://{address}/"), 1280, "light").await;
+    let deadline = Instant::now() + Duration::from_secs(90);
+    while loaded.load(SeqCst) < 2 {
+        assert!(Instant::now() < deadline, "it never loads itself again");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+}
+
 /// Serves the page's own files and the facts, until the test ends.
 fn served(kind: Kind) -> SocketAddr {
+    served_by(move |wanted| body(kind, wanted))
+}
+
+/// Serves what this function has for a path, until the test ends.
+fn served_by(body: impl Fn(&str) -> Option<String> + Clone + Send + 'static) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     std::thread::spawn(move || {
         for client in listener.incoming().flatten() {
-            std::thread::spawn(move || answer(kind, client));
+            let body = body.clone();
+            std::thread::spawn(move || answer(&body, client));
         }
     });
     address
 }
 
-fn answer(kind: Kind, mut client: TcpStream) {
+fn answer(body: &impl Fn(&str) -> Option<String>, mut client: TcpStream) {
     let mut asked = String::new();
     let mut lines = BufReader::new(client.try_clone().unwrap());
     lines.read_line(&mut asked).unwrap();
@@ -159,7 +233,7 @@ fn answer(kind: Kind, mut client: TcpStream) {
         line.clear();
     }
     let wanted = asked.split(' ').nth(1).unwrap_or("/").to_owned();
-    let body = body(kind, &wanted);
+    let body = body(&wanted);
     let kind = match wanted.split('?').next().unwrap().rsplit('.').next() {
         Some("css") => "text/css",
         Some("js") => "text/javascript",

@@ -9,7 +9,7 @@ const FIELDS = ["before_from", "before_to", "after_from", "after_to"];
 const ordinary = [-1200, -600, -600, 0]; // seconds from now
 
 const local = (date) => new Date(date.getTime() - date.getTimezoneOffset() * 60000).toISOString().slice(0, 19);
-const clock = (epoch_s) => new Date(epoch_s * 1000).toLocaleTimeString([], { hour12: false });
+const clock = (epoch_s) => new Date(epoch_s * 1000).toLocaleTimeString([], { hourCycle: "h23" });
 
 const estimate = (one, unit) => one === null ? h("td", { class: "n none" }, "not read") : h("td", { class: "n" }, h("b", {}, figure(one.mean, unit)),
   one.interval ? h("small", {}, figure(one.interval[0], unit) + " to " + figure(one.interval[1], unit)) : h("small", {}, "no interval"));

@@ -1,15 +1,12 @@
 // Several hosts on one page: all of them at a glance, or one of them as its own agent shows it. Which one
 // stands in the address, so that it can be kept and sent: /?host=0 is the first. The page of a single agent
 // has none of this.
-import { dot as mark, h } from "../element.js";
+import { at, dot as mark, h } from "../element.js";
 import { clock, figure, lasted, plural, share } from "./word.js";
 
 const asked = new URLSearchParams(location.search).get("host");
 export const chosen = /^\d{1,4}$/.test(asked ?? "") ? Number(asked) : null;
 
-// Whole addresses: what the page was opened with may hold a password, and no question may be made from such a
-// one.
-export const at = (path) => location.origin + path;
 export const ofChosen = (path) => at((chosen === null ? "" : "/hosts/" + chosen) + path);
 
 function link(host, anchor) {
@@ -17,7 +14,7 @@ function link(host, anchor) {
   parameters.delete("host");
   if (host !== null) parameters.set("host", host);
   const question = parameters.toString();
-  return "/" + (question ? "?" + question : "") + (anchor || "");
+  return location.pathname + (question ? "?" + question : "") + (anchor || "");
 }
 
 // An agent by its host; by its port too where that is not the usual one.

@@ -30,7 +30,7 @@ export function lasted(s) {
 // What the calendar of now calls a moment of the history.
 export function clock(history, at_s) {
   const epoch = history.now_epoch_s - history.now_s + at_s;
-  return new Date(epoch * 1000).toLocaleTimeString([], { hour12: false });
+  return new Date(epoch * 1000).toLocaleTimeString([], { hourCycle: "h23" });
 }
 
 // The same in hours and minutes, with seconds only where the stretch is short.
