@@ -4,6 +4,18 @@ use super::{Alert, Severity};
 
 pub(super) const ALERTS: &[Alert] = &[
     Alert {
+        name: "HeadroomGuardDown",
+        severity: Severity::Ticket,
+        expr: "up{job=~\"headroom-guard.*\"} == 0",
+        hold: "5m",
+        summary: "The guard {{ $labels.instance }} does not answer: without another one nobody fails over by itself",
+        first: "On that host: systemctl status headroom-guard, then its last log lines; headroom guard status says whether another one is active",
+        guide: "failover.md#by-itself-headroom-guard",
+        fires: &[("up{job=\"headroom-guard\",instance=\"app1\"}", "0x40")],
+        labels: &[("job", "headroom-guard"), ("instance", "app1")],
+        quiet: &[("up{job=\"headroom-guard\",instance=\"app1\"}", "1x40")],
+    },
+    Alert {
         name: "HeadroomGuardAsksForPerson",
         severity: Severity::Page,
         expr: "max by (cluster, job) (headroom_guard_person_needed) == 1",

@@ -51,7 +51,7 @@ fn wrong() -> Row {
                 .limits(Limits::Bad)
                 .says("A server answers, but commits that routers relay to it do not end (a gray failure).")
                 .guide("failover.md#when-it-answers-and-its-commits-hang"),
-            Panel::figure("Routers silent", Unit::Count, "count(up{job=~\"$job\",instance=~\"$instance\"} == 0) or vector(0)")
+            Panel::figure("Routers silent", Unit::Count, "count(up{%,job=~\"headroom-router.*\"} == 0) or vector(0)")
                 .limits(Limits::Bad)
                 .says("Routers that Prometheus cannot read.")
                 .guide("configuration.md#in-a-service"),
