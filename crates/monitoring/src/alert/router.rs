@@ -69,7 +69,8 @@ pub(super) const ALERTS: &[Alert] = &[
     Alert {
         name: "HeadroomNoEligibleReader",
         severity: Severity::Page,
-        expr: "sum by (cluster, job, instance) (headroom_server_eligible{listener=\"reader\"}) == 0",
+        expr: "sum by (cluster, job, instance) (headroom_server_eligible{listener=\"reader\"}) == 0 \
+               and on (cluster, job, instance) headroom_listener_sessions{role=\"reader\"}",
         hold: "30s",
         summary: "The router {{ $labels.instance }} may pick no replica: reads go to the primary, or fail",
         first: "headroom status names the reason for each server; the table of reasons has what to do",
@@ -83,6 +84,7 @@ pub(super) const ALERTS: &[Alert] = &[
                 "headroom_server_eligible{job=\"r\",instance=\"x\",server=\"db1\",listener=\"writer\",reason=\"\"}",
                 "1x40",
             ),
+            ("headroom_listener_sessions{job=\"r\",instance=\"x\",listener=\"l\",role=\"reader\"}", "0x40"),
         ],
         labels: &[("job", "r"), ("instance", "x")],
         quiet: &[
@@ -94,6 +96,13 @@ pub(super) const ALERTS: &[Alert] = &[
                 "headroom_server_eligible{job=\"r\",instance=\"x\",server=\"db3\",listener=\"reader\",reason=\"\"}",
                 "1x40",
             ),
+            ("headroom_listener_sessions{job=\"r\",instance=\"x\",listener=\"l\",role=\"reader\"}", "0x40"),
+            // It has no listener for reads, and a primary alone.
+            (
+                "headroom_server_eligible{job=\"r\",instance=\"y\",server=\"db1\",listener=\"reader\",reason=\"is_primary\"}",
+                "0x40",
+            ),
+            ("headroom_listener_sessions{job=\"r\",instance=\"y\",listener=\"m\",role=\"writer\"}", "9x40"),
         ],
     },
     Alert {
