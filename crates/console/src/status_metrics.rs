@@ -149,8 +149,9 @@ fn servers(status: &StatusView, sheet: &mut Sheet) {
     sheet.gauge("server_asked_interval_seconds", help, each(|s| s.asked_every_ms.map(|every| every / 1e3)));
     let help = "Routers that ask a server, as counted there; absent where they cannot be counted";
     sheet.gauge("server_routers", help, each(|s| s.routers.map(|routers| routers as f64)));
-    let help = "Statements per second by the server's own count";
-    sheet.gauge("server_statements_per_second", help, each(|s| Some(s.statements_per_second)));
+    let help = "Statements per second by the server's own count; absent while it does not answer";
+    let counted = each(|s| (s.state == "answering").then_some(s.statements_per_second));
+    sheet.gauge("server_statements_per_second", help, counted);
     let help = "Share of the statements of all replicas";
     sheet.gauge("server_load_share", help, each(|s| s.share_of_load));
 }

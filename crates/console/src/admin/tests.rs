@@ -142,5 +142,8 @@ async fn metrics_are_openmetrics_for_who_names_it_and_agree_with_the_status() {
     ] {
         assert!(body.contains(line), "{line} is not in\n{body}");
     }
+    let load = |server: &str| format!("headroom_server_statements_per_second{{server=\"{server}\"}}");
+    assert!(body.contains(&load("db2")), "{body}");
+    assert!(!body.contains(&load("db4")), "what a server carries that does not answer is not known: {body}");
     stop.cancel();
 }
