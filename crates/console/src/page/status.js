@@ -36,6 +36,7 @@ function condition(server) {
   const routing = server.routing;
   if (server.state === "unasked") return ["", "not asked yet"];
   if (server.state !== "answering") return ["bad", server.state + (server.state_because ? ": " + server.state_because : "")];
+  if (routing && routing.gray) return ["bad", "a gray failure: " + routing.gray];
   if (server.reserved) return ["", "reserved by " + server.reserved + ": watched, never picked"];
   if (routing && routing.draining) return ["warn", "being drained: " + routing.sessions + " sessions left" + (routing.draining_ms ? ", cut in " + age(routing.draining_ms / 1000) : "")];
   if (server.role === "primary") return ["good", routing && routing.reads.eligible ? "takes writes, and reads as the last resort" : "takes writes"];
@@ -205,7 +206,7 @@ function notices(status) {
 function render(status) {
   const zones = names(status);
   const list = notices(status);
-  const bad = list.some(([mood]) => mood === "bad") || status.servers.some((s) => s.state !== "answering" && s.state !== "unasked" && !s.reserved);
+  const bad = list.some(([mood]) => mood === "bad") || status.servers.some((s) => s.state !== "answering" && s.state !== "unasked" && !s.reserved || s.routing && s.routing.gray);
   const down = status.servers.filter((s) => s.state === "silent" || s.state === "failing").length;
   const verdict = document.getElementById("verdict");
   verdict.className = "verdict " + (bad ? "bad" : list.length ? "warn" : "good");

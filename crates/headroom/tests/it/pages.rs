@@ -175,6 +175,28 @@ async fn an_answer_that_cannot_be_shown_is_no_answer() {
     page.wait_for("document.body.classList.contains('stale')").await;
 }
 
+/// It answers, and no commit on it ends: whoever looks at the page must not find the primary in order.
+#[tokio::test]
+async fn a_gray_failure_is_bad_on_the_status_page() {
+    let address = served_by(|wanted| {
+        let facts = body(Kind::Router, wanted)?;
+        if wanted != "/status.json" {
+            return Some(facts);
+        }
+        let mut status: serde_json::Value = serde_json::from_str(&facts).unwrap();
+        let primary = status["servers"].as_array_mut().unwrap().iter_mut().find(|s| s["name"] == "a1")?;
+        primary["routing"]["gray"] = "3 commits have not ended for 12 s".into();
+        Some(status.to_string())
+    });
+    let mut browser = Browser::start();
+    let mut page = browser.open(&format!("http://{address}/"), 1280, "light").await;
+    page.wait_for("document.getElementById('verdict').classList.contains('bad')").await;
+    let of_a1 = "[...document.querySelectorAll('#zones .server')].find(s => s.querySelector('.title').textContent === 'a1')";
+    assert_eq!(page.is(&format!("{of_a1}.querySelector('.dot').classList.contains('bad')")).await, true);
+    let text = page.is(&format!("{of_a1}.textContent")).await;
+    assert!(text.as_str().unwrap().contains("a gray failure: 3 commits"), "{text}");
+}
+
 /// A page that stays open has the scripts of the version that it came from.
 #[tokio::test]
 async fn a_page_that_is_open_over_an_upgrade_loads_itself_again() {
