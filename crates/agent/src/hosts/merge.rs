@@ -3,6 +3,7 @@
 //! silent stay in sight, as such.
 
 use super::AgentError;
+use console::objectives::view::ObjectiveView;
 use console::watch_view::{HostWatch, ServerWatch, WatchView};
 use fleet::Address;
 
@@ -53,10 +54,12 @@ pub(crate) fn merge(all: Vec<AgentAnswer>) -> WatchView {
         };
         whole.window_s = whole.window_s.max(view.window_s);
         whole.gaps += view.gaps;
-        // Agents with the same file promise the same.
+        // Agents with the same file promise the same, and not each of them can judge it.
         for objective in view.objectives {
-            if !whole.objectives.iter().any(|known| known.name == objective.name) {
-                whole.objectives.push(objective);
+            match whole.objectives.iter_mut().find(|known| known.name == objective.name) {
+                Some(known) if tells_more(&objective, known) => *known = objective,
+                Some(_) => {}
+                None => whole.objectives.push(objective),
             }
         }
         whole.writer = whole.writer.or(view.writer);
@@ -80,6 +83,12 @@ pub(crate) fn merge(all: Vec<AgentAnswer>) -> WatchView {
     whole.servers = known.into_iter().map(|(word, server)| shown(word, server)).collect();
     whole.servers.sort_by(|a, b| (a.role != "primary", &a.name).cmp(&(b.role != "primary", &b.name)));
     whole
+}
+
+/// An incident stands before none, and what is judged before what is not.
+fn tells_more(one: &ObjectiveView, other: &ObjectiveView) -> bool {
+    let rank = |view: &ObjectiveView| (view.incident.is_some(), view.not_judged.is_none());
+    rank(one) > rank(other)
 }
 
 fn word(server: &ServerWatch) -> Trust {
@@ -121,6 +130,7 @@ fn is_of_one_host(name: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use console::objectives::view::IncidentView;
     use console::sample_view::{ServerSampleView, SettingsView};
 
     fn server(name: &str, host: &str, here: bool) -> ServerWatch {
@@ -173,6 +183,26 @@ mod tests {
             AgentAnswer::now("https://db2".into(), Ok(view(vec![down]))),
         ]);
         assert_eq!(whole.servers.len(), 1);
+    }
+
+    #[test]
+    fn an_incident_that_one_of_the_agents_sees_is_told_whoever_is_asked_first() {
+        let promised = |not_judged: Option<&str>, incident: Option<IncidentView>| ObjectiveView {
+            name: "db2".to_owned(),
+            not_judged: not_judged.map(str::to_owned),
+            incident,
+            ..ObjectiveView::default()
+        };
+        let seen = [
+            promised(Some("no server is called db2 here"), None),
+            promised(None, None),
+            promised(None, Some(IncidentView::default())),
+        ];
+        for order in [[0, 1, 2], [2, 1, 0], [1, 2, 0]] {
+            let of = |at: usize| WatchView { objectives: vec![seen[at].clone()], ..view(Vec::new()) };
+            let all = order.map(|at| AgentAnswer::now(format!("https://db{at}"), Ok(of(at))));
+            assert_eq!(merge(all.into()).objectives, [seen[2].clone()], "{order:?}");
+        }
     }
 
     #[test]
