@@ -51,8 +51,8 @@ export function table(head, rows, attributes) {
 // Good, warning, bad or not known: by shape as well as by colour.
 export const dot = (mood, attributes) => h("span", { class: "dot " + mood, ...attributes });
 
-// Addresses beside this page's own, whole: behind a proxy it may stand below a path, and what it was opened with
-// may hold a password, from which no question may be made.
+// Addresses beside this page's own, whole: behind a proxy it may stand below a path, and what it was opened
+// with may hold a password, from which no question may be made.
 export const at = (path) => location.origin + location.pathname.replace(/\/[^/]*$/, "") + path;
 
 // Whether another version answers than the one that this page came from: then its scripts are of the version
