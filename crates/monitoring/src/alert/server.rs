@@ -91,7 +91,8 @@ pub(super) const ALERTS: &[Alert] = &[
     Alert {
         name: "HeadroomServerDown",
         severity: Severity::Page,
-        expr: "server:headroom_reachable_by_routers:ratio == 0",
+        // One that is reserved (for backups, say) may be stopped whenever its people like.
+        expr: "server:headroom_reachable_by_routers:ratio == 0 unless on (cluster, job, server) max by (cluster, job, server) (headroom_server_info{reserved=\"true\"})",
         hold: "1m",
         summary: "{{ $labels.server }} answers no router",
         first: "Look at its host: is mysqld running, is the disk full, was it killed for memory? If it was the primary: headroom failover --check",
@@ -104,6 +105,8 @@ pub(super) const ALERTS: &[Alert] = &[
         quiet: &[
             ("headroom_server_up{job=\"r\",instance=\"x\",server=\"db1\"}", "0x40"),
             ("headroom_server_up{job=\"r\",instance=\"y\",server=\"db1\"}", "1x40"),
+            ("headroom_server_up{job=\"r\",instance=\"x\",server=\"db9\"}", "0x40"),
+            ("headroom_server_info{job=\"r\",instance=\"x\",server=\"db9\",reserved=\"true\"}", "1x40"),
         ],
     },
     Alert {
