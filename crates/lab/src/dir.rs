@@ -159,14 +159,25 @@ fn lock_new(dir: &Path) -> io::Result<File> {
     Ok(lock)
 }
 
-/// The lock of a directory nobody owns; `None` when its owner lives. A directory without the file lost it to
-/// a removal that did not finish.
+/// The lock of a directory nobody owns; `None` when its owner lives, or when it is no lab's. A lab's directory
+/// without the file lost it to a removal that did not finish.
 fn lock_of_the_dead(dir: &Path) -> Option<Option<File>> {
     match File::open(dir.join(LOCK)) {
         Ok(lock) => lock.try_lock().is_ok().then_some(Some(lock)),
-        Err(e) if e.kind() == io::ErrorKind::NotFound => Some(None),
+        Err(e) if e.kind() == io::ErrorKind::NotFound => (!holds_labs(dir)).then_some(None),
         Err(_) => None,
     }
+}
+
+/// Whether labs lie in it. The usual place of a user's labs (`/tmp/headroom-lab-1000`) is called like one, and
+/// who keeps labs in `/tmp` itself must not take it for the remains of one.
+fn holds_labs(dir: &Path) -> bool {
+    let Ok(entries) = fs::read_dir(dir) else { return true };
+    entries.flatten().any(|entry| {
+        let name = entry.file_name();
+        let name = name.to_string_lossy();
+        name.starts_with(PREFIX) || name.starts_with(NEW_PREFIX)
+    })
 }
 
 /// Removes a directory; the lock goes last, so that an interrupted removal is still recognised and never
@@ -255,6 +266,14 @@ mod tests {
         let refused = LabDir::create(base.path()).unwrap_err();
         assert!(refused.to_string().contains("0777"), "{refused}");
         assert!(fs::read_dir(base.path()).unwrap().next().is_none(), "nothing is made there");
+    }
+
+    #[test]
+    fn a_sweep_does_not_take_the_place_of_all_labs_for_a_lab() {
+        let temporary = tempfile::tempdir().unwrap();
+        let running = LabDir::create(&temporary.path().join("headroom-lab-1000")).unwrap();
+        assert_eq!(sweep(temporary.path()).unwrap(), Vec::<PathBuf>::new());
+        assert!(running.path().join(LOCK).exists(), "it belongs to somebody who lives");
     }
 
     #[test]
