@@ -7,7 +7,7 @@ use crate::scenario::{PRIMARY, Phase, Policy, Scenario};
 use lab::{Account, DATABASE, Lab};
 use std::fmt::Write;
 use std::time::Duration;
-use term::complain;
+use term::{CommandLine, complain};
 
 /// Every replica serves.
 const READERS: [&str; 4] = ["a2", "a3", "b1", "c1"];
@@ -46,10 +46,11 @@ fn how_to_connect(lab: &Lab, routers: &Routers) -> String {
         let _ = writeln!(text, "  writes  {}", client(&router.writer));
         let _ = writeln!(text, "  status  http://{}/", router.admin);
     }
-    let _ = writeln!(
-        text,
-        "\nBreak something: headroom lab fault b1 kill   (then start; blackhole, then deliver; ...)"
-    );
+    // Named, as it need not be the only lab, nor in the usual place.
+    let mut fault = CommandLine::new("headroom lab fault b1 kill");
+    fault.path("--lab", Some(lab.dir()));
+    let fault = fault.line();
+    let _ = writeln!(text, "\nBreak something: {fault}   (then start; blackhole, then deliver; ...)");
     let _ = writeln!(text, "Directory: {}", lab.dir().display());
     let _ = writeln!(text, "Ctrl-C takes everything down.\n");
     text

@@ -22,7 +22,7 @@ mod sample_report;
 mod scenario;
 mod summary;
 
-use anyhow::Context;
+use anyhow::{Context, bail};
 use figures::{About, PhaseFigures, Report, verdicts};
 use fixture::Fixture;
 pub use lab::app::PoolOrder;
@@ -57,8 +57,8 @@ pub struct Options {
     pub order: PoolOrder,
     /// From which arrivals and keys are drawn.
     pub seed: u64,
-    /// Where the servers' files go while it runs; `None` is the system's directory for temporary files.
-    pub dir: Option<PathBuf>,
+    /// Where the servers' files go while it runs: a directory that labs lie in.
+    pub base: PathBuf,
     /// How text is coloured.
     pub paint: Paint,
 }
@@ -91,13 +91,15 @@ pub async fn run(options: Options) -> anyhow::Result<ExitCode> {
 
 async fn shown(options: &Options) -> anyhow::Result<ExitCode> {
     let scenario = options.scenario();
-    let base = options.dir.clone().unwrap_or_else(std::env::temp_dir);
     let began = Instant::now();
     let progress = Progress::new(u64::from(scenario.slices()) + 9);
     let machine = Machine::look(&[], Duration::from_millis(200)).await?;
     progress.step("starting a primary and four replicas in three zones");
-    let fixture = Fixture::set(&scenario, &base).await?;
-    let mut report = measure(&fixture, &scenario, &machine, &progress).await?;
+    let fixture = Fixture::set(&scenario, &options.base).await?;
+    let mut report = tokio::select! {
+        report = measure(&fixture, &scenario, &machine, &progress) => report?,
+        () = fixture.lab.asked_down() => bail!("headroom lab down took its servers away; there is no result"),
+    };
     report.about.took_s = began.elapsed().as_secs_f64();
     progress.done();
     std::fs::write(&options.report, html::page(&report))
@@ -109,7 +111,10 @@ async fn shown(options: &Options) -> anyhow::Result<ExitCode> {
         print(&format!("\nCharts, and how each number was obtained: {}\n", options.report.display()))?;
     }
     if options.keep {
-        keep::run(&fixture, &scenario).await?;
+        tokio::select! {
+            kept = keep::run(&fixture, &scenario) => kept?,
+            () = fixture.lab.asked_down() => {}
+        }
     }
     fixture.lab.down().await?;
     Ok(if report.met() == report.verdicts.len() { exit::DONE } else { exit::no() })

@@ -1,5 +1,6 @@
 //! `headroom demo`: its flags. What it does is crate `demo`.
 
+use super::lab::default_base;
 use crate::environment::Environment;
 use clap::Args;
 use demo::{Options, PoolOrder};
@@ -57,19 +58,19 @@ pub(crate) struct DemoArgs {
     /// From which arrivals and keys are drawn.
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Where the servers' files go while it runs [default: the system's directory for temporary files].
+    /// Where the servers' files go while it runs [default: where `headroom lab` keeps labs].
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
 }
 
 impl DemoArgs {
-    fn options(self, paint: Paint) -> anyhow::Result<Options> {
+    fn options(self, base: PathBuf, paint: Paint) -> anyhow::Result<Options> {
         if !(0.1..=100.0).contains(&self.rate) {
             return Err(exit::usage_error(format!("--rate is between 0.1 and 100, not {}", self.rate)));
         }
-        let Self { json, report, keep, rounds, round_trip, rate, only: parts, relay, pool: order, seed, dir } =
+        let Self { json, report, keep, rounds, round_trip, rate, only: parts, relay, pool: order, seed, .. } =
             self;
-        Ok(Options { json, report, keep, rounds, round_trip, rate, parts, relay, order, seed, dir, paint })
+        Ok(Options { json, report, keep, rounds, round_trip, rate, parts, relay, order, seed, base, paint })
     }
 }
 
@@ -105,7 +106,15 @@ fn round_trip(text: &str) -> Result<Duration, String> {
 
 /// Runs `headroom demo`.
 pub(crate) async fn run(args: DemoArgs, environment: &Environment) -> anyhow::Result<ExitCode> {
-    demo::run(args.options(Paint::for_stdout(environment.no_colour))?).await
+    let usual = args.dir.is_none();
+    let base = args.dir.clone().unwrap_or_else(|| default_base(environment));
+    let options = args.options(base.clone(), Paint::for_stdout(environment.no_colour))?;
+    let outcome = demo::run(options).await;
+    if usual {
+        // Made for it; where another lab runs it is not empty, and stays.
+        let _ = std::fs::remove_dir(&base);
+    }
+    outcome
 }
 
 #[cfg(test)]

@@ -210,7 +210,7 @@ fn base(which: &WhichArgs, environment: &Environment) -> PathBuf {
 }
 
 /// A directory of this user, with a short path: sockets lie below it.
-fn default_base(environment: &Environment) -> PathBuf {
+pub(crate) fn default_base(environment: &Environment) -> PathBuf {
     let temporary = environment.temporary.as_deref().unwrap_or(Path::new("/tmp"));
     temporary.join(format!("headroom-lab-{}", rustix::process::getuid().as_raw()))
 }

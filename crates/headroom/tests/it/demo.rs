@@ -22,7 +22,7 @@ fn an_interrupted_demo_takes_servers_and_routers_and_files_along() {
     let base = tempfile::tempdir().unwrap();
     let report = base.path().join("report.html");
     let mut command = Command::new(env!("CARGO_BIN_EXE_headroom"));
-    command.args(["demo", "--rounds", "1", "--dir"]).arg(base.path()).arg("--report").arg(&report);
+    command.args(["demo", "--rounds", "1", "--report"]).arg(&report).env("TMPDIR", base.path());
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
     let mut demo = Demo(command.spawn().unwrap());
     let mut said = Vec::new();
@@ -35,6 +35,9 @@ fn an_interrupted_demo_takes_servers_and_routers_and_files_along() {
     }
     assert!(said.last().is_some_and(|line| line.contains("warming up")), "{said:?}");
     assert!(!processes_on(base.path()).is_empty());
+    let mut status = Command::new(env!("CARGO_BIN_EXE_headroom"));
+    let found = status.args(["lab", "status", "--json"]).env("TMPDIR", base.path()).output().unwrap();
+    assert!(found.status.success(), "headroom lab finds its servers: {found:?}");
 
     kill_process(Pid::from_child(&demo.0), Signal::INT).unwrap();
     let deadline = Instant::now() + Duration::from_secs(60);
