@@ -32,7 +32,7 @@ use scenario::{PRIMARY, Scenario, ZONES};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
-use term::{Paint, exit, interrupted, print, print_json};
+use term::{Paint, StopSignals, exit, print, print_json};
 
 /// What a demo is asked for.
 #[derive(Clone, Debug)]
@@ -75,49 +75,60 @@ impl Options {
     }
 }
 
-/// Runs the demo; Ctrl-C at any time takes everything down. "No" when something that was asked was not met.
+/// Runs the demo; Ctrl-C, TERM or a closed terminal at any time takes everything down. "No" when something
+/// that was asked was not met.
 ///
 /// # Errors
-/// Servers, routers or applications cannot be started, or end by themselves; the page cannot be written.
+/// Servers, routers or applications cannot be started, or end by themselves; the page cannot be written; it
+/// was interrupted before there was a result.
 pub async fn run(options: Options) -> anyhow::Result<ExitCode> {
-    tokio::select! {
-        outcome = shown(&options) => outcome,
-        () = interrupted() => {
-            term::complain("stopped; servers and routers are removed");
-            Ok(ExitCode::from(130))
-        }
-    }
-}
-
-async fn shown(options: &Options) -> anyhow::Result<ExitCode> {
+    let mut stop = StopSignals::listen()?;
     let scenario = options.scenario();
-    let began = Instant::now();
-    let progress = Progress::new(u64::from(scenario.slices()) + 9);
-    let machine = Machine::look(&[], Duration::from_millis(200)).await?;
-    progress.step("starting a primary and four replicas in three zones");
-    let fixture = Fixture::set(&scenario, &options.base).await?;
-    let mut report = tokio::select! {
-        report = measure(&fixture, &scenario, &machine, &progress) => report?,
-        () = fixture.lab.asked_down() => bail!("headroom lab down took its servers away; there is no result"),
+    let (fixture, code) = tokio::select! {
+        shown = shown(&options, &scenario) => shown?,
+        () = stop.received() => bail!("interrupted before its end; servers and routers are removed"),
     };
-    report.about.took_s = began.elapsed().as_secs_f64();
-    progress.done();
-    std::fs::write(&options.report, html::page(&report))
-        .with_context(|| format!("writing {}", options.report.display()))?;
-    if options.json {
-        print_json(&report)?;
-    } else {
-        print(&summary::text(&report, options.paint))?;
-        print(&format!("\nCharts, and how each number was obtained: {}\n", options.report.display()))?;
-    }
     if options.keep {
         tokio::select! {
             kept = keep::run(&fixture, &scenario) => kept?,
             () = fixture.lab.asked_down() => {}
+            () = stop.received() => {}
         }
     }
-    fixture.lab.down().await?;
-    Ok(if report.met() == report.verdicts.len() { exit::DONE } else { exit::no() })
+    tokio::select! {
+        down = fixture.lab.down() => down?,
+        // Impatience: dropping the lab kills what is left.
+        () = stop.received() => {}
+    }
+    Ok(code)
+}
+
+/// Measures and shows; gives what is still up, and the exit code.
+async fn shown(options: &Options, scenario: &Scenario) -> anyhow::Result<(Fixture, ExitCode)> {
+    let began = Instant::now();
+    let progress = Progress::new(u64::from(scenario.slices()) + 9);
+    let machine = Machine::look(&[], Duration::from_millis(200)).await?;
+    progress.step("starting a primary and four replicas in three zones");
+    let fixture = Fixture::set(scenario, &options.base).await?;
+    let mut report = tokio::select! {
+        report = measure(&fixture, scenario, &machine, &progress) => report?,
+        () = fixture.lab.asked_down() => bail!("headroom lab down took its servers away; there is no result"),
+    };
+    report.about.took_s = began.elapsed().as_secs_f64();
+    progress.done();
+    // Before the page, which may be refused: what took minutes is not lost with it.
+    if options.json {
+        print_json(&report)?;
+    } else {
+        print(&summary::text(&report, options.paint))?;
+    }
+    std::fs::write(&options.report, html::page(&report))
+        .with_context(|| format!("writing {}", options.report.display()))?;
+    if !options.json {
+        print(&format!("\nCharts, and how each number was obtained: {}\n", options.report.display()))?;
+    }
+    let code = if report.met() == report.verdicts.len() { exit::DONE } else { exit::no() };
+    Ok((fixture, code))
 }
 
 /// Runs the whole scenario on a lab with data, with progress on standard error.
