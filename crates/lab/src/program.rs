@@ -2,11 +2,12 @@
 
 use crate::Error;
 use serde::Serialize;
+use std::ffi::OsStr;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// Where distributions put servers, after the PATH the caller passes in.
+/// Where distributions put servers; looked at after PATH.
 const DIRECTORIES: [&str; 6] =
     ["/usr/sbin", "/usr/local/sbin", "/usr/libexec", "/usr/local/libexec", "/usr/bin", "/usr/local/bin"];
 /// In order of preference. On MariaDB `mysqld` is another name of the same program.
@@ -31,11 +32,13 @@ pub(crate) struct Program {
 }
 
 impl Program {
-    /// Asks the given program, or the first that the usual directories have.
+    /// Asks the given program, or the first that PATH or the usual directories have.
     pub(crate) fn find(given: Option<&Path>) -> Result<Self, Error> {
+        #[allow(clippy::disallowed_methods, reason = "what a bare name means is for PATH to say")]
+        let of_caller = std::env::var_os("PATH").unwrap_or_default();
         let path = match given {
             Some(path) => path.to_owned(),
-            None => search()?,
+            None => search(&of_caller)?,
         };
         let wrong = |why: String| Error::Program { program: path.clone(), why };
         let output = Command::new(&path).arg("--version").stdin(Stdio::null()).output();
@@ -61,8 +64,9 @@ impl fmt::Display for Program {
     }
 }
 
-fn search() -> Result<PathBuf, Error> {
-    let directories: Vec<PathBuf> = DIRECTORIES.iter().map(PathBuf::from).collect();
+fn search(path: &OsStr) -> Result<PathBuf, Error> {
+    let of_caller = std::env::split_paths(path).filter(|directory| directory.is_absolute());
+    let directories: Vec<PathBuf> = of_caller.chain(DIRECTORIES.iter().map(PathBuf::from)).collect();
     let candidates = NAMES.iter().flat_map(|name| directories.iter().map(move |d| d.join(name)));
     let found = candidates.into_iter().find(|p| p.is_file());
     found.ok_or(Error::NoProgram { looked_in: directories })
@@ -83,6 +87,15 @@ fn parse_version(said: &str) -> Option<(Flavour, (u16, u16, u16))> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_server_of_the_callers_path_comes_before_the_distributions() {
+        let dir = tempfile::tempdir().unwrap();
+        let own = dir.path().join("mariadbd");
+        std::fs::write(&own, "").unwrap();
+        let path = std::env::join_paths([Path::new("."), Path::new("/nowhere"), dir.path()]).unwrap();
+        assert_eq!(search(&path).unwrap(), own);
+    }
 
     #[test]
     fn a_server_is_known_by_what_it_says_not_by_its_name() {
