@@ -1,7 +1,7 @@
 # `make` alone shows what there is. What a target needs and this machine lacks is installed first
 # (scripts/install.sh).
 SHELL := /bin/bash
-export PATH := $(CURDIR)/target/rust/bin:$(HOME)/.cargo/bin:$(PATH):/usr/local/go/bin:/usr/sbin:/sbin
+export PATH := $(CURDIR)/target/rust/bin:$(or $(CARGO_HOME),$(HOME)/.cargo)/bin:$(PATH):/usr/local/go/bin:/usr/sbin:/sbin
 export CARGO_TERM_PROGRESS_WHEN ?= auto
 
 .DEFAULT_GOAL := help
@@ -20,7 +20,7 @@ build: ## the binary: target/release/headroom
 	cargo build --release --locked -p headroom
 
 demo: ## the whole thing on real servers of this machine, about two minutes, then a table and a report
-	@scripts/install.sh build servers
+	@scripts/install.sh build demo
 	cargo build --release --locked -p headroom
 	target/release/headroom demo
 

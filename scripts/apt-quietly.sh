@@ -1,9 +1,14 @@
 #!/bin/sh
 # Installs packages (arguments) with apt-get as root, without questions, and leaves no service started or
-# enabled that was not there before. Called by install.sh; runs alone so that one sudo covers all of it.
+# enabled that was not there before. Removes nothing: a server of another kind that is in the way (MariaDB's
+# and MySQL's packages exclude each other) may be in use. Called by install.sh; runs alone so that one sudo
+# covers all of it.
 set -eu
-export DEBIAN_FRONTEND=noninteractive
+# install.sh reads what apt-get says.
+export DEBIAN_FRONTEND=noninteractive LC_ALL=C.UTF-8
 policy=/usr/sbin/policy-rc.d
+# In the policy that is ours.
+mark="of headroom's scripts/apt-quietly.sh, while it installs"
 services="mariadb haproxy prometheus prometheus-node-exporter prometheus-mysqld-exporter"
 
 main() {
@@ -20,7 +25,8 @@ main() {
 }
 
 apt_install() {
-    apt-get install -y --no-install-recommends -o DPkg::Lock::Timeout=300 -o Dpkg::Options::=--force-confold "$@"
+    apt-get install -y --no-remove --no-install-recommends -o DPkg::Lock::Timeout=300 \
+        -o Dpkg::Options::=--force-confold "$@"
 }
 
 all_known() {
@@ -29,15 +35,18 @@ all_known() {
     done
 }
 
-# 101 is what invoke-rc.d takes as "forbidden by policy". A policy that is there already is kept and put back.
+# 101 is what invoke-rc.d takes as "forbidden by policy". A policy that is there already is kept and put back;
+# one of ours was left by a killed run, or belongs to one beside us.
 forbid_starts() {
-    if [ -e "$policy" ]; then mv "$policy" "$policy.before-headroom"; fi
-    printf '#!/bin/sh\nexit 101\n' >"$policy"
+    if [ -e "$policy" ] && ! is_ours; then mv "$policy" "$policy.before-headroom"; fi
+    printf '#!/bin/sh\n# %s\nexit 101\n' "$mark" >"$policy"
     chmod 755 "$policy"
 }
 
+is_ours() { grep -qsF "$mark" "$policy"; }
+
 give_policy_back() {
-    rm -f "$policy"
+    if is_ours; then rm -f "$policy"; fi
     if [ -e "$policy.before-headroom" ]; then mv "$policy.before-headroom" "$policy"; fi
 }
 

@@ -2,7 +2,7 @@
 # Installs what a group of targets needs and this machine lacks, from the distribution's packages; says
 # nothing when nothing is missing. One line is printed for each package that was put in.
 #
-#   scripts/install.sh build servers bench exporters drivers mysql browser monitoring units deny dist arm64
+#   scripts/install.sh build demo servers bench exporters drivers mysql browser monitoring units deny dist arm64
 #     chroot
 #
 # Looks for commands, not for packages: a MariaDB or a Go of your own is as good as the distribution's.
@@ -11,7 +11,7 @@
 # with 1.
 set -eu
 cd "$(dirname "$0")/.."
-PATH=$PATH:${CARGO_HOME:-$HOME/.cargo}/bin:/usr/local/go/bin:/usr/local/sbin:/usr/sbin:/sbin
+PATH=$PATH:${CARGO_HOME:-$HOME/.cargo}/bin:/usr/local/go/bin:/usr/local/sbin:/usr/sbin:/sbin:/usr/local/libexec:/usr/libexec
 log=target/install.log
 
 main() {
@@ -19,6 +19,7 @@ main() {
     for group in "$@"; do
         case $group in
             build) needs_of_build ;;
+            demo) needs_of_demo ;;
             servers) needs_of_servers ;;
             bench) needs_of_bench ;;
             exporters) needs_of_exporters ;;
@@ -36,7 +37,7 @@ main() {
                 need systemd-nspawn systemd-container
                 ;;
             *)
-                say "no group is called '$group': build, servers, bench, exporters, drivers, mysql, browser, monitoring, units, deny, dist, arm64, chroot"
+                say "no group is called '$group': build, demo, servers, bench, exporters, drivers, mysql, browser, monitoring, units, deny, dist, arm64, chroot"
                 exit 64
                 ;;
         esac
@@ -58,10 +59,15 @@ needs_of_build() {
     [ -e /etc/ssl/certs/ca-certificates.crt ] || [ -d /etc/pki ] || want ca-certificates
 }
 
-needs_of_servers() {
+# A lab, and a client to look at it.
+needs_of_demo() {
     need mariadbd mariadb-server
     need mariadb-install-db mariadb-server
     need mariadb mariadb-client
+}
+
+needs_of_servers() {
+    needs_of_demo
     # Loop devices, their file systems and network interfaces, on which settings of the kernel are tested.
     need losetup mount
     need mkfs.ext4 e2fsprogs
@@ -70,7 +76,7 @@ needs_of_servers() {
     need ip iproute2
     need ethtool ethtool
     # Allocators that a server is tried with.
-    ls /usr/lib/*/libjemalloc.so.* >/dev/null 2>&1 || want libjemalloc2
+    ls /usr/lib/*/libjemalloc.so.* /usr/lib*/libjemalloc.so.* 2>/dev/null | grep -q . || want libjemalloc2
 }
 
 needs_of_bench() {
@@ -163,12 +169,20 @@ install_packages() {
             say "neither root nor sudo: run as root: apt-get install $*"
             exit 1
         fi
+        # sudo drops them, and apt-get would not find its way out. By name: a value may hold a password.
+        if [ -n "${http_proxy:-}${https_proxy:-}" ]; then
+            as_root="sudo --preserve-env=http_proxy,https_proxy,no_proxy"
+        fi
     fi
     mkdir -p target
     say "installing $* ..."
     if ! $as_root sh scripts/apt-quietly.sh "$@" >"$log" 2>&1; then
         tail -n 15 "$log" >&2
         say "apt-get could not install: $* (all of its words are in $log)"
+        if grep -q 'remove is disabled' "$log"; then
+            say "it would have removed packages that are installed here, so nothing was done; where they are a MySQL,"
+            say "scripts/mysql-root.sh mariadb unpacks a MariaDB beside it: put $PWD/target/mariadb-new first in PATH"
+        fi
         exit 1
     fi
     for package in "$@"; do

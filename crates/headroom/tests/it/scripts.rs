@@ -8,6 +8,13 @@ fn repository() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
 }
 
+/// A program of this name in the folder, which does this.
+fn program(folder: &Path, name: &str, does: &str) {
+    let path = folder.join(name);
+    std::fs::write(&path, format!("#!/bin/sh\n{does}\n")).unwrap();
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
+}
+
 fn said(output: &Output) -> (Option<i32>, String) {
     (output.status.code(), String::from_utf8_lossy(&output.stdout).trim().to_owned())
 }
@@ -115,5 +122,76 @@ fn an_audit_that_could_not_look_is_skipped_and_an_advisory_is_a_failure() {
         assert_eq!(said(&output), (Some(code), tally.to_owned()), "{ends:?}");
         let complains = String::from_utf8_lossy(&output.stderr).contains("SKIPPED, NOTHING WAS CHECKED");
         assert_eq!(complains, tally.ends_with("1 skipped"), "{ends:?}");
+    }
+}
+
+/// MariaDB's and MySQL's packages exclude each other: apt-get would remove the one that is in use.
+#[test]
+fn installing_packages_removes_none_and_gives_the_policy_of_starts_back() {
+    // What stands there before: a policy of somebody, one that a killed run has left, none.
+    let ours = "#!/bin/sh\n# of headroom's scripts/apt-quietly.sh, while it installs\nexit 101\n";
+    for (before, after) in [(Some("#!/bin/sh\nexit 0\n"), true), (Some(ours), false), (None, false)] {
+        let dir = tempfile::tempdir().unwrap();
+        let (policy, calls) = (dir.path().join("policy-rc.d"), dir.path().join("calls"));
+        let script = std::fs::read_to_string(repository().join("scripts/apt-quietly.sh")).unwrap();
+        assert!(script.contains("policy=/usr/sbin/policy-rc.d\n"));
+        let script = script.replace("/usr/sbin/policy-rc.d", policy.to_str().unwrap());
+        std::fs::write(dir.path().join("apt-quietly.sh"), script).unwrap();
+        program(dir.path(), "apt-cache", "echo '  Candidate: 1'");
+        let install = format!("echo \"$*\" >>{}; cat {} >&2", calls.display(), policy.display());
+        program(dir.path(), "apt-get", &install);
+        if let Some(before) = before {
+            std::fs::write(&policy, before).unwrap();
+        }
+        let output = Command::new("sh")
+            .arg(dir.path().join("apt-quietly.sh"))
+            .arg("mariadb-server")
+            .env("PATH", format!("{}:/usr/bin:/bin", dir.path().display()))
+            .output()
+            .unwrap();
+        let words = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.success() && words.contains("exit 101"), "no service starts: {words}");
+        let calls = std::fs::read_to_string(calls).unwrap();
+        assert!(calls.contains(" --no-remove ") && calls.trim_end().ends_with(" mariadb-server"), "{calls}");
+        let left = std::fs::read_to_string(&policy).ok();
+        assert_eq!(left.as_deref(), before.filter(|_| after));
+    }
+}
+
+#[test]
+fn packages_come_through_the_callers_proxy_and_a_conflict_is_explained() {
+    let dir = tempfile::tempdir().unwrap();
+    let scripts = dir.path().join("scripts");
+    std::fs::create_dir(&scripts).unwrap();
+    let text = std::fs::read_to_string(repository().join("scripts/install.sh")).unwrap();
+    let missing = text.replace("need haproxy haproxy", "need no-such-program haproxy");
+    assert_ne!(missing, text);
+    std::fs::write(scripts.join("install.sh"), missing).unwrap();
+    program(dir.path(), "id", "echo 1000");
+    program(dir.path(), "apt-get", "exit 99");
+    let calls = dir.path().join("calls");
+    let removes = "echo 'E: Packages need to be removed but remove is disabled.'; exit 100";
+    program(dir.path(), "sudo", &format!("echo \"$*\" >{}; {removes}", calls.display()));
+    for (proxy, begins) in [
+        (None, "sh scripts/apt-quietly.sh"),
+        (
+            Some("http://user:secret@proxy:3128"),
+            "--preserve-env=http_proxy,https_proxy,no_proxy sh scripts/apt-quietly.sh",
+        ),
+    ] {
+        let mut install = Command::new("sh");
+        install.arg(scripts.join("install.sh")).arg("bench");
+        install.env("PATH", format!("{}:/usr/bin:/bin", dir.path().display()));
+        install.env("HOME", dir.path()).env_remove("http_proxy").env_remove("https_proxy");
+        if let Some(proxy) = proxy {
+            install.env("http_proxy", proxy);
+        }
+        let output = install.output().unwrap();
+        let words = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(1), "{words}");
+        assert!(words.contains("nothing was done") && words.contains("mysql-root.sh mariadb"), "{words}");
+        let calls = std::fs::read_to_string(&calls).unwrap();
+        assert!(calls.starts_with(begins) && calls.contains(" haproxy"), "{calls}");
+        assert!(!calls.contains("secret"), "everybody can read a command line");
     }
 }
