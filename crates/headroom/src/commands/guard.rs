@@ -22,7 +22,7 @@ use switchover::guard::status::{self, GuardOverview, PauseReport};
 use switchover::guard::{Guard, GuardOptions, GuardStatus};
 use switchover::perform::Deadlines;
 use term::log::LogFormat;
-use term::{exit, interrupted, terminal};
+use term::{StopSignals, exit, terminal};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 
@@ -244,6 +244,8 @@ impl RunArgs {
             by: format!("guard on {}", host()),
             flags: self.fleet.operator.flags(&self.fleet.source),
         };
+        // HUP too: what has begun is finished, whatever becomes of the terminal.
+        let mut stop = StopSignals::listen()?;
         let listener = TcpListener::bind(self.listen)
             .await
             .with_context(|| format!("cannot listen on {}: choose another with --listen", self.listen))?;
@@ -262,7 +264,7 @@ impl RunArgs {
             notify(socket, &format!("STATUS={}\nWATCHDOG=1", status.line()));
         };
         tokio::select! {
-            () = guard.run(interrupted(), told) => {}
+            () = guard.run(stop.received(), told) => {}
             served = service::serve(listener, latest) => served?,
         }
         notify(socket, "STOPPING=1");

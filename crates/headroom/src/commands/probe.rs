@@ -14,7 +14,7 @@ use serde::Serialize;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
-use term::{exit, interrupted, terminal};
+use term::{StopSignals, exit, terminal};
 
 /// A host that is busier than this serves somebody.
 const IN_SERVICE: f64 = 0.10;
@@ -105,9 +105,11 @@ pub(crate) async fn run(args: ProbeArgs, environment: &Environment) -> anyhow::R
         return Ok(exit::no());
     }
     let mut progress = terminal::complain;
+    // HUP too: the file is large, and the disk is that of a server.
+    let mut stop = StopSignals::listen()?;
     let probe = tokio::select! {
         probe = scope.measure(busy_before, &mut progress) => probe?,
-        () = interrupted() => bail!("interrupted; nothing was kept, the probe's file is removed"),
+        () = stop.received() => bail!("interrupted; nothing was kept, the probe's file is removed"),
     };
     if let (Some(store), Some(kept)) = (&store, &kept) {
         probe.keep(store)?;

@@ -14,7 +14,7 @@ use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
-use term::{Seconds, interrupted, terminal};
+use term::{Seconds, StopSignals, terminal};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -114,6 +114,7 @@ async fn from_router(
     if args.time > LONGEST || args.time.is_zero() {
         bail!("a recording takes between a moment and {} h", LONGEST.as_secs() / 3600);
     }
+    let mut stop = StopSignals::listen()?;
     let directory = environment.control_directory()?;
     // Before anything is asked of the router, so that a file that cannot be made costs nothing.
     let mut output = Output::create(&args.out, args.force, key)?;
@@ -151,11 +152,11 @@ async fn from_router(
     });
     tokio::select! {
         summary = &mut taking => return Ok(summary??),
-        () = interrupted() => recorder::enough(&stopper),
+        () = stop.received() => recorder::enough(&stopper),
     }
     tokio::select! {
         summary = taking => Ok(summary??),
-        () = interrupted() => bail!("stopped at once by a second signal; the file is whole up to the last moment"),
+        () = stop.received() => bail!("stopped at once by a second signal; the file is whole up to the last moment"),
     }
 }
 

@@ -2,10 +2,12 @@
 
 use lab::{Account, Lab, Spec};
 use mysql_async::prelude::Queryable;
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
 use testkit::certificate::Authority;
 
 fn probe(dir: &Path, args: &[&str]) -> Output {
@@ -41,6 +43,27 @@ fn a_probe_measures_the_disk_keeps_its_figures_and_leaves_nothing_but_the_histor
     // Figures are not compared digit by digit: they went through text once more.
     let (kept, all) = (&kept[0], kept.as_array().unwrap().len());
     assert_eq!((all, &kept["at"], &kept["disk"]["device"]), (1, &measured["at"], &disk["device"]));
+}
+
+#[test]
+fn a_probe_whose_terminal_is_closed_leaves_no_file() {
+    let dir = tempfile::tempdir().unwrap();
+    // Where the tests were started with nohup, HUP is ignored, and that is inherited.
+    let mut command = Command::new("/usr/bin/env");
+    command.args(["--default-signal=HUP", env!("CARGO_BIN_EXE_headroom"), "probe"]);
+    command.args(["--yes", "--no-store", "--seconds", "10", "--file-mib", "64"]).current_dir(dir.path());
+    command.env_clear().env("PATH", "/usr/local/bin:/usr/bin:/bin");
+    let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    let files = || std::fs::read_dir(dir.path()).unwrap().count();
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while files() == 0 {
+        assert_eq!(child.try_wait().unwrap(), None, "it ended before it made its file");
+        assert!(Instant::now() < deadline, "no file is made");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    kill_process(Pid::from_child(&child), Signal::HUP).unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(2));
+    assert_eq!(files(), 0);
 }
 
 #[test]
