@@ -247,6 +247,7 @@ fn interrupted(dir: &Path, fill: &impl Fn(&str) -> String) {
         ("watch --once --window 60s", false, 2, "interrupted before the window was over"),
         ("watch", false, 0, ""),
         ("agent --listen 127.0.0.1:0", false, 0, ""),
+        ("lab up --detach --base labs --zones a", false, 2, "interrupted; nothing is left behind"),
         (
             "load run oltp_read_only --option-file {login} --server {primary} {tables} --warm-up 60s --no-store",
             false,
@@ -278,6 +279,7 @@ fn interrupted(dir: &Path, fill: &impl Fn(&str) -> String) {
         };
         assert!(said.contains(says), "{typed}: {output:?}");
     }
+    assert!(!dir.join("labs").exists(), "also of a lab that is interrupted on its way into the background");
 }
 
 /// Waits until the process has a handler of its own for the signal.

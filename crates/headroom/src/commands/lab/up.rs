@@ -5,6 +5,7 @@ use crate::environment::Environment;
 use anyhow::{Context, bail};
 use clap::Args;
 use lab::{Lab, Spec, SpecError, Status, text, zone_config};
+use rustix::process::{Pid, Signal, kill_process};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{ExitCode, Stdio};
@@ -16,6 +17,8 @@ use tokio::io::{AsyncBufReadExt, BufReader};
 pub(super) const LOG: &str = "lab.log";
 /// A detached lab that is not up by then has failed.
 const DETACHED_LIMIT: Duration = Duration::from_secs(120);
+/// One that is told to end may take this long to take down what it has started.
+const FAREWELL: Duration = Duration::from_secs(20);
 
 /// Flags of `headroom lab up`.
 #[derive(Args, Clone, Debug)]
@@ -115,7 +118,9 @@ fn announce(status: &Status, took: Duration, json: bool, environment: &Environme
 
 /// Starts ourselves again in a process group of its own and waits until that lab is up.
 async fn detached(args: &UpArgs, base: &Path, environment: &Environment) -> anyhow::Result<ExitCode> {
-    std::fs::create_dir_all(base).with_context(|| format!("cannot make {}", base.display()))?;
+    let mut stop = StopSignals::listen()?;
+    // Its log is written there before the lab's own process looks whose directory it is.
+    lab::make_base(base)?;
     let log_path = base.join(LOG);
     let log =
         std::fs::File::create(&log_path).with_context(|| format!("cannot write {}", log_path.display()))?;
@@ -142,10 +147,20 @@ async fn detached(args: &UpArgs, base: &Path, environment: &Environment) -> anyh
         tokio::process::Command::from(command).spawn().context("cannot start the lab's process")?;
     let out = child.stdout.take().context("the lab's process has no output")?;
     let mut lines = BufReader::new(out).lines();
-    let line = match tokio::time::timeout(DETACHED_LIMIT, lines.next_line()).await {
+    // In a process group of its own it does not hear Ctrl-C, and would run on with nobody knowing of it.
+    let line = tokio::select! {
+        line = tokio::time::timeout(DETACHED_LIMIT, lines.next_line()) => line,
+        () = stop.received() => {
+            end(&mut child).await;
+            let _ = std::fs::remove_file(&log_path);
+            let _ = std::fs::remove_dir(base);
+            bail!("interrupted; nothing is left behind");
+        }
+    };
+    let line = match line {
         Ok(line) => line?,
         Err(_) => {
-            let _ = child.kill().await;
+            end(&mut child).await;
             bail!("the lab was not up within {} s; see {}", DETACHED_LIMIT.as_secs(), log_path.display());
         }
     };
@@ -165,6 +180,17 @@ async fn detached(args: &UpArgs, base: &Path, environment: &Environment) -> anyh
         status.version
     ))?;
     Ok(exit::DONE)
+}
+
+/// Lets the lab's process take down what it has started; killed, it would leave its files.
+async fn end(child: &mut tokio::process::Child) {
+    if let Some(pid) = child.id().and_then(|pid| Pid::from_raw(pid.cast_signed())) {
+        // It may have ended this very moment.
+        let _ = kill_process(pid, Signal::TERM);
+    }
+    if tokio::time::timeout(FAREWELL, child.wait()).await.is_err() {
+        let _ = child.kill().await;
+    }
 }
 
 fn spec(args: &UpArgs) -> anyhow::Result<Spec> {
