@@ -12,13 +12,16 @@
 #
 # The same commit, compilers and packages give the same files wherever the tree lies: paths are mapped, and
 # times are the commit's. The program runs on the C library of the machine that built it and on newer ones:
-# build on the oldest (Debian 12).
+# build a release on the oldest (Debian 12). Packages of a newer distribution are for that one and newer ones,
+# and say so.
 set -euo pipefail
-cd "$(dirname "$0")/.."
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
 root=$PWD
 PATH=$PWD/target/tools/bin:$PWD/target/rust/bin:${CARGO_HOME:-$HOME/.cargo}/bin:$PATH
 dist=$PWD/target/dist out=$PWD/target/dist/out
 version=$(sed -n '/^\[workspace.package\]/,/^\[/s/^version = "\(.*\)"/\1/p' Cargo.toml)
+# The C library that a release promises to be enough.
+promised=$(sed -n 's/^depends = .*libc6 (>= \([0-9.]*\)).*/\1/p' crates/headroom/Cargo.toml)
 SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct 2>/dev/null || date +%s)}
 export SOURCE_DATE_EPOCH LC_ALL=C TZ=UTC
 umask 022
@@ -80,21 +83,23 @@ pack() {
         $objcopy --strip-all --add-gnu-debuglink="$name.debug" "$2" headroom
     )
     mv "$dist/program/$name.debug" "$out/"
-    old_enough "$dist/program/headroom"
+    c_library "$dist/program/headroom"
     stage "$dist/program/headroom" "$dist/stage"
     tarball "$name"
     debian "$arch"
     rpm_package "$arch"
 }
 
-# The oldest C library that is promised to be enough stands in the packages' metadata.
-old_enough() {
-    local needs promised
+# Which C library the packages demand (library): the one that a release promises to be enough, which stands in
+# the packages' metadata, or the newer one that this program needs.
+c_library() {
+    local needs
     needs=$(objdump -T "$1" 2>/dev/null | grep -o 'GLIBC_[0-9.]*' | sort -Vu | tail -n 1 | cut -d_ -f2)
-    promised=$(sed -n 's/^depends = .*libc6 (>= \([0-9.]*\)).*/\1/p' crates/headroom/Cargo.toml)
-    [ "$(printf '%s\n' "$needs" "$promised" | sort -V | tail -n 1)" = "$promised" ] ||
-        stop "the program needs glibc $needs, and the packages promise $promised: build on an older distribution"
+    library=$(printf '%s\n' "$needs" "$promised" | sort -V | tail -n 1)
+    is_for_release || say "WARNING: the program needs glibc $library, and a release promises $promised"
 }
+
+is_for_release() { [ "$library" = "$promised" ]; }
 
 # stage <program> <folder>: every file at its place, with the mode it gets.
 stage() {
@@ -166,14 +171,24 @@ debian() {
         "$version" "$(sed -n 's/^maintainer = "\(.*\)"/\1/p' crates/headroom/Cargo.toml)" \
         "$(date -R -d "@$SOURCE_DATE_EPOCH")" >"$dist/debian/changelog"
     cargo deb --quiet --locked -p headroom --no-build --no-strip --no-dbgsym --target "$(triple "$1")" --output "$out/"
+    is_for_release || raise_dependency "$out/headroom_$version-1_$1.deb"
     lintian --fail-on error --tag-display-limit 0 "$out/headroom_$version-1_$1.deb" ||
         stop "lintian has errors"
+}
+
+raise_dependency() {
+    rm -rf "$dist/raised"
+    dpkg-deb --raw-extract "$1" "$dist/raised"
+    sed -i "s/libc6 (>= $promised)/libc6 (>= $library)/" "$dist/raised/DEBIAN/control"
+    dpkg-deb --root-owner-group --build "$dist/raised" "$1" >/dev/null
 }
 
 # The same files as staged, each with its mode.
 rpm_package() {
     local file mode more
     {
+        # In place of those in the manifest, all of them.
+        is_for_release || echo "requires = { glibc = \">= $library\", libgcc = \"*\", systemd = \"*\" }"
         echo "assets = ["
         (cd "$dist/stage" && find . -type f | sort) | while read -r file; do
             file=${file#./} mode=$(stat -c %a "$dist/stage/${file#./}") more=""
@@ -202,6 +217,7 @@ finish() {
     (cd "$out" && sha256sum -- * >"$dist/SHA256SUMS" && mv "$dist/SHA256SUMS" .)
     (cd "$out" && ls -l) | awk 'NR > 1 { printf "%6.1f MB  %s\n", $5 / 1e6, $9 }'
     say "all of it is in target/dist/out"
+    is_for_release || say "not for release: for systems with glibc $library or newer, and a release promises $promised"
 }
 
 say() { echo "dist: $*" >&2; }
@@ -211,4 +227,4 @@ stop() {
     exit 1
 }
 
-main "$@"
+[ "${BASH_SOURCE[0]}" != "$0" ] || main "$@"

@@ -195,3 +195,24 @@ fn packages_come_through_the_callers_proxy_and_a_conflict_is_explained() {
         assert!(!calls.contains("secret"), "everybody can read a command line");
     }
 }
+
+/// A program that is built on Debian 13 or Ubuntu 24.04 does not start on Debian 12.
+#[test]
+fn packages_of_a_newer_distribution_demand_its_c_library() {
+    let dir = tempfile::tempdir().unwrap();
+    let script = "source scripts/dist.sh; dist=$0/dist
+        mkdir -p $dist $0/tree/DEBIAN
+        printf '%s\\n' 'Package: headroom' 'Version: 1' 'Architecture: all' 'Maintainer: A <a@example.net>' \\
+            \"Depends: libc6 (>= $promised), libgcc-s1\" 'Description: d' >$0/tree/DEBIAN/control
+        dpkg-deb --root-owner-group --build $0/tree $0/headroom.deb >$0/log
+        objdump() { echo \"DF *UND* 0 (GLIBC_$newest) fmod\"; }
+        newest=2.4; c_library program; is_for_release
+        newest=2.139; c_library program; ! is_for_release
+        raise_dependency $0/headroom.deb
+        dpkg-deb --field $0/headroom.deb Depends";
+    let output =
+        Command::new("bash").args(["-c", script]).arg(dir.path()).current_dir(repository()).output().unwrap();
+    let words = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(said(&output), (Some(0), "libc6 (>= 2.139), libgcc-s1".to_owned()), "{words}");
+    assert_eq!(words.matches("WARNING: the program needs glibc 2.139").count(), 1, "{words}");
+}
