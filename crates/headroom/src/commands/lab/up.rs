@@ -62,10 +62,14 @@ pub(super) async fn run(args: UpArgs, environment: &Environment) -> anyhow::Resu
     // Refused before anything starts, detached or not.
     let spec = spec(&args)?;
     if args.detach {
-        detached(&args, &base, environment).await
-    } else {
-        foreground(&args, &spec, &base, environment).await
+        return detached(&args, &base, environment).await;
     }
+    let outcome = foreground(&args, &spec, &base, environment).await;
+    if args.base.is_none() {
+        // Made for it; where another lab runs it is not empty, and stays.
+        let _ = std::fs::remove_dir(&base);
+    }
+    outcome
 }
 
 async fn foreground(
