@@ -2,8 +2,8 @@
 # Installs what a group of targets needs and this machine lacks, from the distribution's packages; says
 # nothing when nothing is missing. One line is printed for each package that was put in.
 #
-#   scripts/install.sh build demo servers bench exporters drivers mysql browser monitoring units deny dist arm64
-#     chroot
+#   scripts/install.sh build demo servers bench exporters drivers mysql browser monitoring units deny dist
+#     arm64 chroot
 #
 # Looks for commands, not for packages: a MariaDB or a Go of your own is as good as the distribution's.
 # The distribution's services (mariadb, haproxy, the exporters) are neither started nor enabled: only their

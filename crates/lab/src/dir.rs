@@ -159,8 +159,8 @@ fn lock_new(dir: &Path) -> io::Result<File> {
     Ok(lock)
 }
 
-/// The lock of a directory nobody owns; `None` when its owner lives, or when it is no lab's. A lab's directory
-/// without the file lost it to a removal that did not finish.
+/// The lock of a directory nobody owns; `None` when its owner lives, or when it is no lab's. A lab's
+/// directory without the file lost it to a removal that did not finish.
 fn lock_of_the_dead(dir: &Path) -> Option<Option<File>> {
     match File::open(dir.join(LOCK)) {
         Ok(lock) => lock.try_lock().is_ok().then_some(Some(lock)),
@@ -169,8 +169,8 @@ fn lock_of_the_dead(dir: &Path) -> Option<Option<File>> {
     }
 }
 
-/// Whether labs lie in it. The usual place of a user's labs (`/tmp/headroom-lab-1000`) is called like one, and
-/// who keeps labs in `/tmp` itself must not take it for the remains of one.
+/// Whether labs lie in it. The usual place of a user's labs (`/tmp/headroom-lab-1000`) is called like one,
+/// and who keeps labs in `/tmp` itself must not take it for the remains of one.
 fn holds_labs(dir: &Path) -> bool {
     let Ok(entries) = fs::read_dir(dir) else { return true };
     entries.flatten().any(|entry| {
