@@ -126,7 +126,8 @@ pub(crate) async fn run(args: RouteArgs, environment: &Environment) -> anyhow::R
     if let Some(ready) = admin {
         process.serve_admin(ready);
     }
-    terminal::print(&opening(&sourced, process.admin_address()))?;
+    // For people: on a full disk clients are served without it.
+    let _ = terminal::print(&opening(&sourced, process.admin_address()));
     if let Some(before) = before {
         // With the fleet known, so that whoever comes is served as fast as before.
         process.engine().first_look(FIRST_LOOK).await;

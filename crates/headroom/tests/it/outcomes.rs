@@ -176,6 +176,30 @@ fn a_log_filter_of_the_environment_is_checked_too() {
 }
 
 #[test]
+fn a_router_whose_standard_output_has_no_room_serves() {
+    let dir = tempfile::tempdir().unwrap();
+    let free = || std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let (reader, admin) = (free(), free());
+    let here = |typed: &str| {
+        let mut command = command(dir.path(), typed);
+        command.env("HEADROOM_RUNTIME_DIR", dir.path());
+        command
+    };
+    let mut router = here(&format!("route --server 127.0.0.1:1 --reader {reader} --admin {admin}"));
+    router.stdout(std::fs::File::options().write(true).open("/dev/full").unwrap()).stderr(Stdio::null());
+    let mut router = router.spawn().unwrap();
+    // Its control socket is the last to be opened: "no" is a router's answer.
+    let (began, mut answer) = (Instant::now(), None);
+    while answer != Some(1) && began.elapsed() < LIMIT && router.try_wait().unwrap().is_none() {
+        std::thread::sleep(Duration::from_millis(20));
+        answer = here(&format!("drain nobody --admin {admin}")).output().unwrap().status.code();
+    }
+    let _ = router.kill();
+    let _ = router.wait();
+    assert_eq!(answer, Some(1));
+}
+
+#[test]
 fn the_version_names_the_commit_and_the_parts() {
     let dir = tempfile::tempdir().unwrap();
     let output = command(dir.path(), "--version").output().unwrap();
