@@ -78,6 +78,8 @@ pub(crate) enum LoginError {
     },
     /// The server closed or broke its connection, or spoke no sense.
     Server(String),
+    /// The server had not answered the client's packet when our deadline passed.
+    Unanswered,
     /// TLS with the server did not come about.
     ServerTls(io::Error),
     Refused(Refusal),
@@ -93,7 +95,7 @@ impl LoginError {
             | Self::CertificateRejected(_)
             | Self::ClientSlow { .. }
             | Self::Refused(_) => Blame::Client,
-            Self::Server(_) | Self::ServerTls(_) => Blame::Server,
+            Self::Server(_) | Self::Unanswered | Self::ServerTls(_) => Blame::Server,
         }
     }
 }
@@ -366,7 +368,7 @@ impl Exchange {
     fn late(&self) -> LoginError {
         match self.turn {
             Turn::Client => LoginError::ClientSlow { server_waited: None },
-            Turn::Server => LoginError::Server("no answer to a login".to_owned()),
+            Turn::Server => LoginError::Unanswered,
         }
     }
 
@@ -386,6 +388,7 @@ impl Exchange {
                 why,
                 LoginError::Denied
                     | LoginError::Server(_)
+                    | LoginError::Unanswered
                     | LoginError::ServerTls(_)
                     | LoginError::ClientSlow { server_waited: Some(_) }
             );

@@ -332,6 +332,14 @@ fn not_logged_in(
             worker.shared.suspect(server, &why);
             (RefusalReason::ServerFailed, refuse::broke_off(server, &why))
         }
+        LoginError::Unanswered => {
+            // A server may let this one client wait: PAM asks a phone, `connection_control` slows down who
+            // sends wrong passwords. Whoever can connect could else take it from everybody. So `observe` logs
+            // in itself, and what it finds counts for all.
+            let why = "no answer to a login";
+            worker.shared.request_check(server, why);
+            (RefusalReason::ServerFailed, refuse::broke_off(server, why))
+        }
         LoginError::ServerTls(error) => {
             let why = format!("TLS: {}", ::tls::words(&error));
             worker.shared.suspect(server, &why);

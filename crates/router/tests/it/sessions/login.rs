@@ -132,8 +132,10 @@ async fn a_client_that_is_refused_for_its_slowness_can_read_why_after_its_login(
     assert_eq!((sequence, ErrPacket::parse(&packet).unwrap().code), (2, 1159));
 }
 
+/// It may let this one client wait, for PAM or after wrong passwords: whoever can connect could else take it
+/// from everybody.
 #[tokio::test]
-async fn a_server_that_never_answers_a_login_is_named_and_avoided() {
+async fn a_server_that_never_answers_a_login_is_named_and_looked_at_before_it_is_avoided() {
     let server = Fake::start("mute", Script::Mute).await;
     let front = Front::start(patient_for(200), &[Reader], vec![server.replica()]);
     let mut client = within(5, Client::connect(front.port(0))).await.unwrap();
@@ -141,8 +143,12 @@ async fn a_server_that_never_answers_a_login_is_named_and_avoided() {
     let refusal = refusal(&mut client).await;
     assert_eq!(refusal.code, 1053);
     assert!(refusal.message.contains("mute failed this login"), "{}", refusal.message);
-    front.until("avoided", |s| !s.servers[0].reads.eligible).await;
-    assert_eq!(front.router.status().listeners[0].refused["server_failed"], 1);
+    front.until("the watcher is told", |_| !front.suspected.lock().unwrap().is_empty()).await;
+    let told = front.suspected.lock().unwrap().clone();
+    assert_eq!(told, ["mute: no answer to a login"]);
+    let status = front.router.status();
+    assert_eq!(status.listeners[0].refused["server_failed"], 1);
+    assert!(status.servers[0].reads.eligible, "{:?}", status.servers[0].reads.reason);
 }
 
 #[tokio::test]
