@@ -12,7 +12,10 @@ use wire::proxy::{self, FIXED, ProxySource};
 /// Why a trusted proxy's header could not be read.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum HeaderError {
-    /// The proxy closed, or its connection broke.
+    /// The proxy closed without a word, as its own health checks do.
+    #[error("nothing at all")]
+    Silent,
+    /// It closed in the middle of it, or its connection broke.
     #[error("no PROXY protocol header")]
     Missing,
     /// It did not come within the deadline.
@@ -31,7 +34,12 @@ pub(crate) async fn read_proxy_header(
     let read = async {
         let missing = |_| HeaderError::Missing;
         let mut fixed = [0; FIXED];
-        from.read_exact(&mut fixed).await.map_err(missing)?;
+        // A check may end with a reset.
+        let begun = from.read(&mut fixed).await.unwrap_or_default();
+        if begun == 0 {
+            return Err(HeaderError::Silent);
+        }
+        from.read_exact(&mut fixed[begun..]).await.map_err(missing)?;
         let length = proxy::length(&fixed).map_err(|e| HeaderError::Wrong(e.to_string()))?;
         let mut rest = vec![0; length];
         from.read_exact(&mut rest).await.map_err(missing)?;

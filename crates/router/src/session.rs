@@ -8,7 +8,7 @@ use crate::admission::{Admission, AdmissionPermit, Arrival};
 use crate::closed::Closed;
 use crate::connect::GreetedServer;
 use crate::find::{self, FindError, ServerConnection};
-use crate::identity;
+use crate::identity::{self, HeaderError};
 use crate::listener;
 use crate::login::{CompletedLogin, FailedLogin, LoginContext, LoginError, change_user, log_in};
 use crate::refusal::{RefusalDetails, RefusalReason};
@@ -44,7 +44,8 @@ pub(crate) async fn run(worker: Rc<WorkerContext>, arrival: Arrival) {
     let permit = &mut admission.permit;
     let peer = match identify(&worker, permit, &mut client, peer).await {
         Ok(peer) => peer,
-        Err((why, error)) => return refused(permit, &mut client, why, &error),
+        Err(None) => return left_at_once(permit),
+        Err(Some((why, error))) => return refused(permit, &mut client, why, &error),
     };
     permit.client = peer.map(|peer| peer.ip());
     match peer {
@@ -121,22 +122,27 @@ async fn begin(
     }
 }
 
-/// Who the client is: a proxy whose word counts tells it, and then it has to be one that may come.
+/// Who the client is: a proxy whose word counts tells it, and then it has to be one that may come. Fails with
+/// the refusal; with none where the proxy has closed without a word.
 async fn identify(
     worker: &WorkerContext,
     permit: &AdmissionPermit,
     client: &mut Stream,
     peer: Option<SocketAddr>,
-) -> Result<Option<SocketAddr>, (RefusalReason, ErrPacket)> {
+) -> Result<Option<SocketAddr>, Option<(RefusalReason, ErrPacket)>> {
     let terms = permit.listener.terms();
     let Some(proxy) = peer.filter(|peer| terms.access.trusts(peer.ip())) else { return Ok(peer) };
     let until = Instant::now() + worker.shared.routing().view.config.login_deadline;
-    let client = identity::read_proxy_header(client, until).await;
-    let client =
-        client.map_err(|why| (RefusalReason::ProxyHeader, refuse::no_proxy_header(&why.to_string())))?;
+    let client = match identity::read_proxy_header(client, until).await {
+        Ok(client) => client,
+        Err(HeaderError::Silent) => return Err(None),
+        Err(why) => {
+            return Err(Some((RefusalReason::ProxyHeader, refuse::no_proxy_header(&why.to_string()))));
+        }
+    };
     match client.unwrap_or(proxy) {
         who if terms.access.admits(who.ip()) => Ok(Some(who)),
-        who => Err((RefusalReason::NotAllowed, refuse::not_allowed(who.ip()))),
+        who => Err(Some((RefusalReason::NotAllowed, refuse::not_allowed(who.ip())))),
     }
 }
 

@@ -3,6 +3,7 @@
 use super::fake::{Client, Fake, Front, Script, defaults, within};
 use config::{Access, Listener};
 use fleet::{Address, ListenerRole::Reader};
+use std::sync::atomic::Ordering::SeqCst;
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 use wire::ErrPacket;
@@ -54,6 +55,22 @@ async fn a_trusted_proxy_tells_who_its_client_is_and_that_client_must_be_allowed
     assert!(refusal.message.contains("proxy_protocol_from"), "{}", refusal.message);
     let refused = &front.router.status().listeners[0].refused;
     assert_eq!((refused["not_allowed"], refused["proxy_header"]), (1, 1));
+}
+
+/// HAProxy without `check-send-proxy`, and whatever else in those networks looks whether somebody listens.
+#[tokio::test]
+async fn a_trusted_proxy_that_connects_and_closes_is_a_health_check_and_reaches_no_server() {
+    let server = Fake::start("r", Script::Serves).await;
+    let front = front("10.0.0.0/8", &["127.0.0.1/32"], &server).await;
+    drop(TcpStream::connect(("127.0.0.1", front.port(0))).await.unwrap());
+    front.until("counted", |s| s.listeners[0].refused["left_at_once"] == 1).await;
+    // One that breaks off in the middle of its header is none.
+    let mut half = TcpStream::connect(("127.0.0.1", front.port(0))).await.unwrap();
+    half.write_all(&header("10.1.2.3:50000")[..7]).await.unwrap();
+    drop(half);
+    front.until("refused", |s| s.listeners[0].refused["proxy_header"] == 1).await;
+    assert_eq!(front.router.status().listeners[0].refused["left_at_once"], 1);
+    assert_eq!(server.accepted.load(SeqCst), 0);
 }
 
 #[tokio::test]
