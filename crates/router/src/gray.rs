@@ -145,6 +145,8 @@ pub(crate) struct Commits {
 pub(crate) struct GrayWatch {
     ended: u64,
     since: Option<Instant>,
+    /// Since when nothing has been under way.
+    rests: Option<Instant>,
 }
 
 /// Commits that hang.
@@ -170,8 +172,15 @@ impl GrayWatch {
             self.since = None;
         }
         if transactions + writes == 0 {
+            // Clients that gave up come back soon. What hung before a longer pause says nothing about the
+            // commit after it.
+            let rests = *self.rests.get_or_insert(now);
+            if now.saturating_duration_since(rests) >= AFTER {
+                self.since = None;
+            }
             return None;
         }
+        self.rests = None;
         let lasts = now.saturating_duration_since(*self.since.get_or_insert(now));
         let hang = transactions > 0 || writes >= WRITES;
         (answers && hang && lasts >= AFTER).then_some(Gray { commits: transactions, writes, lasts })
@@ -255,6 +264,19 @@ mod tests {
         assert!(gray.to_string().contains("no commit has ended for 5 s"), "{gray}");
         assert_eq!(watch.look(&commits([24, 0], [8, 0], [8, 0]), false, at(7)), None, "silent is not gray");
         assert_eq!(watch.look(&commits([24, 0], [9, 0], [8, 0]), true, at(8)), None, "one ended");
+    }
+
+    #[test]
+    fn a_commit_that_was_given_up_before_a_pause_does_not_make_the_next_one_hang() {
+        let (mut watch, t) = (GrayWatch::default(), Instant::now());
+        let at = |seconds| t + Duration::from_secs(seconds);
+        assert_eq!(watch.look(&commits([1, 0], [0, 0], [0, 0]), true, at(0)), None);
+        for seconds in 1..3600 {
+            assert_eq!(watch.look(&commits([1, 0], [0, 0], [1, 0]), true, at(seconds)), None);
+        }
+        assert_eq!(watch.look(&commits([2, 0], [0, 0], [1, 0]), true, at(3600)), None, "it has just begun");
+        assert_eq!(watch.look(&commits([2, 0], [0, 0], [1, 0]), true, at(3604)), None);
+        assert!(watch.look(&commits([2, 0], [0, 0], [1, 0]), true, at(3605)).is_some());
     }
 
     #[test]
