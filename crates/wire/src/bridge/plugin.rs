@@ -7,7 +7,7 @@ pub(super) enum Plugin {
     CachingSha2,
     /// `sha256_password`: the password at once.
     Sha256,
-    /// Sends the password as it is, whatever the transport.
+    /// Sends the password (or a token that is as good as one) as it is, whatever the transport.
     Clear,
     /// Proves without sending it (`mysql_native_password`, `ed25519`, `parsec`, ...): passes through.
     Other,
@@ -24,7 +24,7 @@ impl Plugin {
         match name {
             b"caching_sha2_password" => Self::CachingSha2,
             b"sha256_password" => Self::Sha256,
-            b"mysql_clear_password" | b"dialog" => Self::Clear,
+            b"mysql_clear_password" | b"dialog" | b"authentication_openid_connect_client" => Self::Clear,
             _ => Self::Other,
         }
     }
