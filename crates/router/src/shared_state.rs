@@ -330,10 +330,13 @@ impl SharedState {
         self.inputs().drains.clone()
     }
 
-    /// The servers whose drain deadline has passed and whose sessions have not been cut yet; asked once each.
+    /// The servers whose drain deadline has passed and whose sessions have not been cut yet. Asked again
+    /// while there are sessions: some were logging in when the others were cut.
     pub(crate) fn overdue_drains(&self, now: Instant) -> Vec<ServerName> {
         let mut inputs = self.inputs();
-        let due = inputs.drains.iter_mut().filter(|(_, d)| !d.cut && d.deadline <= now);
+        let Inputs { drains, counters, .. } = &mut *inputs;
+        let used = |name: &ServerName| counters.get(name).is_some_and(|counters| in_use(counters));
+        let due = drains.iter_mut().filter(|(name, d)| d.deadline <= now && (!d.cut || used(name)));
         due.map(|(name, drain)| {
             drain.cut = true;
             name.clone()
@@ -423,9 +426,7 @@ impl Inputs {
         };
         let view = View::new(self.snapshot.clone(), self.config.clone(), &own, now);
         let snapshot = &self.snapshot;
-        let used =
-            |t: &ServerCounters| t.sessions(ListenerRole::Reader) + t.sessions(ListenerRole::Writer) > 0;
-        self.counters.retain(|name, counters| snapshot.server(name).is_some() || used(counters));
+        self.counters.retain(|name, counters| snapshot.server(name).is_some() || in_use(counters));
         let counters = |name: &ServerName| {
             let new = || Arc::new(ServerCounters::new(name.clone(), 2 * threads));
             self.counters.entry(name.clone()).or_insert_with(new).clone()
@@ -434,6 +435,11 @@ impl Inputs {
         let per_session = view.candidates.iter().map(|c| self.per_session.get(&c.name).copied()).collect();
         RoutingState { view, counters, per_session }
     }
+}
+
+/// Whether a server has sessions of ours, those that are logging in among them.
+fn in_use(counters: &ServerCounters) -> bool {
+    counters.sessions(ListenerRole::Reader) + counters.sessions(ListenerRole::Writer) > 0
 }
 
 /// What a server is called now that was called so.
@@ -535,6 +541,22 @@ fn dialect(version: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::server_counters::ServerSlot;
+
+    #[test]
+    fn sessions_that_were_logging_in_when_the_others_were_cut_are_cut_as_well() {
+        let (start, name) = (Instant::now(), ServerName::new("r0"));
+        let server = Server::unasked(name.clone(), "r0:3306".parse().unwrap());
+        let snapshot = Snapshot { servers: vec![server], ..Snapshot::empty(start) };
+        let shared = SharedState::new(RouterConfig::default(), Arc::new(snapshot), 1, Box::new(|_, _| {}));
+        shared.drain(&name, start);
+        let due = || shared.overdue_drains(start);
+        assert_eq!((due(), due()), (vec![name.clone()], vec![]), "once, where nobody is left");
+        let late = ServerSlot::take(shared.routing().counters[0].clone(), ListenerRole::Reader, 0);
+        assert_eq!((due(), due()), (vec![name.clone()], vec![name.clone()]));
+        drop(late);
+        assert!(due().is_empty());
+    }
 
     #[test]
     fn a_question_has_the_age_of_its_own_answer() {
