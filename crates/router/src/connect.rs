@@ -45,8 +45,11 @@ pub(crate) enum ConnectError {
     Network(String),
     /// It did not refuse, nor greet in time.
     Slow(String),
-    /// This host has run out of descriptors or ports: no other server would do better.
+    /// This host has run out of descriptors or memory: no other server would do better.
     OwnHost(String),
+    /// This host has no local port left for connections to this address. Ports are counted by destination:
+    /// another server may do.
+    NoPort(String),
 }
 
 impl ConnectError {
@@ -55,7 +58,7 @@ impl ConnectError {
         match self {
             Self::Server(_) => Blame::Server,
             Self::Network(_) | Self::Slow(_) => Blame::Network,
-            Self::OwnHost(_) => Blame::Config,
+            Self::OwnHost(_) | Self::NoPort(_) => Blame::Config,
         }
     }
 
@@ -67,7 +70,11 @@ impl ConnectError {
     /// What happened, in words.
     pub(crate) fn into_words(self) -> String {
         match self {
-            Self::Server(why) | Self::Network(why) | Self::Slow(why) | Self::OwnHost(why) => why,
+            Self::Server(why)
+            | Self::Network(why)
+            | Self::Slow(why)
+            | Self::OwnHost(why)
+            | Self::NoPort(why) => why,
         }
     }
 }
@@ -184,9 +191,13 @@ async fn read_greeting(server: &mut Stream) -> Result<Vec<u8>, ConnectError> {
 /// Whose fault an error is.
 fn classify(error: &io::Error) -> ConnectError {
     use rustix::io::Errno;
-    let own = [Errno::MFILE, Errno::NFILE, Errno::ADDRNOTAVAIL, Errno::NOBUFS, Errno::NOMEM];
-    if error.raw_os_error().is_some_and(|e| own.contains(&Errno::from_raw_os_error(e))) {
+    let number = error.raw_os_error().map(Errno::from_raw_os_error);
+    let own = [Errno::MFILE, Errno::NFILE, Errno::NOBUFS, Errno::NOMEM];
+    if number.is_some_and(|number| own.contains(&number)) {
         return ConnectError::OwnHost(error.to_string());
+    }
+    if number == Some(Errno::ADDRNOTAVAIL) {
+        return ConnectError::NoPort(format!("this host has no local port left for it: {error}"));
     }
     ConnectError::Network(match error.kind() {
         io::ErrorKind::ConnectionRefused => "connection refused".to_owned(),
@@ -198,7 +209,18 @@ fn classify(error: &io::Error) -> ConnectError {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use rustix::io::Errno;
     use tokio::net::TcpListener;
+
+    #[test]
+    fn a_host_without_a_port_for_one_server_may_have_one_for_another() {
+        let of = |number: Errno| classify(&io::Error::from_raw_os_error(number.raw_os_error()));
+        assert!(matches!(of(Errno::ADDRNOTAVAIL), ConnectError::NoPort(why) if why.contains("local port")));
+        assert!(matches!(of(Errno::MFILE), ConnectError::OwnHost(_)));
+        assert!(matches!(of(Errno::CONNREFUSED), ConnectError::Network(_)));
+        // Whatever is done about it, the server is not to blame.
+        assert!(!of(Errno::ADDRNOTAVAIL).blame().may_succeed_elsewhere());
+    }
 
     #[tokio::test]
     async fn an_address_that_never_answers_leaves_time_for_the_next() {

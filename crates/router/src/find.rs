@@ -43,7 +43,8 @@ pub(crate) enum FindError {
     NoServer(NoEligibleServer),
     /// As many writer sessions as may wait for a primary do so already.
     TooManyHeld,
-    /// This host has run out of descriptors or ports: no other server would do better.
+    /// This host has run out of descriptors, or of ports for the one server there is: no other would do
+    /// better.
     OwnHost(String),
     /// The client has left meanwhile.
     ClientLeft,
@@ -207,6 +208,11 @@ async fn attempt(
                 let send_client_address = candidate.proxy_protocol;
                 let because = picked.because;
                 return Ok(ServerConnection { slot, because, greeted, reach, send_client_address });
+            }
+            // Nothing is held against the server.
+            Err(ConnectError::NoPort(why)) if role == ListenerRole::Reader => {
+                tracing::warn!(server = %candidate.name, why, "no connection; trying the next server");
+                tried.add(&candidate.name, why, false);
             }
             Err(error) if !error.blame().may_succeed_elsewhere() => {
                 let why = error.into_words();
