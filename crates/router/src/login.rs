@@ -78,7 +78,7 @@ pub(crate) enum LoginError {
     },
     /// The server closed or broke its connection, or spoke no sense.
     Server(String),
-    /// The server had not answered the client's packet when our deadline passed.
+    /// The server had not answered, the client's packet or our TLS, when our deadline passed.
     Unanswered,
     /// TLS with the server did not come about.
     ServerTls(io::Error),
@@ -237,7 +237,8 @@ async fn begin_tls(server: Stream, means: &LoginContext<'_>) -> Result<Stream, L
     let Some(to_server) = means.to_server else { return Err(LoginError::Refused(Refusal::BadServer)) };
     match timeout_at(means.until, to_server.connect(server, means.reach)).await {
         Ok(begun) => begun.map_err(LoginError::ServerTls),
-        Err(_) => Err(LoginError::ServerTls(io::ErrorKind::TimedOut.into())),
+        // The client may have left it no time.
+        Err(_) => Err(LoginError::Unanswered),
     }
 }
 

@@ -31,6 +31,8 @@ pub(crate) enum Script {
     Echoes,
     /// Greets, and never answers the login.
     Mute,
+    /// The same, and offers TLS.
+    MuteTls,
     /// Greets and closes at once, as a server does that is shut down.
     Leaves,
     /// Greets and closes after this long without a login, as servers do after their `connect_timeout`.
@@ -155,6 +157,14 @@ async fn play(
             tokio::time::sleep(after).await;
         }
         Script::Mute => {
+            let _ = stream.write_all(&greeting).await;
+            std::future::pending::<()>().await;
+        }
+        Script::MuteTls => {
+            let mut offers = hello(name);
+            offers.capabilities |= Capabilities::SSL;
+            let mut greeting = Vec::new();
+            packet::write(&mut greeting, &mut 0, &offers.encode());
             let _ = stream.write_all(&greeting).await;
             std::future::pending::<()>().await;
         }

@@ -151,6 +151,21 @@ async fn a_server_that_never_answers_a_login_is_named_and_looked_at_before_it_is
     assert!(status.servers[0].reads.eligible, "{:?}", status.servers[0].reads.reason);
 }
 
+/// A client that sends its login when its time is nearly up leaves the server none.
+#[tokio::test]
+async fn a_server_that_had_no_time_for_tls_is_looked_at_before_it_is_avoided() {
+    let server = Fake::start("mute", Script::MuteTls).await;
+    let tls = Tls { mode: TlsMode::Required, ..Tls::default() };
+    let config = RouterConfig { tls: ServerTls { tls, ..ServerTls::default() }, ..patient_for(200) };
+    let front = Front::start(config, &[Reader], vec![server.replica()]);
+    let mut client = within(5, Client::connect(front.port(0))).await.unwrap();
+    client.send_login().await;
+    assert_eq!(refusal(&mut client).await.code, 1053);
+    front.until("the watcher is told", |_| !front.suspected.lock().unwrap().is_empty()).await;
+    let status = front.router.status();
+    assert!(status.servers[0].reads.eligible, "{:?}", status.servers[0].reads.reason);
+}
+
 #[tokio::test]
 async fn logins_that_clients_break_off_make_the_watcher_log_in_before_the_server_blocks_this_host() {
     let server = Fake::start("mute", Script::Mute).await;
