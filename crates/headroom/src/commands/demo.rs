@@ -68,8 +68,9 @@ impl DemoArgs {
         if !(0.1..=100.0).contains(&self.rate) {
             return Err(exit::usage_error(format!("--rate is between 0.1 and 100, not {}", self.rate)));
         }
-        let Self { json, report, keep, rounds, round_trip, rate, only: parts, relay, pool: order, seed, .. } =
-            self;
+        let Self {
+            json, report, keep, rounds, round_trip, rate, only: parts, relay, pool: order, seed, ..
+        } = self;
         Ok(Options { json, report, keep, rounds, round_trip, rate, parts, relay, order, seed, base, paint })
     }
 }
