@@ -69,6 +69,7 @@ impl Lab {
             state: Mutex::new(InForce::new(sources, links_count)),
             turn: tokio::sync::Mutex::new(()),
             gone: AtomicBool::new(false),
+            preparing: Mutex::new(()),
             asked_down: Notify::new(),
             dir,
         };

@@ -11,7 +11,7 @@ use crate::server::{Server, close, write_private};
 use crate::{Error, Network, datadir, option_file, replication};
 use std::net::SocketAddrV4;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
 use tokio::sync::Notify;
 
@@ -20,6 +20,8 @@ pub(crate) const STOP_LIMIT: Duration = Duration::from_secs(10);
 /// An answer of a server over its socket.
 pub(crate) const SQL_LIMIT: Duration = Duration::from_secs(60);
 pub(crate) const POLL: Duration = Duration::from_millis(10);
+/// Whoever makes data directories notices within this time that nobody wants them any more.
+const NOTICED_WITHIN: Duration = Duration::from_secs(10);
 
 /// What makes up a running lab. Fields are dropped in this order: servers, then what started them, then their
 /// files.
@@ -40,6 +42,8 @@ pub(crate) struct Running {
     pub(crate) turn: tokio::sync::Mutex<()>,
     /// Set when the owner let go: nothing is started any more.
     pub(crate) gone: AtomicBool,
+    /// Held while data directories are made and servers started.
+    pub(crate) preparing: Mutex<()>,
     /// Rung when somebody asked over the control socket that the lab go down.
     pub(crate) asked_down: Notify,
     pub(crate) dir: LabDir,
@@ -64,6 +68,8 @@ impl Running {
     }
 
     fn prepare_and_start(&self) -> Result<(), Error> {
+        let _preparing = self.preparing.lock().unwrap_or_else(PoisonError::into_inner);
+        self.is_wanted()?;
         let template = self.dir.path().join("template");
         let option_file = self.dir.path().join("template.cnf");
         let tmpdir = self.dir.path().join("template.tmp");
@@ -71,14 +77,17 @@ impl Running {
         write_private(&option_file, &option_file::template(&self.program, &tmpdir))?;
         datadir::bootstrap(&self.program, &template, &option_file)?;
         for server in &self.servers {
+            self.is_wanted()?;
             server.prepare(&template)?;
-            if self.gone.load(Ordering::Acquire) {
-                return Err(Error::Down);
-            }
+            self.is_wanted()?;
             // Writable, so that its accounts can be made; replicas are closed to writes before they follow.
             server.start(&self.children, false)?;
         }
         std::fs::remove_dir_all(&template).map_err(Error::io(format!("remove {}", template.display())))
+    }
+
+    fn is_wanted(&self) -> Result<(), Error> {
+        if self.gone.load(Ordering::Acquire) { Err(Error::Down) } else { Ok(()) }
     }
 
     /// Makes a server follow whom the description says, closed to writes; nothing to do for the primary.
@@ -133,6 +142,15 @@ impl Running {
         self.gone.store(true, Ordering::Release);
         for server in &self.servers {
             server.kill();
+        }
+        self.dir.destroy();
+        // A thread may be at its data directories. What it has started meanwhile is killed, until it notices.
+        let began = Instant::now();
+        while matches!(self.preparing.try_lock(), Err(TryLockError::WouldBlock))
+            && began.elapsed() < NOTICED_WITHIN
+        {
+            std::thread::sleep(POLL);
+            self.dir.destroy();
         }
         self.dir.destroy();
     }

@@ -4,7 +4,9 @@
 
 use lab::{Account, DATABASE, Lab, Spec};
 use rustix::process::{Pid, Signal, kill_process};
+use std::fs::Permissions;
 use std::io::{BufRead, BufReader, Read};
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -177,7 +179,8 @@ fn a_log_filter_of_the_environment_is_checked_too() {
 
 #[test]
 fn a_router_whose_standard_output_has_no_room_serves() {
-    let dir = tempfile::tempdir().unwrap();
+    // Others must not reach the control sockets in it.
+    let dir = tempfile::Builder::new().permissions(Permissions::from_mode(0o700)).tempdir().unwrap();
     let free = || std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let (reader, admin) = (free(), free());
     let here = |typed: &str| {
