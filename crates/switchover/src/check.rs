@@ -5,6 +5,7 @@
 //! privilege is missing.
 
 mod candidate;
+mod privileges;
 mod replication;
 mod semi_sync;
 #[cfg(test)]
@@ -131,6 +132,11 @@ pub const CHECKS: &[Check] = &[
     Check { name: "XA", why: "a prepared transaction is not moved", run: transaction::prepared },
     Check { name: "locks", why: "a backup or LOCK TABLES delays the freeze", run: transaction::locks },
     Check { name: "events", why: "they must run on the new primary only", run: candidate::events },
+    Check {
+        name: "own privileges",
+        why: "a step that is refused is undone while clients wait",
+        run: privileges::own,
+    },
     Check { name: "accounts", why: "clients must be able to log in there", run: candidate::accounts },
     Check { name: "variables", why: "a primary behaves as its variables say", run: candidate::variables },
     Check { name: "semi-sync", why: "what was acknowledged must be on a replica", run: semi_sync::semi_sync },

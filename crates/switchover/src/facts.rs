@@ -2,6 +2,7 @@
 //! [`crate::check`].
 
 mod channel;
+mod grants;
 
 use crate::Error;
 use crate::connection::{BRIEFLY, Connection, Named};
@@ -10,6 +11,7 @@ pub use channel::Channel;
 pub(crate) use channel::channels;
 use config::Credentials;
 use fleet::{Address, GtidPosition, GtidSet, ServerName, Version};
+pub(crate) use grants::OwnGrants;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -46,6 +48,9 @@ pub struct Facts {
     /// `None` where the server does not say.
     #[serde(skip)]
     pub may_set_definer: Option<(String, bool)>,
+    /// What our own account may do there; `None` as above.
+    #[serde(skip)]
+    pub(crate) own_grants: Option<OwnGrants>,
     /// Accounts (`user@host`), where the account may read them, each with a digest of its privileges and
     /// its authentication; `None` for one whose privileges cannot be read.
     #[serde(skip)]
@@ -196,6 +201,7 @@ async fn read_the_rest(facts: &mut Facts, conn: &mut Connection, deadline: Durat
     facts.lock_holders = lock_holders(conn, dialect, deadline).await;
     facts.prepared = prepared(conn, deadline).await;
     facts.may_set_definer = may_set_definer(conn, dialect, deadline).await;
+    facts.own_grants = grants::own(conn, dialect, deadline).await;
     facts.accounts = accounts(conn, dialect, deadline).await;
     facts.disks = disks(conn, dialect, &facts.variables, deadline).await;
     facts.replicas = replicas(conn, dialect, deadline).await;
@@ -236,6 +242,7 @@ async fn read_basics(conn: &mut Connection, reach: &Address, deadline: Duration)
         events: enabled,
         replica_side_events: replica_side,
         may_set_definer: None,
+        own_grants: None,
         accounts: None,
         disks: None,
         clock_ahead_ms: theirs.and_then(|ms| ms.parse::<i64>().ok()).map_or(0, |theirs| theirs - ours),
@@ -591,6 +598,7 @@ pub(crate) mod tests {
             events: None,
             replica_side_events: None,
             may_set_definer: None,
+            own_grants: None,
             accounts: None,
             disks: None,
             clock_ahead_ms: 0,

@@ -300,6 +300,10 @@ async fn accounts(fleet: &Fleet) {
     if mysql {
         on(fleet, "a2", &["SET GLOBAL super_read_only = OFF"]).await;
     }
+    on(fleet, "a2", &["SET sql_log_bin = 0", "REVOKE RELOAD ON *.* FROM admin"]).await;
+    assert_eq!(only_stop(fleet, "own privileges", limits).await, "on a2 admin@% lacks RELOAD ON *.*");
+    on(fleet, "a2", &["SET sql_log_bin = 0", "GRANT RELOAD ON *.* TO admin"]).await;
+    assert_eq!(level_of(&findings(fleet, limits).await, "own privileges"), Level::Pass);
     on(fleet, "a1", &["SET sql_log_bin = 0", "CREATE USER only_here@localhost IDENTIFIED BY 'one'"]).await;
     assert!(only_stop(fleet, "accounts", limits).await.contains("only_here@localhost"));
     // It is there, and may less; then it has another password.
