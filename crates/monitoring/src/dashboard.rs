@@ -98,6 +98,8 @@ pub enum Limits {
     Good,
     /// 1 is bad, 0 is good.
     Bad,
+    /// A count: 0 is good, any more is bad.
+    Zero,
 }
 
 #[derive(Clone, Debug)]
@@ -442,7 +444,7 @@ impl Panel {
             }
             Limits::Below(red) => vec![step("red", None), step("green", Some(red))],
             Limits::Good => vec![step("red", None), step("green", Some(1.0))],
-            Limits::Bad => vec![step("green", None), step("red", Some(1.0))],
+            Limits::Bad | Limits::Zero => vec![step("green", None), step("red", Some(1.0))],
         };
         json!({"mode": "absolute", "steps": steps})
     }
@@ -515,6 +517,21 @@ mod tests {
         assert_eq!(grid.place(8, 4), json!({"x": 12, "y": 1, "w": 8, "h": 4}));
         assert_eq!(grid.place(8, 4), json!({"x": 0, "y": 9, "w": 8, "h": 4}));
         assert_eq!(grid.row(), json!({"x": 0, "y": 13, "w": 24, "h": 1}));
+    }
+
+    #[test]
+    fn a_count_is_a_number_and_a_state_a_word() {
+        for dashboard in all() {
+            for panel in dashboard.rows.iter().flat_map(|row| &row.panels) {
+                let counts = |query: &Query| {
+                    ["count(", "sum(", "sum by"].iter().any(|begins| query.expr.starts_with(begins))
+                };
+                let words = !panel.mappings().is_empty();
+                assert!(!words || !panel.queries.iter().any(counts), "{}: {}", dashboard.title, panel.title);
+            }
+        }
+        let mapped = |limits| Panel::figure("Pages", Unit::Count, "x").limits(limits).mappings().len();
+        assert_eq!([Limits::Good, Limits::Bad, Limits::Zero, Limits::None].map(mapped), [1, 1, 0, 0]);
     }
 
     #[test]

@@ -32,7 +32,7 @@ fn wrong() -> Row {
         title: "Is anything wrong?",
         panels: vec![
             Panel::figure("Pages", Unit::Count, "count(ALERTS{alertname=~\"Headroom.*\",alertstate=\"firing\",severity=\"page\"}) or vector(0)")
-                .limits(Limits::Bad)
+                .limits(Limits::Zero)
                 .says("Alerts that should wake somebody. What each means and what to do first is in the table of the guide.")
                 .guide("monitoring.md#the-alerts"),
             Panel::figure("Primary known", Unit::Count, "max(headroom_writer_known{%})")
@@ -40,7 +40,7 @@ fn wrong() -> Row {
                 .says("Whether any router knows a primary. Without one new writes wait, then fail.")
                 .guide("who-is-who.md#roles"),
             Panel::figure("Servers silent", Unit::Count, "count(max by (server) (headroom_server_up{%}) == 0) or vector(0)")
-                .limits(Limits::Bad)
+                .limits(Limits::Zero)
                 .says("Servers that answer no router.")
                 .guide("who-is-who.md#states"),
             Panel::figure("Replicas in use", Unit::Count, "count(max by (server) (headroom_server_eligible{%,listener=\"reader\"}) == 1) or vector(0)")
@@ -52,7 +52,7 @@ fn wrong() -> Row {
                 .says("A server answers, but commits that routers relay to it do not end (a gray failure).")
                 .guide("failover.md#when-it-answers-and-its-commits-hang"),
             Panel::figure("Routers silent", Unit::Count, "count(up{%,job=~\"headroom-router.*\"} == 0) or vector(0)")
-                .limits(Limits::Bad)
+                .limits(Limits::Zero)
                 .says("Routers that Prometheus cannot read.")
                 .guide("configuration.md#in-a-service"),
             Panel::figure("Reads leaving their zone", Unit::Share, "avg(instance:headroom_reads_leaving_zone:ratio{%})")
@@ -60,7 +60,7 @@ fn wrong() -> Row {
                 .says("Share of all reads that the flow table sends to another zone.")
                 .guide("routing.md#a-reader"),
             Panel::figure("Incidents open", Unit::Count, "sum(max by (objective) (headroom_incident_open)) or vector(0)")
-                .limits(Limits::Bad)
+                .limits(Limits::Zero)
                 .says("Objectives whose incident is open, of routers and agents.")
                 .guide("objectives.md#when-an-incident-opens"),
             alerts

@@ -44,7 +44,7 @@ fn health() -> Row {
                 .says("Age of the oldest snapshot that a router routes by.")
                 .guide("who-is-who.md#states"),
             Panel::figure("Writes held", Unit::Count, "sum(headroom_holding{%})")
-                .limits(Limits::Bad)
+                .limits(Limits::Zero)
                 .says("Writer connections that wait for a primary now.")
                 .guide("routing.md#a-writer"),
             Panel::figure("Of the sessions there is room for", Unit::Share, "max(instance:headroom_sessions_of_most:ratio{%})")
@@ -56,7 +56,7 @@ fn health() -> Row {
                 .says("What clients send is being recorded, literals included.")
                 .guide("record.md#record"),
             Panel::figure("Threads restarted today", Unit::Count, "sum(increase(headroom_data_plane_restarts_total{%}[1d]))")
-                .limits(Limits::Bad)
+                .limits(Limits::Zero)
                 .says("Threads and tasks that ended and were started anew within a day.")
                 .guide("configuration.md#in-a-service"),
             routers
