@@ -126,7 +126,7 @@ pub(super) const ALERTS: &[Alert] = &[
     Alert {
         name: "HeadroomClientsRefused",
         severity: Severity::Page,
-        expr: "sum by (cluster, job, instance, listener, reason) (rate(headroom_listener_refused_total{reason!=\"left_at_once\"}[5m])) > 0.1",
+        expr: "sum by (cluster, job, instance, listener, reason) (rate(headroom_listener_refused_total{reason!~\"left_at_once|not_allowed|proxy_header|bad_login|tls_required|client_tls|client_certificate\"}[5m])) > 0.1",
         hold: "2m",
         summary: "The router {{ $labels.instance }} refuses {{ $value | humanize }} clients a second on {{ $labels.listener }}: {{ $labels.reason }}",
         first: "Read the line 'clients refused' of its log: it has the last client's address and the error that the client saw",
@@ -136,10 +136,42 @@ pub(super) const ALERTS: &[Alert] = &[
             "0+60x40",
         )],
         labels: &[("job", "r"), ("instance", "x"), ("listener", "l"), ("reason", "no_server")],
-        quiet: &[(
-            "headroom_listener_refused_total{job=\"r\",instance=\"x\",listener=\"l\",role=\"reader\",reason=\"left_at_once\"}",
+        quiet: &[
+            (
+                "headroom_listener_refused_total{job=\"r\",instance=\"x\",listener=\"l\",role=\"reader\",reason=\"left_at_once\"}",
+                "0+60x40",
+            ),
+            // A client's own fault is a ticket.
+            (
+                "headroom_listener_refused_total{job=\"r\",instance=\"x\",listener=\"l\",role=\"reader\",reason=\"bad_login\"}",
+                "0+60x40",
+            ),
+        ],
+    },
+    Alert {
+        name: "HeadroomClientsTurnedAway",
+        severity: Severity::Ticket,
+        expr: "sum by (cluster, job, instance, listener, reason) (rate(headroom_listener_refused_total{reason=~\"not_allowed|proxy_header|bad_login|tls_required|client_tls|client_certificate\"}[5m])) > 0.1",
+        hold: "10m",
+        summary: "The router {{ $labels.instance }} turns away {{ $value | humanize }} clients a second on {{ $labels.listener }} for a fault of their own: {{ $labels.reason }}",
+        first: "Read the line 'clients refused' of its log: it has the last client's address; tell who runs it, or allow what it does",
+        guide: "routing.md#health-checks-and-refused-clients",
+        fires: &[(
+            "headroom_listener_refused_total{job=\"r\",instance=\"x\",listener=\"l\",role=\"reader\",reason=\"bad_login\"}",
             "0+60x40",
         )],
+        labels: &[("job", "r"), ("instance", "x"), ("listener", "l"), ("reason", "bad_login")],
+        quiet: &[
+            (
+                "headroom_listener_refused_total{job=\"r\",instance=\"x\",listener=\"l\",role=\"reader\",reason=\"left_at_once\"}",
+                "0+60x40",
+            ),
+            // Nobody to tell: the router's own, or the servers', is a page.
+            (
+                "headroom_listener_refused_total{job=\"r\",instance=\"x\",listener=\"l\",role=\"reader\",reason=\"no_server\"}",
+                "0+60x40",
+            ),
+        ],
     },
     Alert {
         name: "HeadroomWritesHeld",
