@@ -5,7 +5,7 @@ use std::str::FromStr;
 use tracing_subscriber::filter::LevelFilter;
 
 /// Our crates that log.
-const OURS: [&str; 12] = [
+const OURS: [&str; 13] = [
     "headroom",
     "daemon",
     "router",
@@ -18,6 +18,7 @@ const OURS: [&str; 12] = [
     "load",
     "lab",
     "otlp",
+    "probe",
 ];
 /// Libraries below them that have something to say.
 const LIBRARIES: [&str; 10] =
@@ -75,6 +76,7 @@ mod tests {
             "warn,router=debug, observe::watch=trace",
             "info,hyper=warn",
             "switchover=debug",
+            "probe=debug",
         ] {
             assert_eq!(right(good).as_deref(), Ok(good));
         }
