@@ -141,8 +141,8 @@ async fn down(args: DownArgs, environment: &Environment) -> anyhow::Result<ExitC
     for lab in &swept {
         say(format!("{} was left behind by a process that ended; it is removed now.\n", lab.display()))?;
     }
-    // What detaching left: the log, and the directory if nothing else is in it.
-    let _ = std::fs::remove_file(base.join(up::LOG));
+    // What detaching left: the logs, and the directory if nothing else is in it.
+    up::remove_logs(&base, control::labs(&base).is_ok_and(|running| running.is_empty()));
     let _ = std::fs::remove_dir(&base);
     if args.json {
         terminal::print_json(&Downed { down: labs, swept })?;

@@ -6,6 +6,7 @@ use anyhow::{Context, bail};
 use clap::Args;
 use lab::{Lab, Spec, SpecError, Status, text, zone_config};
 use rustix::process::{Pid, Signal, kill_process};
+use std::fs::{File, TryLockError};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{ExitCode, Stdio};
@@ -13,8 +14,8 @@ use std::time::Duration;
 use term::{Paint, StopSignals, exit, terminal};
 use tokio::io::{AsyncBufReadExt, BufReader};
 
-/// What a detached lab says goes here, in the base directory.
-pub(super) const LOG: &str = "lab.log";
+/// What a detached lab says goes here, in the base directory; of further ones to `lab-2.log` and so on.
+const LOG: &str = "lab.log";
 /// A detached lab that is not up by then has failed.
 const DETACHED_LIMIT: Duration = Duration::from_secs(120);
 /// One that is told to end may take this long to take down what it has started.
@@ -125,9 +126,7 @@ async fn detached(args: &UpArgs, base: &Path, environment: &Environment) -> anyh
     let mut stop = StopSignals::listen()?;
     // Its log is written there before the lab's own process looks whose directory it is.
     lab::make_base(base)?;
-    let log_path = base.join(LOG);
-    let log =
-        std::fs::File::create(&log_path).with_context(|| format!("cannot write {}", log_path.display()))?;
+    let (log_path, log) = own_log(base)?;
     let mut command =
         std::process::Command::new(std::env::current_exe().context("cannot find our own program")?);
     command.args(["lab", "up", "--json", "--base"]).arg(base);
@@ -186,6 +185,44 @@ async fn detached(args: &UpArgs, base: &Path, environment: &Environment) -> anyh
     Ok(exit::DONE)
 }
 
+/// A log that no other lab writes to. Its lock goes with the open file to the lab's process, as its standard
+/// error, and is gone with that.
+fn own_log(base: &Path) -> anyhow::Result<(PathBuf, File)> {
+    let mut number = 1u32;
+    loop {
+        let path = base.join(if number == 1 { LOG.to_owned() } else { format!("lab-{number}.log") });
+        let cannot = || format!("cannot write {}", path.display());
+        let log = File::options().create(true).append(true).open(&path).with_context(cannot)?;
+        if is_written(&log) {
+            number += 1;
+            continue;
+        }
+        log.set_len(0).with_context(cannot)?;
+        return Ok((path, log));
+    }
+}
+
+/// Whether another process holds its lock; if not, it is ours from here on.
+fn is_written(log: &File) -> bool {
+    matches!(log.try_lock(), Err(TryLockError::WouldBlock))
+}
+
+fn is_log(name: &str) -> bool {
+    let number = name.strip_prefix("lab-").and_then(|rest| rest.strip_suffix(".log"));
+    name == LOG || number.is_some_and(|number| number.parse::<u32>().is_ok())
+}
+
+/// Removes the logs of labs that are down: all of them where none runs, else those that nobody writes to.
+pub(super) fn remove_logs(base: &Path, none_runs: bool) {
+    for entry in std::fs::read_dir(base).into_iter().flatten().flatten() {
+        let ours = entry.file_name().to_str().is_some_and(is_log);
+        let over = || none_runs || File::open(entry.path()).is_ok_and(|log| !is_written(&log));
+        if ours && over() {
+            let _ = std::fs::remove_file(entry.path());
+        }
+    }
+}
+
 /// Lets the lab's process take down what it has started; killed, it would leave its files.
 async fn end(child: &mut tokio::process::Child) {
     if let Some(pid) = child.id().and_then(|pid| Pid::from_raw(pid.cast_signed())) {
@@ -221,4 +258,27 @@ fn spec_of_flags(args: &UpArgs) -> Result<Spec, SpecError> {
     }
     spec.check()?;
     Ok(spec)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_detached_lab_has_a_log_of_its_own_until_it_is_down() {
+        let base = tempfile::tempdir().unwrap();
+        let other = base.path().join("lab-notes.log");
+        std::fs::write(&other, "of somebody").unwrap();
+        std::fs::write(base.path().join(LOG), "of one that is down").unwrap();
+        let (first, held) = own_log(base.path()).unwrap();
+        assert_eq!((first.clone(), held.metadata().unwrap().len()), (base.path().join("lab.log"), 0));
+        let (second, held_too) = own_log(base.path()).unwrap();
+        assert_eq!(second, base.path().join("lab-2.log"));
+        drop(held);
+        remove_logs(base.path(), false);
+        assert!(!first.exists() && second.exists(), "the other runs on");
+        remove_logs(base.path(), true);
+        assert!(!second.exists() && other.exists());
+        drop(held_too);
+    }
 }
