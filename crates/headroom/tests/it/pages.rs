@@ -197,6 +197,25 @@ async fn a_gray_failure_is_bad_on_the_status_page() {
     assert!(text.as_str().unwrap().contains("a gray failure: 3 commits"), "{text}");
 }
 
+#[tokio::test]
+async fn the_agents_page_says_that_servers_are_left_out() {
+    let left_out = "not every server of the fleet is watched: at most 256 are";
+    let address = served_by(move |wanted| {
+        let facts = body(Kind::Agent, wanted)?;
+        if wanted != "/watch.json" {
+            return Some(facts);
+        }
+        let mut view: serde_json::Value = serde_json::from_str(&facts).unwrap();
+        view["left_out"] = left_out.into();
+        Some(view.to_string())
+    });
+    let mut browser = Browser::start();
+    let mut page = browser.open(&format!("http://{address}/"), 1280, "light").await;
+    page.wait_for(&format!("document.getElementById('notices').textContent.includes('{left_out}')")).await;
+    drop(page);
+    assert_eq!(browser.complaints(), [""; 0]);
+}
+
 /// A page that stays open has the scripts of the version that it came from.
 #[tokio::test]
 async fn a_page_that_is_open_over_an_upgrade_loads_itself_again() {
