@@ -21,6 +21,11 @@ pub use webhook::WebhookSender;
 
 /// With nothing promised: how soon that is looked at again.
 const IDLE: Duration = Duration::from_secs(1);
+/// A router that is stopped has nothing more to tell this long, at the most, before judging is ended.
+const STOPPING: Duration = Duration::from_secs(15);
+/// Why nothing is judged where nobody tells what was counted.
+const NOTHING_TELLS: &str =
+    "the thread that adds up what was counted has ended; start the router again, its log says why it ended";
 
 /// What is promised, and how it is kept.
 #[derive(Clone, Default)]
@@ -122,15 +127,29 @@ impl Objectives {
     }
 
     async fn judge(&self, reports: impl Fn() -> PendingReport) {
+        let mut said = false;
         loop {
             let every = self.book().tracked.iter().map(Tracked::every).min();
             tokio::time::sleep(every.unwrap_or(IDLE)).await;
             if every.is_none() {
                 continue;
             }
-            let Some(report) = reports().await else { return };
+            let Some(report) = reports().await else {
+                // While the router stops, this ends here.
+                tokio::time::sleep(STOPPING).await;
+                self.nothing_tells(&mut said);
+                continue;
+            };
             self.hold_against(&report, Instant::now());
         }
+    }
+
+    /// Shows with each objective that it is not judged, those of later reloads too; the log has it once.
+    fn nothing_tells(&self, said: &mut bool) {
+        if !std::mem::replace(said, true) {
+            tracing::error!("objectives are not judged: {NOTHING_TELLS}");
+        }
+        self.hold(Instant::now(), |_| Observation::NotJudged(NOTHING_TELLS.to_owned()));
     }
 
     fn hold_against(&self, report: &Report, now: Instant) {
@@ -349,6 +368,20 @@ mod tests {
         let told = closed.told();
         assert_eq!((told.event, told.id.as_str(), told.since_unix_s), ("closed", "checkout-7", 7));
         assert!(book.began_unix_s.is_empty());
+    }
+
+    #[test]
+    fn where_nobody_tells_what_was_counted_it_is_shown_that_nothing_is_judged() {
+        let objectives = Objectives::new(&[checkout()], None);
+        let not_judged = || objectives.view().0[0].not_judged.clone();
+        assert_eq!(not_judged(), None);
+        let mut said = false;
+        objectives.nothing_tells(&mut said);
+        assert_eq!((said, not_judged().as_deref()), (true, Some(NOTHING_TELLS)));
+        // A reload changes nothing of that.
+        objectives.change(&[checkout()], None);
+        objectives.nothing_tells(&mut said);
+        assert_eq!(not_judged().as_deref(), Some(NOTHING_TELLS));
     }
 
     #[test]

@@ -13,6 +13,8 @@ use crate::zero_hop::mirror_handle::MirrorHandle;
 use fleet::ServerName;
 use insight::{Collector, OTHER, Report, Since, Snapshot};
 use std::collections::HashMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
@@ -26,6 +28,12 @@ const COMPARE_EVERY: Duration = Duration::from_millis(900);
 const PATIENCE: Duration = Duration::from_secs(5);
 /// A thread whose part was missing for longer does not come back: see [`crate::health::HOPELESS`].
 const MISSING: Duration = Duration::from_secs(30);
+/// The name of the thread.
+const THREAD: &str = "headroom-insight";
+/// What is wrong when it has ended. It is not started anew: its sums would begin again, and with them
+/// counters and objectives.
+const ENDED: &str = "it has ended: what statements tell is not known and objectives are not judged, until \
+                     the router is started again; sessions go on";
 
 /// Where to ask for the figures of statements. Outlives the router, and then has none.
 #[derive(Clone, Debug)]
@@ -52,8 +60,14 @@ impl Insight {
 pub(crate) fn start(shared: Arc<SharedState>, workers: &Arc<[WorkerHandle]>) -> std::io::Result<Insight> {
     let (requests, inbox) = channel();
     let workers = Arc::downgrade(workers);
-    let run = move || serve(&shared, &workers, &inbox);
-    std::thread::Builder::new().name("headroom-insight".to_owned()).spawn(run)?;
+    let run = move || {
+        // It leaves nothing behind but what it has asked the threads for.
+        if catch_unwind(AssertUnwindSafe(|| serve(&shared, &workers, &inbox))).is_err() {
+            tracing::error!(part = THREAD, "{ENDED}");
+            shared.health.set_idle(THREAD, Some(ENDED.to_owned()));
+        }
+    };
+    std::thread::Builder::new().name(THREAD.to_owned()).spawn(run)?;
     Ok(Insight { requests })
 }
 
@@ -69,6 +83,7 @@ fn serve(shared: &SharedState, workers: &Weak<[WorkerHandle]>, inbox: &Receiver<
             Err(RecvTimeoutError::Disconnected) => return,
         }
         let Some(workers) = workers.upgrade() else { return };
+        assert!(!shared.insight_fails.swap(false, Relaxed), "a fault was asked for");
         let now = Instant::now();
         let mark = collector.wants_mark(now);
         let mut snapshots = count(&workers, &shared.mirror, mark || !waiting.is_empty());

@@ -18,6 +18,8 @@ pub enum Fault {
     /// A listener's task panics.
     ListenerPanics(usize),
     RebalancerPanics,
+    /// The thread that adds up what statements tell panics.
+    InsightPanics,
 }
 
 /// What happens to a ring's thread.
@@ -38,14 +40,15 @@ pub struct UnknownFault(String);
 impl FromStr for Fault {
     type Err = UnknownFault;
 
-    /// `ring 0 panics`, `thread 0 panics`, `listener 1 panics`, `rebalancer panics`, and `refused`, `ends`,
-    /// `stalls MILLISECONDS` where they can be.
+    /// `ring 0 panics`, `thread 0 panics`, `listener 1 panics`, `rebalancer panics`, `insight panics`, and
+    /// `refused`, `ends`, `stalls MILLISECONDS` where they can be.
     fn from_str(text: &str) -> Result<Self, UnknownFault> {
         let words: Vec<&str> = text.split_whitespace().collect();
         let number = |word: &str| word.parse().map_err(|_| UnknownFault(format!("'{word}' is no number")));
         let time = |word: &str| number(word).map(|ms: usize| Duration::from_millis(ms as u64));
         Ok(match words.as_slice() {
             ["rebalancer", "panics"] => Self::RebalancerPanics,
+            ["insight", "panics"] => Self::InsightPanics,
             ["listener", at, "panics"] => Self::ListenerPanics(number(at)?),
             ["thread", at, "panics"] => Self::ThreadPanics(number(at)?),
             ["thread", at, "ends"] => Self::ThreadEnds(number(at)?),
@@ -68,6 +71,7 @@ mod tests {
         assert_eq!("ring 2 stalls 1500".parse(), Ok(stalls));
         assert_eq!("thread 0 panics".parse(), Ok(Fault::ThreadPanics(0)));
         assert_eq!("rebalancer panics".parse(), Ok(Fault::RebalancerPanics));
+        assert_eq!("insight panics".parse(), Ok(Fault::InsightPanics));
         assert!("ring x panics".parse::<Fault>().unwrap_err().to_string().contains("'x' is no number"));
         assert!("disk full".parse::<Fault>().is_err());
     }

@@ -334,6 +334,7 @@ impl Router {
                 }
             }
             Fault::RebalancerPanics => self.shared.rebalancer_fails.store(true, Relaxed),
+            Fault::InsightPanics => self.shared.insight_fails.store(true, Relaxed),
         }
     }
 

@@ -71,6 +71,8 @@ pub(crate) struct SharedState {
     pub(crate) health: Arc<Health>,
     /// The rebalancer is to panic, for a test.
     pub(crate) rebalancer_fails: AtomicBool,
+    /// The same of the thread that adds up what statements tell.
+    pub(crate) insight_fails: AtomicBool,
 }
 
 /// What our own side knows; behind a lock that only new sessions, failures and the rebalancer take.
@@ -164,6 +166,7 @@ impl SharedState {
             mirror: Arc::default(),
             health: Arc::default(),
             rebalancer_fails: AtomicBool::new(false),
+            insight_fails: AtomicBool::new(false),
         }
     }
 

@@ -7,6 +7,7 @@
 //! | ring's thread | its sessions are cut, it starts again; too often: new sessions are polled | new sessions are polled |
 //! | listener | accepts again, on the same socket | its thread stands still |
 //! | rebalancer | starts again | reported |
+//! | what adds up statements | reported; sessions go on | whoever asks waits |
 //!
 //! Too often is more than [`MOST_RESTARTS`](crate::health::MOST_RESTARTS) times in a minute.
 //!

@@ -151,6 +151,19 @@ async fn a_rebalancer_that_panics_goes_on_with_what_is_known_of_the_fleet() {
 }
 
 #[tokio::test]
+async fn without_the_thread_that_adds_up_statements_sessions_go_on_and_it_is_said() {
+    let (_server, front) = front(1).await;
+    let mut client = serves_anew(&front).await;
+    front.router.inject(Fault::InsightPanics);
+    let said = |t: &String| t.starts_with("headroom-insight: it has ended");
+    front.until("said", |s| s.troubles.iter().any(said)).await;
+    assert!(within(10, front.router.insight().report(insight::Since::Start)).await.is_none());
+    asks(&mut client).await;
+    serves_anew(&front).await;
+    assert!(front.router.failure().borrow().is_none(), "no reason to end");
+}
+
+#[tokio::test]
 async fn what_ends_again_and_again_is_said() {
     let (_server, front) = front(1).await;
     for times in 1..=3 {
