@@ -2,12 +2,15 @@
 //! by server, and counters by endpoint. Sessions that were measured as one in this many count as many;
 //! `/insight.json` has the error of that.
 //!
+//! A name that gives up its place takes its series along: `(other)` counts what came while it was other, and
+//! never jumps.
+//!
 //! Bounded: an endpoint is a label only as long as `[router.insight] endpoints` has room, all others are
 //! `(other)`; so there are at most (endpoints + 1) times forty series, and eighteen for each server. Digests
 //! have no series: there may be a thousand, and `/insight.json` has them. The bounds of the buckets are
 //! powers of two nanoseconds, because those are counted exactly.
 
-use insight::{Dimension, Figures, Filter, Histogram, Report, RequestFigures, Row};
+use insight::{Dimension, Figures, Histogram, Report, RequestFigures, Row};
 use std::fmt::Write;
 
 /// Bounds as powers of two nanoseconds: 65 us to 17 s, each four times the one before but for those where
@@ -38,8 +41,8 @@ impl<'r> From<&'r (String, RequestFigures)> for Series<'r> {
 /// The part of `/metrics` that insight has.
 pub fn text(report: &Report) -> String {
     let mut text = String::new();
-    let mut endpoints = report.rows(Dimension::Endpoint, &Filter::default());
-    let mut servers = report.rows(Dimension::Server, &Filter::default());
+    let mut endpoints = report.counters(Dimension::Endpoint);
+    let mut servers = report.counters(Dimension::Server);
     endpoints.sort_by(|a, b| a.name.cmp(&b.name));
     servers.sort_by(|a, b| a.name.cmp(&b.name));
     let help =
@@ -65,7 +68,7 @@ pub fn text(report: &Report) -> String {
 
 /// Requests that are over, where a tag tells them apart.
 fn requests(text: &mut String, report: &Report) {
-    let mut requests = report.requests();
+    let mut requests = report.request_counters();
     requests.sort_by(|a, b| a.0.cmp(&b.0));
     let help = "Time from the first byte of a request's first command to the last byte of its last answer; what the request \
                 does before and after is not seen";

@@ -64,6 +64,15 @@ struct Sheet {
     requests: Map<u32, RequestFigures>,
 }
 
+/// What had been counted for names before they gave up their places, and stands among all others since: what
+/// `(other)` leaves out where it is a counter. As rows have it: of all sessions.
+#[derive(Clone, Debug, Default)]
+struct TakenOver {
+    endpoints: Figures,
+    servers: Figures,
+    requests: RequestFigures,
+}
+
 /// Adds up what the threads hand over; one for a router, owned by whoever asks the threads.
 #[derive(Debug)]
 pub struct Collector {
@@ -74,6 +83,7 @@ pub struct Collector {
     endpoints: LastSeen,
     servers: LastSeen,
     listeners: LastSeen,
+    taken_over: TakenOver,
 }
 
 /// Figures of a span of time, by any dimension.
@@ -83,6 +93,8 @@ pub struct Report {
     sheet: Sheet,
     /// Sessions that stand for others, by place (a cell without digest, endpoint and user).
     clusters: Map<Cell, Clusters>,
+    /// Nothing where the span is the recent past: there it is new to nobody.
+    taken_over: TakenOver,
     /// How long the span is.
     pub span: Duration,
     pub requests_under_way: usize,
@@ -152,6 +164,7 @@ impl Collector {
             endpoints: LastSeen::default(),
             servers: LastSeen::default(),
             listeners: LastSeen::default(),
+            taken_over: TakenOver::default(),
         }
     }
 
@@ -174,6 +187,9 @@ impl Collector {
     pub fn mark(&mut self, snapshots: &[Snapshot], now: Instant) {
         let sheet = self.sheet(snapshots);
         self.look_who_is_seen(&sheet, snapshots, now);
+        if let Some((_, before)) = self.marks.back() {
+            self.taken_over.forget_what_is_gone(before, &sheet);
+        }
         self.shared.stretch.fetch_add(1, Relaxed);
         self.marks.push_back((now, sheet));
         // Before the first marks are full the oldest is the start.
@@ -224,6 +240,9 @@ impl Collector {
         registry.listeners.retire(&listeners);
         self.shared.era.fetch_add(1, Relaxed);
         let numbers = Numbers::of(registry);
+        if let Some((_, sheet)) = self.marks.back() {
+            self.taken_over.add(sheet, &numbers);
+        }
         self.requests.renumber(|endpoint| numbers.endpoint(endpoint));
         self.marks.iter_mut().for_each(|(_, sheet)| sheet.renumber(&numbers));
     }
@@ -247,6 +266,7 @@ impl Collector {
             shared: self.shared.clone(),
             sheet,
             clusters,
+            taken_over: if recent.is_some() { TakenOver::default() } else { self.taken_over.clone() },
             span: now.saturating_duration_since(from),
             requests_under_way: self.requests.under_way(),
             requests_untold: self.requests.untold,
@@ -323,6 +343,12 @@ impl Sheet {
         self.requests.retain(|_, figures| figures.count > 0);
     }
 
+    /// Commands of all names without a place.
+    fn others(&self, by: Dimension) -> u64 {
+        let others = self.cells.iter().filter(|(cell, _)| by.of(**cell) == OTHER);
+        others.map(|(cell, figures)| figures.count * u64::from(cell.one_in().max(1))).sum()
+    }
+
     /// What was counted for names that have given up their places counts for all others.
     fn renumber(&mut self, numbers: &Numbers) {
         for (cell, figures) in std::mem::take(&mut self.cells) {
@@ -333,6 +359,47 @@ impl Sheet {
         }
         for (place, picked) in std::mem::take(&mut self.samples) {
             self.samples.entry(numbers.cell(place)).or_default().add(&picked);
+        }
+    }
+}
+
+impl TakenOver {
+    /// Adds what `sheet` has of names that have no place any more.
+    fn add(&mut self, sheet: &Sheet, numbers: &Numbers) {
+        for (cell, figures) in &sheet.cells {
+            let now = numbers.cell(*cell);
+            if now.endpoint() != cell.endpoint() {
+                self.endpoints.merge_times(figures, cell.one_in());
+            }
+            if now.server() != cell.server() {
+                self.servers.merge_times(figures, cell.one_in());
+            }
+        }
+        for (endpoint, figures) in &sheet.requests {
+            if numbers.endpoint(*endpoint) != *endpoint {
+                self.requests.merge(figures);
+            }
+        }
+    }
+
+    /// Where all others have less than before, a thread began anew and its counters with it: what was taken
+    /// over of it is gone, and left out it would be missing from what comes.
+    fn forget_what_is_gone(&mut self, before: &Sheet, sheet: &Sheet) {
+        for (by, taken_over) in
+            [(Dimension::Endpoint, &mut self.endpoints), (Dimension::Server, &mut self.servers)]
+        {
+            if sheet.others(by) < before.others(by) {
+                *taken_over = Figures::default();
+            }
+        }
+    }
+
+    fn of(&self, by: Dimension) -> Figures {
+        match by {
+            Dimension::Endpoint => self.endpoints.clone(),
+            Dimension::Server => self.servers.clone(),
+            // Of these there are no counters.
+            Dimension::Digest | Dimension::User | Dimension::Listener => Figures::default(),
         }
     }
 }
@@ -365,10 +432,23 @@ impl Sum {
 impl Report {
     /// Figures by a dimension, in no order. Their sum is the same for every dimension.
     pub fn rows(&self, by: Dimension, filter: &Filter) -> Vec<Row> {
+        self.rows_without(by, filter, &Figures::default())
+    }
+
+    /// Figures of endpoints or servers as counters have them: `(other)` has only what came while it was
+    /// other, so that it does not jump by the whole past of a name that gives up its place.
+    pub fn counters(&self, by: Dimension) -> Vec<Row> {
+        self.rows_without(by, &Filter::default(), &self.taken_over.of(by))
+    }
+
+    fn rows_without(&self, by: Dimension, filter: &Filter, taken_over: &Figures) -> Vec<Row> {
         let wanted = self.matcher(filter);
         let mut sums: Map<u32, Sum> = Map::default();
         for (cell, figures) in self.sheet.cells.iter().filter(|(cell, _)| wanted(**cell)) {
             sums.entry(by.of(*cell)).or_default().add(*cell, figures);
+        }
+        if let Some(others) = sums.get_mut(&OTHER) {
+            others.figures.subtract(taken_over);
         }
         let named = |(number, sum): (u32, Sum)| (number, (sum.sample(&self.clusters), sum.figures));
         let rows = self.named(by, sums.into_iter().map(named));
@@ -413,6 +493,18 @@ impl Report {
     /// Finished requests by endpoint, in no order.
     pub fn requests(&self) -> Vec<(String, RequestFigures)> {
         let requests = self.sheet.requests.iter().map(|(number, figures)| (*number, figures.clone()));
+        self.named(Dimension::Endpoint, requests).map(|(entry, figures)| (entry.name, figures)).collect()
+    }
+
+    /// The same as counters: see [`Report::counters`].
+    pub fn request_counters(&self) -> Vec<(String, RequestFigures)> {
+        let requests = self.sheet.requests.iter().map(|(number, figures)| {
+            let mut figures = figures.clone();
+            if *number == OTHER {
+                figures.subtract(&self.taken_over.requests);
+            }
+            (*number, figures)
+        });
         self.named(Dimension::Endpoint, requests).map(|(entry, figures)| (entry.name, figures)).collect()
     }
 

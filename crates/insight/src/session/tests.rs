@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::ledger::Shared;
-use crate::report::{Collector, Dimension, Filter, Report, Since};
+use crate::report::{Collector, Dimension, Filter, Report, Row, Since};
 use config::InsightConfig;
 use sql::fold::Map;
 use std::time::Duration;
@@ -464,6 +464,42 @@ fn a_new_steady_statement_gets_its_place_while_one_shot_ones_stream_in() {
     assert!(recent <= 15 * 9, "what was given up is not counted as new: {recent}");
 }
 
+/// How many commands of all others there are, and times of them.
+fn others(rows: &[Row]) -> (u64, u64) {
+    let others = rows.iter().find(|row| row.name == "(other)").map(|row| &row.figures);
+    others.map_or((0, 0), |figures| (figures.count, figures.latency.count()))
+}
+
+#[test]
+fn a_counter_of_all_others_does_not_jump_by_the_past_of_a_name_that_gives_up_its_place() {
+    let shared = Shared::new(InsightConfig { endpoints: 4, ..InsightConfig::default() });
+    let ledger = Rc::new(RefCell::new(Ledger::new(shared.clone())));
+    let mut stand = on(&ledger, &shared, 16);
+    let start = stand.now;
+    for n in 0..60 {
+        stand.run(&format!("SELECT 1 /*route='/{}'*/", n % 6), IDLE);
+    }
+    stand.session = Session::off();
+    let snapshots = [ledger.borrow_mut().snapshot(true)];
+    let mut collector = Collector::new(shared, start);
+    collector.mark(&snapshots, start + Duration::from_secs(5));
+    let later = start + Duration::from_secs(200);
+    let told = |collector: &Collector| {
+        let report = collector.report(&snapshots, Since::Start, start, later);
+        let rows = report.rows(Dimension::Endpoint, &Filter::default());
+        (others(&rows), others(&report.counters(Dimension::Endpoint)))
+    };
+    let (before, counted) = told(&collector);
+    assert!(before == counted && counted.0 > 0, "two have no place: {before:?}, {counted:?}");
+    collector.mark(&snapshots, later);
+    let (after, still) = told(&collector);
+    assert!(after.0 > before.0 && after.1 > before.1, "one gave up its place: {before:?}, {after:?}");
+    assert_eq!(still, counted);
+    // The thread begins anew, and what it had is gone.
+    collector.mark(&[], later + Duration::from_secs(5));
+    assert_eq!(told(&collector), (after, after), "nothing is left out of what comes");
+}
+
 mod aging {
     use super::*;
     use proptest::prelude::*;
@@ -483,7 +519,7 @@ mod aging {
             let mut sessions = [on(&ledgers[0], &shared, 1), on(&ledgers[1], &shared, 4)];
             let start = sessions[0].now;
             let mut collector = Collector::new(shared.clone(), start);
-            let (mut now, mut sent) = (start, [0u64; 2]);
+            let (mut now, mut sent, mut counted) = (start, [0u64; 2], 0);
             for (table, route, seconds, which) in &statements {
                 now += Duration::from_secs(*seconds);
                 let session = usize::from(*which);
@@ -495,6 +531,11 @@ mod aging {
                 if collector.wants_mark(now) {
                     collector.mark(&snapshots, now);
                 }
+                // One command more is known, which may stand for four.
+                let report = collector.report(&snapshots, Since::Start, start, now);
+                let (count, _) = others(&report.counters(Dimension::Endpoint));
+                prop_assert!((counted..=counted + 4).contains(&count), "{count} after {counted}");
+                counted = count;
             }
             for session in &mut sessions {
                 session.session = Session::off();
