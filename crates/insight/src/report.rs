@@ -383,7 +383,7 @@ impl TakenOver {
     }
 
     /// Where all others have less than before, a thread began anew and its counters with it: what was taken
-    /// over of it is gone, and left out it would be missing from what comes.
+    /// over of it was lost, and left out it would be missing from what comes.
     fn forget_what_is_gone(&mut self, before: &Sheet, sheet: &Sheet) {
         for (by, taken_over) in
             [(Dimension::Endpoint, &mut self.endpoints), (Dimension::Server, &mut self.servers)]

@@ -99,8 +99,12 @@ impl Registration {
     }
 }
 
-/// Chunks of a ping: itself and its answer.
-const PING: u32 = 2;
+/// Chunks of a ping and its answer, and of what drivers often send before the first statement of a
+/// transaction (`SET autocommit = 0`).
+const PING: u32 = 4;
+/// Quiet for which a statement is waited for after a ping, where a switchover is why a session is to go: a
+/// busy host lets a client pause for as long between the two.
+const AFTER_PING: Duration = Duration::from_millis(200);
 /// Chunks since a ping after which it was not for what the client does now: pools with a limit ("was used
 /// half a second ago, need not be checked") ping as well.
 const LATELY: u32 = 64;
@@ -262,6 +266,7 @@ impl SessionHandle {
     /// at which it can be closed without anybody noticing; right after a ping a statement is sure to come.
     fn quiet_for(&self, request: CloseRequest) -> Duration {
         match self.pinged.get().map(|at| self.activity.get().wrapping_sub(at)) {
+            Some(0..=PING) if request.why == Closed::Switchover => AFTER_PING.max(request.checked_quiet * 5),
             Some(0..=PING) => request.checked_quiet * 5,
             Some(0..=LATELY) => request.checked_quiet,
             _ => request.quiet,

@@ -495,7 +495,7 @@ fn a_counter_of_all_others_does_not_jump_by_the_past_of_a_name_that_gives_up_its
     let (after, still) = told(&collector);
     assert!(after.0 > before.0 && after.1 > before.1, "one gave up its place: {before:?}, {after:?}");
     assert_eq!(still, counted);
-    // The thread begins anew, and what it had is gone.
+    // The thread begins anew, and what it had has ended.
     collector.mark(&[], later + Duration::from_secs(5));
     assert_eq!(told(&collector), (after, after), "nothing is left out of what comes");
 }

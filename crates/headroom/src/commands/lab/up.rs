@@ -186,7 +186,7 @@ async fn detached(args: &UpArgs, base: &Path, environment: &Environment) -> anyh
 }
 
 /// A log that no other lab writes to. Its lock goes with the open file to the lab's process, as its standard
-/// error, and is gone with that.
+/// error, and has ended with that.
 fn own_log(base: &Path) -> anyhow::Result<(PathBuf, File)> {
     let mut number = 1u32;
     loop {
