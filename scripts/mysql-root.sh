@@ -29,7 +29,8 @@ main() {
         case $what in
             mysql) bring mysql mysqld 'mysql-server-core' 'mysql-client-core' ;;
             router) bring mysqlrouter mysqlrouter 'mysql-router' ;;
-            mariadb) bring mariadb-new mariadbd 'mariadb-server-core' 'mariadb-client-core' ;;
+            mariadb) # The plugins are in mariadb-server.
+                bring mariadb-new mariadbd 'mariadb-server' 'mariadb-server-core' 'mariadb-client-core' ;;
             haproxy) bring haproxy-new haproxy 'haproxy' ;;
             rustup) bring rustup rustup 'rustup' ;;
             *)
