@@ -247,14 +247,17 @@ mod tests {
         }
     }
 
+    /// A file below a directory, with the directories above it.
+    fn write(below: &Path, name: &str, text: &str) {
+        let path = below.join(name);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, text).unwrap();
+    }
+
     #[test]
     fn a_server_of_another_container_has_limits_that_are_not_known_and_that_is_said() {
         let proc = tempfile::tempdir().unwrap();
-        let write = |name: &str, text: &str| {
-            let path = proc.path().join(name);
-            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-            std::fs::write(path, text).unwrap();
-        };
+        let write = |name: &str, text: &str| write(proc.path(), name, text);
         write("42/comm", "mariadbd\n");
         write("self/mounts", &format!("cgroup2 {} cgroup2 ro 0 0\n", proc.path().join("cg").display()));
         write("cg/cpu.max", "10000 100000\n");
@@ -271,11 +274,7 @@ mod tests {
     #[test]
     fn a_server_that_was_killed_for_want_of_memory_is_told_of_for_a_while_after_it_came_back() {
         let proc = tempfile::tempdir().unwrap();
-        let write = |name: &str, text: &str| {
-            let path = proc.path().join(name);
-            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-            std::fs::write(path, text).unwrap();
-        };
+        let write = |name: &str, text: &str| write(proc.path(), name, text);
         let server = |pid: u32| {
             write(&format!("{pid}/comm"), "mariadbd\n");
             write(&format!("{pid}/cgroup"), "0::/db\n");

@@ -232,14 +232,10 @@ impl Open {
         }
         let mut row_blocker = None;
         if tables && (status.row_waits_now > 0 || in_auto_increment > 0) {
-            if self.row_blocker.now() {
-                self.row_blocker.after(BLOCKERS_EVERY);
-                let (what, mut lacks) = ("who holds row locks", Vec::new());
-                let rows = asking.may(question::row_blocker(self.dialect), what, &mut lacks).await?;
-                row_blocker = rows.as_ref().and_then(Blocker::read);
-                self.seen.unanswered.row_blocker = lacks;
-            }
-            missing.extend_from_slice(&self.seen.unanswered.row_blocker);
+            let (due, lacks) = (&mut self.row_blocker, &mut self.seen.unanswered.row_blocker);
+            let statement = question::row_blocker(self.dialect);
+            row_blocker = asking.blocker(statement, "who holds row locks", due, lacks).await?;
+            missing.extend_from_slice(lacks);
         }
         let mut metadata_blocker = None;
         if tables && sessions.metadata_lock + sessions.global_lock > 0 {
@@ -271,14 +267,10 @@ impl Open {
         let history = status.history.or(self.seen.history);
         let mut oldest_transaction = None;
         if tables && history.is_some_and(|length| length >= LONG_HISTORY) {
-            if self.oldest_transaction.now() {
-                self.oldest_transaction.after(BLOCKERS_EVERY);
-                let (what, mut lacks) = ("the oldest transaction", Vec::new());
-                let rows = asking.may(question::oldest_transaction(self.dialect), what, &mut lacks).await?;
-                oldest_transaction = rows.as_ref().and_then(Blocker::read);
-                self.seen.unanswered.oldest_transaction = lacks;
-            }
-            missing.extend_from_slice(&self.seen.unanswered.oldest_transaction);
+            let (due, lacks) = (&mut self.oldest_transaction, &mut self.seen.unanswered.oldest_transaction);
+            let statement = question::oldest_transaction(self.dialect);
+            oldest_transaction = asking.blocker(statement, "the oldest transaction", due, lacks).await?;
+            missing.extend_from_slice(lacks);
         }
         self.needs_table = false;
         let every_reading = (asking.statements, asking.took);
@@ -345,6 +337,24 @@ impl Asker<'_> {
                 Ok(None)
             }
         }
+    }
+
+    /// One session that holds others back, asked for when it is due. What is missing for that stays in
+    /// `lacks` until it is asked again.
+    async fn blocker(
+        &mut self,
+        statement: &str,
+        what: &str,
+        due: &mut Due,
+        lacks: &mut Vec<String>,
+    ) -> Result<Option<Blocker>, AskError> {
+        if !due.now() {
+            return Ok(None);
+        }
+        due.after(BLOCKERS_EVERY);
+        lacks.clear();
+        let rows = self.may(statement, what, lacks).await?;
+        Ok(rows.as_ref().and_then(Blocker::read))
     }
 
     /// Who holds the lock that sessions wait for: by `performance_schema` where it keeps metadata locks, by

@@ -88,12 +88,16 @@ impl TrialFile {
 mod tests {
     use super::*;
 
+    fn heading() -> Heading {
+        let objective = Objective::parse("p99 < 15ms").unwrap();
+        Heading { workload: "w".into(), target: "db1".into(), objective }
+    }
+
     #[test]
     fn trials_come_back_and_those_of_another_measurement_are_refused() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("trials.jsonl");
-        let objective = Objective::parse("p99 < 15ms").unwrap();
-        let heading = Heading { workload: "w".into(), target: "db1".into(), objective };
+        let heading = heading();
         let trial = Trial { rate: 100.5, seconds: 10.0, due: 1005, lost: 3, ..Trial::default() };
         let (file, none) = TrialFile::open(&path, &heading).unwrap();
         assert!(none.is_empty());
@@ -104,12 +108,12 @@ mod tests {
         std::fs::write(&path, serde_json::to_string(&heading).unwrap() + "\n{\"rate\": 1\n").unwrap();
         assert!(TrialFile::open(&path, &heading).err().unwrap().to_string().contains("trials.jsonl:2"));
     }
+
     #[test]
     fn half_of_a_last_line_is_cut_off_and_a_whole_one_stays() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("trials.jsonl");
-        let objective = Objective::parse("p99 < 15ms").unwrap();
-        let heading = Heading { workload: "w".into(), target: "db1".into(), objective };
+        let heading = heading();
         let trial = Trial { rate: 100.5, seconds: 10.0, due: 1005, lost: 3, ..Trial::default() };
         TrialFile::open(&path, &heading).unwrap().0.push(&trial).unwrap();
         let whole = std::fs::read_to_string(&path).unwrap();
