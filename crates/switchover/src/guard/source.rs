@@ -33,7 +33,7 @@ pub(super) struct SourceWatch {
 }
 
 impl SourceWatch {
-    /// Asks whoever is the primary of these snapshots, once an interval.
+    /// Asks whoever is the primary of these snapshots, or was it last, once an interval.
     pub(super) fn start(
         snapshots: watch::Receiver<Arc<Snapshot>>,
         who: Credentials,
@@ -43,10 +43,11 @@ impl SourceWatch {
         let (publish, latest) = watch::channel(None);
         let mut looking = JoinSet::new();
         looking.spawn(async move {
-            let mut open: Option<Connection> = None;
+            let (mut open, mut last): (Option<Connection>, Option<ServerName>) = (None, None);
             while !publish.is_closed() {
-                let primary = primary(&snapshots.borrow());
+                let primary = primary(&snapshots.borrow(), last.take());
                 if let Some((name, reach)) = primary {
+                    last = Some(name.clone());
                     open = open.filter(|open| open.server == name);
                     let at = Instant::now();
                     if open.is_none() {
@@ -95,9 +96,14 @@ pub(super) struct Alive {
     pub(super) last: Instant,
 }
 
-fn primary(snapshot: &Snapshot) -> Option<(ServerName, Address)> {
-    let WriterStatus::Known { server } = &snapshot.writer else { return None };
-    Some((server.clone(), snapshot.server(server)?.reach.clone()))
+/// Who takes writes. While nobody does it is the `last` one, since it may die before it is seen to be open again.
+fn primary(snapshot: &Snapshot, last: Option<ServerName>) -> Option<(ServerName, Address)> {
+    let name = match &snapshot.writer {
+        WriterStatus::Known { server } => server.clone(),
+        WriterStatus::Unknown { .. } => last?,
+    };
+    let reach = snapshot.server(&name)?.reach.clone();
+    Some((name, reach))
 }
 
 /// What it said before it was away for a moment does not count: it may have been restarted.
@@ -119,6 +125,21 @@ fn known(latest: Option<&Answer>, server: &ServerName) -> Option<(GuardRecord, I
 #[cfg(test)]
 mod tests {
     use super::*;
+    use fleet::Server;
+
+    #[test]
+    fn who_took_writes_last_is_asked_while_nobody_does() {
+        let [a1, a2] = ["a1", "a2"].map(ServerName::new);
+        let at = |port| Address::tcp("127.0.0.1", port);
+        let servers = vec![Server::unasked(a1.clone(), at(1)), Server::unasked(a2.clone(), at(2))];
+        let nobody = Snapshot { servers, ..Snapshot::empty(Instant::now()) };
+        let known = WriterStatus::Known { server: a2.clone() };
+        let somebody = Snapshot { writer: known, ..nobody.clone() };
+        assert_eq!(primary(&nobody, None), None);
+        assert_eq!(primary(&nobody, Some(a1.clone())), Some((a1.clone(), at(1))));
+        assert_eq!(primary(&somebody, Some(a1)), Some((a2, at(2))), "another one took over");
+        assert_eq!(primary(&nobody, Some(ServerName::new("b1"))), None, "it left the fleet");
+    }
 
     #[test]
     fn an_answer_counts_for_the_server_that_gave_it_and_by_its_age_at_its_last_sign_of_life() {

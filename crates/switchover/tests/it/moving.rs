@@ -192,23 +192,28 @@ impl Fleet {
             conn.query_drop("SET GLOBAL rpl_semi_sync_master_timeout = 86400000").await.unwrap();
             conn.query_drop("SET GLOBAL rpl_semi_sync_master_wait_point = AFTER_SYNC").await.unwrap();
         }
-        for replica in replicas {
-            let mut conn = self.lab.connect(replica).await.unwrap();
-            for statement in ["SET GLOBAL rpl_semi_sync_slave_enabled = ON", "STOP SLAVE", "START SLAVE"] {
-                conn.query_drop(statement).await.unwrap();
-            }
-        }
         let mut conn = self.lab.connect(primary).await.unwrap();
         conn.query_drop("SET GLOBAL rpl_semi_sync_master_enabled = ON").await.unwrap();
         let until = std::time::Instant::now() + DEADLINE;
         let ask = "SHOW STATUS LIKE 'Rpl_semi_sync_master_clients'";
-        loop {
-            let (_, clients): (String, String) = conn.query_first(ask).await.unwrap().unwrap();
-            if clients == replicas.len().to_string() {
-                break;
-            }
+        let mut clients = String::new();
+        // A source that drops the old link of a replica after the new one has come counts one too few for good.
+        while clients != replicas.len().to_string() {
             assert!(std::time::Instant::now() < until, "{clients} semi-sync replicas of {primary}");
-            tokio::time::sleep(Duration::from_millis(20)).await;
+            for replica in replicas {
+                let mut conn = self.lab.connect(replica).await.unwrap();
+                for statement in ["SET GLOBAL rpl_semi_sync_slave_enabled = ON", "STOP SLAVE", "START SLAVE"]
+                {
+                    conn.query_drop(statement).await.unwrap();
+                }
+            }
+            for _ in 0..50 {
+                (_, clients) = conn.query_first::<(String, String), _>(ask).await.unwrap().unwrap();
+                if clients == replicas.len().to_string() {
+                    break;
+                }
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
         }
         for replica in replicas {
             self.lab.wait_applied(replica, primary, DEADLINE).await.unwrap();
