@@ -96,7 +96,8 @@ pub(super) struct Alive {
     pub(super) last: Instant,
 }
 
-/// Who takes writes. While nobody does it is the `last` one, since it may die before it is seen to be open again.
+/// Who takes writes. While nobody does it is the `last` one, since it may die before it is seen to be open
+/// again.
 fn primary(snapshot: &Snapshot, last: Option<ServerName>) -> Option<(ServerName, Address)> {
     let name = match &snapshot.writer {
         WriterStatus::Known { server } => server.clone(),

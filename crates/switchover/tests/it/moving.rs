@@ -197,7 +197,8 @@ impl Fleet {
         let until = std::time::Instant::now() + DEADLINE;
         let ask = "SHOW STATUS LIKE 'Rpl_semi_sync_master_clients'";
         let mut clients = String::new();
-        // A source that drops the old link of a replica after the new one has come counts one too few for good.
+        // A source that drops the old link of a replica after the new one has come counts one too few for
+        // good.
         while clients != replicas.len().to_string() {
             assert!(std::time::Instant::now() < until, "{clients} semi-sync replicas of {primary}");
             for replica in replicas {
