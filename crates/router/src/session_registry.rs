@@ -45,8 +45,8 @@ pub(crate) struct SessionHandle {
     pinged: Cell<Option<u32>>,
     /// Its place in the registry.
     at: Cell<Option<usize>>,
-    /// The activity at the last look, and since when it has been that.
-    looked: Cell<(u32, Option<Instant>)>,
+    /// The activity at the last look, and since when it has been that, by the registry's clock.
+    looked: Cell<(u32, Option<Duration>)>,
     /// When a look last found that bytes had moved since the one before.
     worked: Cell<Option<Instant>>,
     /// What the client and the server owe.
@@ -83,6 +83,11 @@ pub(crate) struct SessionRegistry {
     sessions: RefCell<Vec<Rc<SessionHandle>>>,
     /// Where the next look after peers begins.
     next: Cell<usize>,
+    /// When sessions were last looked at.
+    last_look: Cell<Option<Instant>>,
+    /// Time as the looks have seen it. A thread that a busy host held back between two of them has seen
+    /// nothing, and a client that was held back like it is not at rest.
+    seen: Cell<Duration>,
 }
 
 /// Keeps a session in the registry until dropped, however the session ends.
@@ -273,14 +278,15 @@ impl SessionHandle {
         }
     }
 
-    /// Whether no byte has moved for `quiet`, as far as looks have shown; call it now and then.
-    fn is_quiet(&self, quiet: Duration, now: Instant) -> bool {
+    /// Whether no byte has moved for `quiet`, as far as looks have shown, at `time` by the registry's clock;
+    /// call it now and then.
+    fn is_quiet(&self, quiet: Duration, time: Duration, now: Instant) -> bool {
         let activity = self.activity.get();
         match self.looked.get() {
-            (seen, Some(since)) if seen == activity => now.saturating_duration_since(since) >= quiet,
+            (seen, Some(since)) if seen == activity => time.saturating_sub(since) >= quiet,
             (_, before) => {
                 self.worked.set(before.map(|_| now));
-                self.looked.set((activity, Some(now)));
+                self.looked.set((activity, Some(time)));
                 quiet.is_zero()
             }
         }
@@ -311,16 +317,20 @@ impl SessionRegistry {
     }
 
     /// Looks for sessions that should move and are quiet, and orders them to close. Returns for how long the
-    /// most wanted of those that should still move have to be quiet: another look is worth while before.
-    pub(crate) fn look(&self, now: Instant) -> Option<Duration> {
+    /// most wanted of those that should still move have to be quiet: another look is worth while before. The
+    /// time since the last look counts for `at_most` this.
+    pub(crate) fn look(&self, now: Instant, at_most: Duration) -> Option<Duration> {
         let mut more: Option<Duration> = None;
+        let since = self.last_look.replace(Some(now)).map(|last| now.saturating_duration_since(last));
+        let time = self.seen.get() + since.unwrap_or_default().min(at_most);
+        self.seen.set(time);
         for handle in self.sessions.borrow().iter() {
             let Some(request) = handle.slot.counters.close_quota(handle.slot.role).now() else { continue };
             more = Some(more.map_or(request.quiet, |shortest| shortest.min(request.quiet)));
             let works = |handle: &SessionHandle| {
                 handle.worked.get().is_some_and(|at| now.saturating_duration_since(at) < WORKED)
             };
-            let ready = handle.is_quiet(handle.quiet_for(request), now)
+            let ready = handle.is_quiet(handle.quiet_for(request), time, now)
                 && handle.order.get().is_none()
                 && (!request.working_only || works(handle));
             if ready && handle.facts.get().may_close(request) && handle.slot.leave() {
@@ -347,5 +357,34 @@ impl SessionRegistry {
     pub(crate) fn cut(&self, why: Closed, of: impl Fn(&ServerSlot) -> bool) -> usize {
         let sessions = self.sessions.borrow();
         sessions.iter().filter(|e| of(&e.slot)).map(|e| e.order(Order::Cut(why))).count()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::server_counters::ServerCounters;
+    use fleet::{ListenerRole, ServerName};
+
+    #[test]
+    fn a_thread_that_was_held_back_has_not_seen_a_session_at_rest() {
+        let (start, ms) = (Instant::now(), Duration::from_millis);
+        let counters = Arc::new(ServerCounters::new(ServerName::new("r1"), 1));
+        let slot = ServerSlot::take(counters, ListenerRole::Reader, 0);
+        let quiet = ms(100);
+        let request =
+            CloseRequest { quota: 1, quiet, checked_quiet: quiet, ..CloseRequest::of(Closed::Balance) };
+        slot.counters.close_quota(slot.role).set(Some(request));
+        let (registry, handle) = (SessionRegistry::default(), SessionHandle::new(slot));
+        handle.facts.set(Facts { idle: true, in_transaction: false, sticky: Sticky::empty() });
+        registry.add(handle.clone());
+        let look = |at| {
+            registry.look(start + ms(at), ms(20));
+            handle.standing_order()
+        };
+        assert_eq!([look(0), look(10), look(5_000)], [None; 3], "it has been seen for 30 ms");
+        let after: Vec<_> = (1..=6).map(|n| look(5_000 + n * 10)).collect();
+        assert_eq!(after, [None; 6]);
+        assert_eq!(look(5_070), Some(Order::CloseIfIdle(Closed::Balance)), "now for 100");
     }
 }

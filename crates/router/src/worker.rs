@@ -17,7 +17,7 @@ use context::WorkerContext;
 pub(crate) use handle::WorkerHandle;
 use insight::Ledger;
 pub(crate) use message::{LedgerRequest, Message, RebalanceCommand};
-use pause::pause;
+use pause::{counts_at_most, pause};
 use ring::RingThread;
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -90,7 +90,7 @@ async fn serve(worker: &Rc<WorkerContext>, inbox: &mut UnboundedReceiver<Message
             match tokio::time::timeout(pause(&worker.shared, quiet), inbox.recv()).await {
                 Ok(message) => message,
                 Err(_) => {
-                    looking = worker.registry.look(Instant::now());
+                    looking = worker.registry.look(Instant::now(), counts_at_most(&worker.shared));
                     continue;
                 }
             }
@@ -133,7 +133,10 @@ async fn serve(worker: &Rc<WorkerContext>, inbox: &mut UnboundedReceiver<Message
                     ring.send_rebalance(placement.clone());
                 }
                 match placement {
-                    RebalanceCommand::Look => looking = worker.registry.look(Instant::now()).or(looking),
+                    RebalanceCommand::Look => {
+                        looking =
+                            worker.registry.look(Instant::now(), counts_at_most(&worker.shared)).or(looking);
+                    }
                     cut => cut.cut(&worker.registry),
                 }
             }

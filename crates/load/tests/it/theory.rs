@@ -69,8 +69,8 @@ fn response_times_of_a_queue_with_constant_service_are_those_of_theory() {
         for (name, found, theory) in
             [("p50", found.p50_ms, at(0.5)), ("p90", found.p90_ms, at(0.9)), ("p95", found.p95_ms, at(0.95))]
         {
-            // A loop that is not open would lack most of the wait; what a busy machine adds is not ours, unless
-            // it were a queue of its own.
+            // A loop that is not open would lack most of the wait; what a busy machine adds is not ours,
+            // unless it were a queue of its own.
             let off = found - theory;
             assert!(
                 (-1.0..20.0 * service).contains(&off),

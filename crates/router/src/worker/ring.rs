@@ -6,7 +6,7 @@
 //! calls. Messages come through a channel, and the ring's waker.
 
 use super::message::{LedgerRequest, RebalanceCommand};
-use super::pause::pause;
+use super::pause::{counts_at_most, pause};
 use crate::closed::Closed;
 use crate::fault::RingFault;
 use crate::heartbeat::{Heartbeat, RING};
@@ -246,7 +246,7 @@ fn serve(
             return Ok(());
         }
         if look.is_some_and(|at| at <= Instant::now()) {
-            let more = driver.registry.look(Instant::now());
+            let more = driver.registry.look(Instant::now(), counts_at_most(shared));
             look = more.map(|quiet| Instant::now() + pause(shared, quiet));
             driver.obey();
         }
