@@ -252,8 +252,9 @@ impl WatchView {
         Some(self.servers.iter().map(why).collect::<Vec<_>>().join("; "))
     }
 
-    /// The servers and agents that were not read, and the servers whose sessions are hidden, each with the
-    /// reason, and that there are more than are watched; `None` when there is nothing of it.
+    /// This host, if it counts (see [`Self::has_bottleneck`]) and was not read; the servers and agents that
+    /// were not, and the servers whose sessions are hidden, each with the reason; that there are more than are
+    /// watched. `None` when there is nothing of it.
     pub fn unread(&self) -> Option<String> {
         let why = |name: &str, why: &Option<String>| {
             format!("{name}: {}", why.as_deref().unwrap_or("no answer within the window"))
@@ -272,7 +273,11 @@ impl WatchView {
             };
             Some(format!("{}: {why}", server.name))
         });
-        let all: Vec<String> = hosts.chain(servers).chain(unseen).chain(self.left_out.clone()).collect();
+        let here = self.servers.is_empty() || self.servers.iter().any(|server| server.on_this_host);
+        let own = (here && self.hosts.is_empty() && self.host.is_none())
+            .then(|| "this host: no readings within the window".to_owned());
+        let all: Vec<String> =
+            own.into_iter().chain(hosts).chain(servers).chain(unseen).chain(self.left_out.clone()).collect();
         (!all.is_empty()).then(|| all.join("; "))
     }
 
@@ -371,6 +376,22 @@ mod tests {
         let sample = hidden.sample.as_mut().unwrap();
         (sample.sessions_unseen, sample.missing) = (true, vec!["GRANT PROCESS".to_owned()]);
         assert_eq!(view(Vec::new(), vec![hidden]).unread().as_deref(), Some("db1: GRANT PROCESS"));
+    }
+
+    #[test]
+    fn a_host_that_was_not_read_has_no_known_lack_of_a_bottleneck() {
+        let server = |on_this_host| ServerWatch {
+            on_this_host,
+            sample: Some(ServerSampleView::default()),
+            ..ServerWatch::default()
+        };
+        let view = |servers, host| WatchView { servers, host, ..WatchView::default() };
+        for servers in [Vec::new(), vec![server(true)]] {
+            let unread = view(servers, None).unread();
+            assert_eq!(unread.as_deref(), Some("this host: no readings within the window"));
+        }
+        assert_eq!(view(vec![server(false)], None).unread(), None, "it says nothing of servers elsewhere");
+        assert_eq!(view(Vec::new(), Some(HostSampleView::default())).unread(), None);
     }
 
     #[test]

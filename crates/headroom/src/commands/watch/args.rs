@@ -75,8 +75,8 @@ Examples:
 
 Nothing is written to a server. Evidence of a host (CPU, disk, packets) is read where this runs: for servers elsewhere
 the verdict stands on what they say themselves, unless an agent there is asked. The agents' token: --agent-token-file,
-else HEADROOM_AGENT_TOKEN. With --once exit code 1 when a bottleneck is named, else 2 when a server or an agent
-could not be read, or its sessions could not be seen.";
+else HEADROOM_AGENT_TOKEN. With --once exit code 1 when a bottleneck is named, else 2 when this host, a server or an
+agent could not be read, or its sessions could not be seen.";
 
 /// Name the bottleneck of this host and of its servers, with evidence.
 ///
