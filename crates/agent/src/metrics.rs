@@ -110,6 +110,7 @@ fn servers(view: &WatchView, sheet: &mut Sheet) {
             let known = [
                 ("row-lock", s.in_row_lock),
                 ("metadata-lock", s.in_metadata_lock),
+                ("global-lock", s.in_global_lock),
                 ("table-lock", s.in_table_lock),
                 ("auto-increment", s.in_auto_increment),
                 ("commit", s.in_commit),
@@ -187,4 +188,30 @@ fn verdicts(view: &WatchView, sheet: &mut Sheet) {
     sheet.gauge("bottleneck", "The bottleneck in force; an empty server label is this host", bottleneck);
     let tightest = all().filter_map(|(server, v)| v.tightest.map(|(name, used)| (of(&server, name), used)));
     sheet.gauge("tightest_ceiling_share", "The ceiling that is used most", tightest.collect::<Vec<_>>());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use console::watch_view::ServerWatch;
+
+    #[test]
+    fn every_kind_of_lock_that_sessions_wait_for_is_told() {
+        let sample = ServerSampleView {
+            in_row_lock: Some(1.0),
+            in_metadata_lock: Some(1.0),
+            in_global_lock: Some(7.0),
+            in_table_lock: Some(1.0),
+            in_auto_increment: Some(1.0),
+            in_commit: Some(1.0),
+            ..ServerSampleView::default()
+        };
+        let server = ServerWatch { name: "db1".to_owned(), sample: Some(sample), ..ServerWatch::default() };
+        let text = text(&WatchView { servers: vec![server], ..WatchView::default() }).unwrap();
+        let waits = |line: &&str| line.starts_with("headroom_watched_server_sessions_waiting{");
+        let waiting: Vec<&str> = text.lines().filter(waits).collect();
+        assert_eq!(waiting.len(), 6, "{waiting:?}");
+        let global = waiting.iter().find(|line| line.contains("global-lock")).unwrap();
+        assert_eq!(global.rsplit(' ').next().unwrap().parse::<f64>(), Ok(7.0));
+    }
 }

@@ -139,6 +139,7 @@ pub(crate) const SERVER: &[Series<ServerNow>] = &[
             Some(
                 s.sample.in_row_lock?
                     + s.sample.in_metadata_lock?
+                    + s.sample.in_global_lock?
                     + s.sample.in_table_lock?
                     + s.sample.in_auto_increment?,
             )
@@ -256,4 +257,27 @@ fn timed(now: &StatementsNow, of: fn(&FiguresView) -> f64) -> Option<f64> {
 /// A figure of requests, where any have ended.
 fn requested(now: &StatementsNow, of: fn(&RequestView) -> f64) -> Option<f64> {
     now.requests.as_ref().filter(|requests| requests.requests > 0).map(of)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sessions_that_wait_for_any_lock_are_in_locks() {
+        let at = SERVER.iter().position(|series| series.name == "in_locks").unwrap();
+        let in_locks = |in_global_lock| {
+            let sample = ServerSampleView {
+                in_row_lock: Some(1.0),
+                in_metadata_lock: Some(2.0),
+                in_global_lock,
+                in_table_lock: Some(3.0),
+                in_auto_increment: Some(4.0),
+                ..ServerSampleView::default()
+            };
+            figures(SERVER, &ServerNow { sample, quantiles: None, lag_ms: None })[at]
+        };
+        assert_eq!(in_locks(Some(10.0)), 20.0);
+        assert!(in_locks(None).is_nan(), "what is not known is no 0");
+    }
 }
