@@ -20,6 +20,7 @@ use config::{FleetConfig, TlsMode};
 use entry::name_of;
 use fleet::{Address, ServerName, State};
 use std::collections::{BTreeMap, HashMap, HashSet};
+use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
 pub(crate) use entry::{AGREEING, Entry, Origin, ServerId};
@@ -313,9 +314,16 @@ impl Survey {
         }
         let verified =
             matches!(self.config.credentials.tls.mode, TlsMode::VerifyCa | TlsMode::VerifyIdentity);
+        // Hosts are told from sessions, and ports apart from them: another server of that host may be meant,
+        // but not the one that names it, unless the port is its own.
         let known = || {
-            let host = reach.host().and_then(|host| host.parse().ok());
-            self.entries.values().filter_map(|e| e.answer.as_ref()).any(|a| host.is_some() && a.peer == host)
+            let Address::Tcp { host, port } = &reach else { return false };
+            let Ok(host) = host.parse::<IpAddr>() else { return false };
+            let is_it = |e: &Entry, a: &Answer| {
+                let dialled = matches!(&e.reach, Address::Tcp { port: dialled, .. } if dialled == port);
+                a.peer == Some(host) && (e.name != *by || dialled || a.identity.port == *port)
+            };
+            self.entries.values().any(|e| e.answer.as_ref().is_some_and(|a| is_it(e, a)))
         };
         if origin == Origin::Guessed && !verified {
             // Nothing to say of a server that we know by a name that leads to the same host.

@@ -373,6 +373,11 @@ fn a_guessed_address_of_a_server_that_is_known_by_name_is_no_news() {
     survey.take(1, Ok(reached), now);
     survey.take(0, Ok(telling(answer("A", now), &["10.0.0.2"], true)), now);
     assert_eq!((survey.entries.len(), survey.not_followed().count()), (2, 0));
+    // A replica on the host of its source is another server than that.
+    let source = Answer { peer: Some([10, 0, 0, 1].into()), ..answer("A", now) };
+    survey.take(0, Ok(telling(source, &["10.0.0.1:3306", "10.0.0.1:3307", "10.0.0.2:3307"], true)), now);
+    let told: Vec<String> = survey.not_followed().collect();
+    assert!(told.len() == 1 && told[0].starts_with("10.0.0.1:3307 is not followed"), "{told:?}");
 }
 
 #[test]
