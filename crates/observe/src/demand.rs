@@ -4,7 +4,7 @@ mod estimate;
 
 use config::FleetConfig;
 use fleet::{Demand, DemandSource, Role, Server, Zone, ZoneShare};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 pub(crate) use estimate::{Estimate, Estimator};
 
@@ -20,7 +20,10 @@ pub(crate) fn decide(
 ) -> (Demand, Vec<String>) {
     let mut remarks = Vec::new();
     let idle = estimate == Estimate::Idle;
-    if let Estimate::Measured(measured) = estimate {
+    if let Estimate::Measured(mut measured) = estimate {
+        if let Some(zone) = only_zone(config, servers, own) {
+            (measured.shares, measured.unplaced) = (BTreeMap::from([(zone, 1.0)]), 0.0);
+        }
         if measured.unplaced <= MOST_UNPLACED {
             let source =
                 if measured.reads { DemandSource::StatementCounters } else { DemandSource::Sessions };
@@ -46,4 +49,45 @@ pub(crate) fn decide(
     let total: f64 = weights.values().sum();
     let zones = weights.into_iter().map(|(zone, weight)| ZoneShare { zone, share: weight / total }).collect();
     (Demand { zones, source, reads_per_second: 0.0, unplaced: 0.0, idle }, remarks)
+}
+
+/// The zone that there is, where servers, rules and we ourselves stand in no other: wherever a client is, its
+/// reads are for that one. Zones that nobody wrote down place no client hosts.
+fn only_zone(config: &FleetConfig, servers: &[Server], own: Option<&Zone>) -> Option<Zone> {
+    let answered = servers.iter().filter(|server| server.answered_at.is_some());
+    let mut zones = answered.map(Server::zone_name).collect::<Option<BTreeSet<&Zone>>>()?;
+    zones.extend(own);
+    zones.extend(config.zones.iter().map(|rule| &rule.zone));
+    zones.first().filter(|_| zones.len() == 1).copied().cloned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::estimate::Measurement;
+    use super::*;
+    use fleet::{Address, KnownZone, ServerName, ZoneSource};
+    use std::time::Instant;
+
+    fn replica(zone: Option<&str>) -> Server {
+        let zone = zone.map(|zone| KnownZone { zone: Zone::new(zone), by: ZoneSource::RoundTrip });
+        let server = Server::unasked(ServerName::new("db"), Address::tcp("db", 3306));
+        Server { role: Role::Replica, zone, answered_at: Some(Instant::now()), ..server }
+    }
+
+    #[test]
+    fn where_there_is_one_zone_all_reads_are_born_there_and_else_it_is_told_that_hosts_stand_nowhere() {
+        let near = Zone::new("near");
+        let decide = |zones: [Option<&str>; 2]| {
+            let measured = Measurement { shares: BTreeMap::new(), total: 500.0, unplaced: 1.0, reads: true };
+            let servers = zones.map(replica);
+            super::decide(Estimate::Measured(measured), &FleetConfig::default(), &servers, Some(&near))
+        };
+        let (demand, remarks) = decide([Some("near"), Some("near")]);
+        assert_eq!((demand.source, demand.unplaced), (DemandSource::StatementCounters, 0.0));
+        assert_eq!((demand.share(&near), demand.reads_per_second, remarks.len()), (1.0, 500.0, 0));
+        for zones in [[Some("near"), Some("far-1")], [Some("near"), None]] {
+            let (demand, remarks) = decide(zones);
+            assert_eq!((demand.source, remarks.len()), (DemandSource::Equal, 1), "{zones:?}");
+        }
+    }
 }

@@ -149,7 +149,7 @@ impl View {
                 (0..candidates.len()).filter(|i| here(&candidates[*i])).collect()
             })
             .collect();
-        let mut fallbacks = fallbacks(&candidates, &snapshot, &config);
+        let mut fallbacks = fallbacks(&candidates, &snapshot, &config, flow.zones.len());
         fallbacks.extend(own.speeds_unknown.then_some(Fallback::SpeedsUnknown));
         Self { snapshot, config, own_zone, candidates, flow, members, fallbacks }
     }
@@ -261,8 +261,13 @@ fn zone_loads(candidates: &[Candidate], snapshot: &Snapshot, own: Option<&Zone>)
         .collect()
 }
 
-/// Everything that is not as asked for.
-fn fallbacks(candidates: &[Candidate], snapshot: &Snapshot, config: &RouterConfig) -> Vec<Fallback> {
+/// Everything that is not as asked for. Where there is one zone, reads go there whatever the demand.
+fn fallbacks(
+    candidates: &[Candidate],
+    snapshot: &Snapshot,
+    config: &RouterConfig,
+    zones: usize,
+) -> Vec<Fallback> {
     let mut found = Vec::new();
     let writer = candidates.iter().any(|c| c.writes.is_eligible());
     if !candidates.iter().any(|c| c.reads.is_eligible()) {
@@ -291,7 +296,8 @@ fn fallbacks(candidates: &[Candidate], snapshot: &Snapshot, config: &RouterConfi
         };
         found.push(Fallback::WriterUnknown { why });
     }
-    if snapshot.demand.source != DemandSource::StatementCounters && !snapshot.demand.idle {
+    let is_measured = snapshot.demand.source == DemandSource::StatementCounters;
+    if !is_measured && !snapshot.demand.idle && zones > 1 {
         found.push(Fallback::DemandNotMeasured { source: snapshot.demand.source });
     }
     if snapshot.own_zone.is_none() {
@@ -463,6 +469,9 @@ pub(crate) mod tests {
         s.demand = Demand::unknown();
         let names: Vec<_> = view(s).fallbacks.iter().map(Fallback::name).collect();
         assert_eq!(names, ["demand_not_measured", "own_zone_unknown", "servers_without_zone"]);
+        let mut s = snapshot("a", &[("a", 1.0)], &[]);
+        s.demand.source = DemandSource::Sessions;
+        assert_eq!(view(s).fallbacks, [], "there is one zone");
         let mut s = snapshot("a", &[("a", 1.0)], &[("a", 1.0)]);
         s.servers[1].lag.as_mut().unwrap().at_least = Duration::from_secs(99);
         let names: Vec<_> = view(s).fallbacks.iter().map(Fallback::name).collect();
