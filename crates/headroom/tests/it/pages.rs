@@ -216,6 +216,35 @@ async fn the_agents_page_says_that_servers_are_left_out() {
     assert_eq!(browser.complaints(), [""; 0]);
 }
 
+#[tokio::test]
+async fn the_agents_page_says_how_often_a_limit_holds_a_server_back_and_when_its_disk_is_full() {
+    let address = served_by(|wanted| {
+        let facts = body(Kind::Agent, wanted)?;
+        if wanted != "/watch.json" {
+            return Some(facts);
+        }
+        let mut view: serde_json::Value = serde_json::from_str(&facts).unwrap();
+        let a1 = view["servers"].as_array_mut().unwrap().iter_mut().find(|server| server["name"] == "a1")?;
+        a1["limits"] =
+            serde_json::json!({ "cpu": { "path": "/pod", "cpus": 0.5, "used": 0.49, "throttled": 0.8 } });
+        a1["space"] = serde_json::json!({
+            "path": "/data", "total": 1_u64 << 35, "available": 1_u64 << 32, "full_in_s": 7200.0
+        });
+        // The same bottleneck, and not of the same CPUs.
+        a1["verdict"]["bottleneck"]["who"] = "CPU 3".into();
+        Some(view.to_string())
+    });
+    let mut browser = Browser::start();
+    let mut page = browser.open(&format!("http://{address}/"), 1280, "light").await;
+    let says =
+        |said: &str| format!("document.getElementById('server-a1')?.textContent.includes('{said}') === true");
+    page.wait_for(&says("0.49 of the 0.50 CPUs of its limit, held back in 80 % of the periods")).await;
+    page.wait_for(&says("4.00 GiB left for its data, full about 20")).await;
+    assert_eq!(page.is("document.querySelectorAll('#server-a1 .evidence').length").await, 1);
+    drop(page);
+    assert_eq!(browser.complaints(), [""; 0]);
+}
+
 /// A page that stays open has the scripts of the version that it came from.
 #[tokio::test]
 async fn a_page_that_is_open_over_an_upgrade_loads_itself_again() {

@@ -42,10 +42,16 @@ function host(view, history) {
     verdict(view.verdict), history ? charts(history, subject, HOST) : null);
 }
 
+// The day and time at which a disk is full, as on the terminal; beyond a month it is too far to be foretold.
+function fullAbout(seconds) {
+  if (seconds === null || seconds === undefined || seconds > 30 * 86400) return "";
+  return ", full about " + new Date(Date.now() + seconds * 1000).toISOString().slice(0, 16).replace("T", " ") + " UTC if it goes on so";
+}
+
 // The limits that a server lives under, and the room for its data: what is known of them.
 function surroundings({ limits, space }) {
   const known = [];
-  if (limits?.cpu) known.push(figure(limits.cpu.used, "count") + " of the " + figure(limits.cpu.cpus, "count") + " CPUs of its limit");
+  if (limits?.cpu) known.push(figure(limits.cpu.used, "count") + " of the " + figure(limits.cpu.cpus, "count") + " CPUs of its limit, held back in " + share(limits.cpu.throttled) + " of the periods");
   if (limits?.pinned_to) known.push("may run on " + limits.pinned_to.length + " of the CPUs");
   if (limits?.memory) known.push("memory " + figure(limits.memory.used, "bytes") + " of its limit of " + figure(limits.memory.limit, "bytes"));
   if (limits?.io) {
@@ -55,13 +61,13 @@ function surroundings({ limits, space }) {
   // Far from full, they say nothing.
   if (limits?.threads && (limits.threads.used * 2 >= limits.threads.limit || limits.threads.refused)) known.push("threads " + limits.threads.used + " of its limit of " + limits.threads.limit);
   if (limits?.files && limits.files.open * 2 >= limits.files.limit) known.push("open files " + limits.files.open + " of its limit of " + limits.files.limit);
-  if (space) known.push(figure(space.available, "bytes") + " left for its data");
+  if (space) known.push(figure(space.available, "bytes") + " left for its data" + fullAbout(space.full_in_s));
   return known;
 }
 
 
 // What this host's servers share with it is told once, where the host is.
-export const shared = (one, host) => Boolean(one.on_this_host && one.verdict.bottleneck && host.bottleneck && one.verdict.bottleneck.name === host.bottleneck.name);
+export const shared = (one, host) => Boolean(one.on_this_host && one.verdict.bottleneck && host.bottleneck && one.verdict.bottleneck.name === host.bottleneck.name && one.verdict.bottleneck.who === host.bottleneck.who);
 
 const likewise = (said) => h("div", { class: "said warn" }, h("p", { class: "sentence" }, h("span", { class: "tag warn" }, "bottleneck"), " ", said.text, h("span", { class: "aside" }, ": the whole host's, see ", h("a", { href: "#this-host" }, "this host"))));
 
