@@ -29,6 +29,8 @@ pub struct Settings {
     /// Whether a statement may hold a table's auto-increment lock to its end (`innodb_autoinc_lock_mode` 0 or
     /// 1).
     pub holds_auto_increment: bool,
+    /// Whether it is MySQL: its appliers do not say that they look for a row.
+    pub mysql: bool,
     /// Whether `performance_schema` is on.
     pub performance_schema: bool,
     /// `datadir`
@@ -69,6 +71,7 @@ impl Settings {
                 "thread_pool_size" => pool = number,
                 "innodb_thread_concurrency" => settings.at_work = number,
                 "innodb_autoinc_lock_mode" => settings.holds_auto_increment = matches!(value, "0" | "1"),
+                "version" => settings.mysql = !value.contains("MariaDB"),
                 "performance_schema" => settings.performance_schema = on,
                 "datadir" => value.clone_into(&mut settings.datadir),
                 "pid_file" => value.clone_into(&mut settings.pid_file),
@@ -87,5 +90,21 @@ impl Settings {
     /// Whether a commit waits for the disk.
     pub fn commits_are_durable(&self) -> bool {
         self.flush_log_at_commit == 1 || self.sync_binlog == 1
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn mysql_is_told_from_mariadb_and_from_what_says_no_version() {
+        let mysql = |rows: &[(&str, &str)]| {
+            let row = |(name, value): &(&str, &str)| vec![Some((*name).to_owned()), Some((*value).to_owned())];
+            let names = ["Variable_name", "Value"].map(str::to_owned);
+            Settings::read(&Rows::new(names, rows.iter().map(row).collect())).mysql
+        };
+        assert!(mysql(&[("version", "8.4.3")]));
+        assert!(!mysql(&[("version", "10.11.6-MariaDB-log")]) && !mysql(&[("port", "3306")]));
     }
 }

@@ -38,9 +38,9 @@ pub(super) fn single_threaded_apply(window: &Window) -> Option<Finding> {
 }
 
 /// With a key a row is found at once, and hardly a look falls on that moment. Without one each row of a
-/// change is looked for by reading the table.
+/// change is looked for by reading the table. MySQL does not say which of both it is.
 pub(super) fn apply_without_key(window: &Window) -> Option<Finding> {
-    let server = window.server.as_ref()?.with_sessions()?;
+    let server = window.server.as_ref()?.with_sessions().filter(|server| !server.settings.mysql)?;
     let lag = behind_s(window)?;
     let (busy, _) = server.appliers;
     let searching = if busy > 0.0 { (server.appliers_searching / busy).min(1.0) } else { 0.0 };
