@@ -92,9 +92,9 @@ impl SwitchoverState {
         }
     }
 
-    /// Without a router nobody holds anything, and nothing is confirmed.
-    fn is_drained(&self) -> bool {
-        self.drained.get().is_some_and(|drained| drained.load(Relaxed))
+    /// `None` without a router: a guard or an agent holds nothing, and nobody may wait for it.
+    fn is_drained(&self) -> Option<bool> {
+        self.drained.get().map(|drained| drained.load(Relaxed))
     }
 
     fn ms(&self, at: Instant) -> u64 {
@@ -111,11 +111,12 @@ pub(crate) struct Acknowledgement {
 
 impl Acknowledgement {
     /// What to say next to a server that announces this: statements, and what will have been answered then.
-    /// Pure.
-    fn next(self, announced: Announcement, drained: bool, connection: u64) -> (Vec<String>, Self) {
+    /// Whoever routes nothing (`drained` is `None`) says nothing: a switchover waits for each that is ready,
+    /// while writes are held. Pure.
+    fn next(self, announced: Announcement, drained: Option<bool>, connection: u64) -> (Vec<String>, Self) {
         let wanted = Self {
-            ready: announced != Announcement::Nothing,
-            holding: announced == Announcement::Hold && drained,
+            ready: drained.is_some() && announced != Announcement::Nothing,
+            holding: announced == Announcement::Hold && drained == Some(true),
         };
         let mut statements = Vec::new();
         for (has, wants, lock) in [
@@ -171,14 +172,27 @@ mod tests {
 
     #[test]
     fn a_hold_is_confirmed_only_once_it_is_drained_and_withdrawn_with_the_announcement() {
-        let (said, ready) = Acknowledgement::default().next(Announcement::Prepare, true, 7);
+        let (said, ready) = Acknowledgement::default().next(Announcement::Prepare, Some(true), 7);
         assert_eq!(said, ["DO GET_LOCK('headroom.ready.7', 0)"]);
-        assert_eq!(ready.next(Announcement::Prepare, true, 7).0, Vec::<String>::new());
-        assert_eq!(ready.next(Announcement::Hold, false, 7).0, Vec::<String>::new());
-        let (said, holds) = ready.next(Announcement::Hold, true, 7);
+        assert_eq!(ready.next(Announcement::Prepare, Some(true), 7).0, Vec::<String>::new());
+        assert_eq!(ready.next(Announcement::Hold, Some(false), 7).0, Vec::<String>::new());
+        let (said, holds) = ready.next(Announcement::Hold, Some(true), 7);
         assert_eq!(said, ["DO GET_LOCK('headroom.holding.7', 0)"]);
-        let (said, nothing) = holds.next(Announcement::Nothing, true, 7);
+        let (said, nothing) = holds.next(Announcement::Nothing, Some(true), 7);
         assert_eq!(said, ["DO RELEASE_LOCK('headroom.ready.7')", "DO RELEASE_LOCK('headroom.holding.7')"]);
         assert_eq!(nothing, Acknowledgement::default());
+    }
+
+    #[test]
+    fn whoever_routes_nothing_is_waited_for_by_nobody() {
+        let guard = SwitchoverState::new(Instant::now());
+        for announced in [Announcement::Prepare, Announcement::Hold] {
+            let (said, answered) = Acknowledgement::default().next(announced, guard.is_drained(), 7);
+            assert_eq!((said, answered), (Vec::new(), Acknowledgement::default()));
+        }
+        let router = SwitchoverState::new(Instant::now());
+        router.confirm_with(Arc::default());
+        let (said, _) = Acknowledgement::default().next(Announcement::Hold, router.is_drained(), 7);
+        assert_eq!(said, ["DO GET_LOCK('headroom.ready.7', 0)"], "its sessions have not left");
     }
 }
