@@ -5,7 +5,7 @@ use super::{FenceBy, Kind, Member, Outcome, Plan, applier, closed, mark, takeove
 use crate::Error;
 use crate::announce::COUNT_ROUTERS;
 use crate::connection::{Connection, quoted};
-use crate::dialect::Source;
+use crate::dialect::{Dialect, Source};
 use crate::facts::{self, Channel};
 use crate::step::{Event, Step};
 use crate::survey;
@@ -102,7 +102,7 @@ async fn prepare(plan: &Plan, servers: &mut Servers<'_>, outcome: &mut Outcome) 
     let mut announcer = servers.another(&plan.primary).await?;
     take(&mut announcer, PREPARE, servers.deadline()).await?;
     servers.announcer = Some(announcer);
-    tokio::time::sleep(Duration::from_millis(plan.deadlines.prepare_ms)).await;
+    servers.sleep(Duration::from_millis(plan.deadlines.prepare_ms)).await?;
     outcome.routers.ready = routers(plan, servers).await?.0;
     Ok(())
 }
@@ -192,6 +192,7 @@ async fn hold(plan: &Plan, servers: &mut Servers<'_>, outcome: &mut Outcome) -> 
     }
     let until = Instant::now() + Duration::from_millis(plan.deadlines.hold_ms);
     while outcome.routers.holding < outcome.routers.ready && Instant::now() < until {
+        servers.check_interrupted()?;
         outcome.routers.holding = routers(plan, servers).await?.1;
         tokio::time::sleep(POLL).await;
     }
@@ -223,6 +224,7 @@ async fn drain(plan: &Plan, servers: &mut Servers<'_>) -> Result<(), Error> {
                 ),
             });
         }
+        servers.check_interrupted()?;
         tokio::time::sleep(TRANSACTIONS_POLL).await;
     }
 }
@@ -235,14 +237,20 @@ async fn freeze(plan: &Plan, servers: &mut Servers<'_>) -> Result<(), Error> {
     let mut freezer = servers.another(primary).await?;
     let session = freezer.id();
     take(&mut freezer, FREEZE, servers.deadline()).await?;
-    let mut frozen = freezer.run(dialect.freeze(), limit).await;
-    if frozen.is_ok() && !dialect.read_only_binds_administrators() {
-        frozen = freezer.run("FLUSH TABLES WITH READ LOCK", limit).await;
-    }
+    let frozen = tokio::select! {
+        frozen = close(&mut freezer, dialect, limit) => frozen,
+        () = servers.interrupted() => Err(Error::Interrupted),
+    };
     if let Err(error) = frozen {
         let deadline = servers.deadline();
         let others = facts::blockers(servers.of(primary).await?, deadline).await.unwrap_or_default();
-        let _ = servers.run(primary, &format!("KILL {session}")).await;
+        // Gone before anything is taken back: one that waits still would close the primary afterwards.
+        let left = kill(primary, session, servers).await.err().map_or(String::new(), |error| {
+            format!("; its session may close it later: KILL {session} there ({error})")
+        });
+        if matches!(error, Error::Interrupted) && left.is_empty() {
+            return Err(error);
+        }
         let blocker = others.iter().find(|blocker| blocker.session != u64::from(session));
         let detail = blocker.map_or(String::new(), |blocker| {
             format!(
@@ -254,10 +262,19 @@ async fn freeze(plan: &Plan, servers: &mut Servers<'_>) -> Result<(), Error> {
             server: primary.server(),
             what: format!("the freeze did not take hold ({error})"),
             seconds: limit.as_secs_f64(),
-            detail,
+            detail: format!("{detail}{left}"),
         });
     }
     servers.freezer = Some(freezer);
+    Ok(())
+}
+
+/// Refuses writes, of administrators too.
+async fn close(freezer: &mut Connection, dialect: Dialect, limit: Duration) -> Result<(), Error> {
+    freezer.run(dialect.freeze(), limit).await?;
+    if !dialect.read_only_binds_administrators() {
+        freezer.run("FLUSH TABLES WITH READ LOCK", limit).await?;
+    }
     Ok(())
 }
 
@@ -360,8 +377,13 @@ pub(super) async fn end_session(
     session: u32,
     servers: &mut Servers<'_>,
 ) -> Result<(), Error> {
-    let until = Instant::now() + servers.deadline();
     servers.forget(member);
+    kill(member, session, servers).await
+}
+
+/// The same over the connection that is there.
+async fn kill(member: &Member, session: u32, servers: &mut Servers<'_>) -> Result<(), Error> {
+    let until = Instant::now() + servers.deadline();
     // It may have ended by itself (error 1094).
     match servers.run(member, &format!("KILL {session}")).await {
         Ok(()) | Err(Error::Server { source: observe::AskError::Answered { code: 1094, .. }, .. }) => {}

@@ -85,6 +85,17 @@ impl<'a> Servers<'a> {
         }
     }
 
+    /// Waits, where no server is asked meanwhile.
+    ///
+    /// # Errors
+    /// As [`Self::check_interrupted`].
+    pub(super) async fn sleep(&self, time: Duration) -> Result<(), Error> {
+        tokio::select! {
+            () = tokio::time::sleep(time) => Ok(()),
+            () = self.interrupted() => Err(Error::Interrupted),
+        }
+    }
+
     /// From now on every connection holds the operation's lock; those that are open have taken it.
     pub(super) fn begin(&mut self) {
         self.begun = true;

@@ -4,7 +4,7 @@
 use crate::moving::{self, DEADLINE, Fleet, quick};
 use lab::Spec;
 use mysql_async::prelude::Queryable;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use switchover::journal::{self, Journal, JournalRecord};
 use switchover::perform::{self, Deadlines};
 use switchover::semi_sync::{Name, Switch};
@@ -153,6 +153,41 @@ async fn a_transaction_that_never_ends_is_named_and_everything_is_as_before() {
     assert!(!fleet.read_only("a1").await && fleet.read_only("a2").await);
     open.query_drop("COMMIT").await.unwrap();
     fleet.lab.wait_applied("a2", "a1", DEADLINE).await.unwrap();
+    fleet.lab.down().await.unwrap();
+}
+
+#[tokio::test]
+async fn whoever_asks_for_the_end_while_writes_wait_does_not_wait_for_the_deadline() {
+    let fleet = Fleet::up(three()).await;
+    let (logins, minute) = (fleet.logins(), Deadlines { drain_ms: 60_000, freeze_ms: 60_000, ..quick() });
+    for (at, in_the_way, ends) in [
+        (Step::Drain, ["BEGIN", "INSERT INTO app.writes VALUES (1)"].as_slice(), "ROLLBACK"),
+        (Step::Freeze, ["LOCK TABLES app.writes WRITE"].as_slice(), "UNLOCK TABLES"),
+    ] {
+        let plan = fleet.survey("a2").await.plan(minute, "test");
+        let mut journal = Journal::create(fleet.journals.path(), &plan).unwrap();
+        let mut blocker = fleet.lab.connect("a1").await.unwrap();
+        for statement in in_the_way {
+            blocker.query_drop(*statement).await.unwrap();
+        }
+        let begun = std::cell::Cell::new(None::<Instant>);
+        let mut progress = |progress: perform::Progress<'_>| match progress {
+            perform::Progress::Begins { step, undo: false } if step == at => begun.set(Some(Instant::now())),
+            _ => {}
+        };
+        let asks = || begun.get().is_some_and(|begun| begun.elapsed() > Duration::from_millis(500));
+        let run = perform::run(&plan, &logins, &mut journal, State::START, &asks, &mut progress);
+        let outcome = run.await.unwrap();
+        let took = begun.get().unwrap().elapsed();
+        assert_eq!(outcome.state, State::Undone { why: "interrupted".to_owned() }, "{outcome:#?}");
+        assert!(took < Duration::from_secs(10), "{at}: {took:?}");
+        assert_eq!((outcome.primary_takes_writes, outcome.remarks.len()), (Some(true), 0), "{outcome:#?}");
+        // Nobody is left who closes it once the way is free.
+        blocker.query_drop(ends).await.unwrap();
+        blocker.query_drop("INSERT INTO app.writes VALUES (2)").await.unwrap();
+        blocker.query_drop("DELETE FROM app.writes").await.unwrap();
+        assert!(!fleet.read_only("a1").await && fleet.read_only("a2").await);
+    }
     fleet.lab.down().await.unwrap();
 }
 
