@@ -175,6 +175,15 @@ impl Dialect {
         }
     }
 
+    /// How a replica that waits on purpose is made to apply at once, for a person to type.
+    pub(crate) fn apply_at_once(self) -> &'static str {
+        if self.0.mysql_from((8, 0, 23)) {
+            "CHANGE REPLICATION SOURCE TO SOURCE_DELAY = 0"
+        } else {
+            "CHANGE MASTER TO MASTER_DELAY = 0"
+        }
+    }
+
     /// Enables an event.
     pub(crate) fn enable_event(self, event: &ScheduledEvent) -> String {
         self.alter_event(event, "ENABLE")

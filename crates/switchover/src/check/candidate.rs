@@ -162,8 +162,9 @@ pub(super) fn accounts(s: &Situation<'_>) -> Outcome {
     pass(format!("all {} of the primary are on {candidate}, with the same privileges", ours.len()))
 }
 
-/// What changes behaviour or durability when the primary has another value.
-const COMPARED: [&str; 14] = [
+/// What changes behaviour or durability when the primary has another value. One that a server does not have
+/// is the same on both.
+const COMPARED: [&str; 32] = [
     "sql_mode",
     "max_connections",
     "max_allowed_packet",
@@ -178,6 +179,28 @@ const COMPARED: [&str; 14] = [
     "tx_isolation",
     "innodb_doublewrite",
     "event_scheduler",
+    // Who writes there gets other numbers, or writes in another domain than before.
+    "auto_increment_increment",
+    "auto_increment_offset",
+    "gtid_domain_id",
+    // Some switch these off on replicas, which apply faster then.
+    "foreign_key_checks",
+    "unique_checks",
+    "autocommit",
+    // On these writes, or logins, would be refused.
+    "transaction_read_only",
+    "tx_read_only",
+    "innodb_read_only",
+    "require_secure_transport",
+    "default_storage_engine",
+    "explicit_defaults_for_timestamp",
+    // What is lost when the next primary dies, see docs/guide/failover.md.
+    "rpl_semi_sync_master_timeout",
+    "rpl_semi_sync_source_timeout",
+    "rpl_semi_sync_master_wait_point",
+    "rpl_semi_sync_source_wait_point",
+    "rpl_semi_sync_master_wait_no_slave",
+    "rpl_semi_sync_source_wait_no_replica",
 ];
 
 pub(super) fn variables(s: &Situation<'_>) -> Outcome {

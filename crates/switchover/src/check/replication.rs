@@ -109,7 +109,17 @@ pub(super) fn threads_run(s: &Situation<'_>) -> Outcome {
             return if facts.server == s.candidate.server { stop(text, mend) } else { warn(text, mend) };
         }
     }
-    pass(format!("on {}", names(replicas(s))))
+    let alone = |facts: &Facts| facts.channels.is_empty();
+    nobody(s.others.iter(), alone, &format!("on {}", names(replicas(s))), |alone| {
+        warn(
+            format!("{alone} replicates from nobody: it is not told to follow {}", s.candidate.server),
+            format!(
+                "if a move was cut off: headroom switchover --resume; else headroom failover --rejoin {alone} lets it \
+                 follow {}",
+                s.primary.server
+            ),
+        )
+    })
 }
 
 /// How the connection is protected is told: see [`crate::facts::Channel::protection`].
@@ -141,8 +151,21 @@ pub(super) fn channel_settings(s: &Situation<'_>) -> Outcome {
 }
 
 pub(super) fn lag(s: &Situation<'_>) -> Outcome {
-    let behind = s.candidate.channels.first().and_then(|channel| channel.seconds_behind);
-    match behind {
+    let channel = s.candidate.channels.first();
+    // An idle one is 0 s behind all the same, and the last writes would come that late.
+    if let Some(delay) = channel.map(|channel| channel.delay_s).filter(|delay| *delay > 0) {
+        let (server, dialect) = (&s.candidate.server, s.candidate.dialect());
+        return stop(
+            format!("{server} applies everything {delay} s late on purpose, and writes would wait for as long"),
+            format!(
+                "choose another replica, or on {server}: {}; {}; {}",
+                dialect.stop_replication(),
+                dialect.apply_at_once(),
+                dialect.start_replication()
+            ),
+        );
+    }
+    match channel.and_then(|channel| channel.seconds_behind) {
         None => {
             stop(format!("{} does not say how far behind it is", s.candidate.server), "see 'threads run'")
         }

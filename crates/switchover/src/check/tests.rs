@@ -285,3 +285,61 @@ fn semi_sync_is_moved_only_to_a_server_that_can_go_on_with_it() {
     set(&mut primary, &[("rpl_semi_sync_master_enabled", "ON")]);
     assert!(found(check, &primary, &candidate, &[]).mend.unwrap().contains("semisync_master.so"));
 }
+
+#[test]
+fn what_a_primary_does_by_its_variables_is_compared() {
+    let (mut primary, mut candidate) = pair("10.11.6-MariaDB");
+    assert_eq!(found("variables", &primary, &candidate, &[]).level, Level::Pass);
+    set(&mut primary, &[("foreign_key_checks", "ON"), ("rpl_semi_sync_master_timeout", "86400000")]);
+    set(&mut candidate, &[("foreign_key_checks", "OFF"), ("rpl_semi_sync_master_timeout", "10000")]);
+    for (name, on_primary, on_candidate) in
+        [("auto_increment_offset", "1", "2"), ("gtid_domain_id", "0", "7"), ("tx_read_only", "OFF", "ON")]
+    {
+        set(&mut primary, &[(name, on_primary)]);
+        set(&mut candidate, &[(name, on_candidate)]);
+    }
+    let differing = found("variables", &primary, &candidate, &[]);
+    assert_eq!(differing.level, Level::Warn);
+    assert_eq!(
+        differing.facts,
+        "auto_increment_offset 1 -> 2, gtid_domain_id 0 -> 7, foreign_key_checks ON -> OFF, \
+         tx_read_only OFF -> ON, rpl_semi_sync_master_timeout 86400000 -> 10000"
+    );
+}
+
+#[test]
+fn a_candidate_that_is_late_on_purpose_is_not_moved_to_however_near_it_seems() {
+    for (version, changes) in [
+        ("10.11.6-MariaDB", "STOP SLAVE; CHANGE MASTER TO MASTER_DELAY = 0; START SLAVE"),
+        ("8.0.22", "STOP REPLICA; CHANGE MASTER TO MASTER_DELAY = 0; START REPLICA"),
+        ("8.4.2", "STOP REPLICA; CHANGE REPLICATION SOURCE TO SOURCE_DELAY = 0; START REPLICA"),
+    ] {
+        let (primary, mut candidate) = pair(version);
+        let check = "lag";
+        candidate.channels[0].seconds_behind = Some(0);
+        assert_eq!(found(check, &primary, &candidate, &[]).level, Level::Pass);
+        candidate.channels[0].seconds_behind = Some(11);
+        let behind = found(check, &primary, &candidate, &[]);
+        assert!(behind.level == Level::Stop && behind.facts.contains("11 s behind, allowed are 10 s"));
+        candidate.channels[0].seconds_behind = Some(0);
+        candidate.channels[0].delay_s = 6;
+        let late = found(check, &primary, &candidate, &[]);
+        assert!(late.level == Level::Stop && late.facts.contains("6 s late on purpose"), "{late:?}");
+        assert!(late.mend.as_ref().is_some_and(|mend| mend.ends_with(changes)), "{late:?}");
+    }
+}
+
+#[test]
+fn a_server_that_follows_nobody_is_named() {
+    let (primary, candidate) = pair("10.11.6-MariaDB");
+    let mut other = facts("b1", "10.11.6-MariaDB");
+    other.channels = vec![channel("a1", 3306, 1)];
+    let check = "threads run";
+    assert_eq!(found(check, &primary, &candidate, &[other.clone()]).level, Level::Pass);
+    other.channels.clear();
+    let alone = found(check, &primary, &candidate, &[other]);
+    assert!(alone.level == Level::Warn && alone.facts.starts_with("b1 replicates from nobody"), "{alone:?}");
+    assert!(alone.mend.unwrap().contains("--rejoin b1"));
+    let lone = Facts { channels: Vec::new(), ..candidate };
+    assert_eq!(found(check, &primary, &lone, &[]).level, Level::Pass, "another check stops that");
+}

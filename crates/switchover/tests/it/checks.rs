@@ -225,8 +225,8 @@ async fn replication(fleet: &Fleet, words: &Words) {
 
     fleet.lab.fault("a2", Fault::Lag { seconds: 600 }).await.unwrap();
     on(fleet, "a1", &["INSERT INTO app.writes VALUES (10)"]).await;
-    let brief = Limits { lag: Duration::from_secs(1), ..limits };
-    assert!(only_stop(fleet, "lag", brief).await.contains("s behind, allowed are 1 s"));
+    // Whether it is behind just now or not.
+    assert!(only_stop(fleet, "lag", limits).await.contains("600 s late on purpose"));
     fleet.lab.heal("a2").await.unwrap();
     fleet.lab.wait_applied("a2", "a1", DEADLINE).await.unwrap();
     no_stop(fleet).await;
