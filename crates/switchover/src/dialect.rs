@@ -184,6 +184,15 @@ impl Dialect {
         }
     }
 
+    /// How a replica is made to encrypt its connection, for a person to type.
+    pub(crate) fn encrypt(self) -> &'static str {
+        if self.0.mysql_from((8, 0, 23)) {
+            "CHANGE REPLICATION SOURCE TO SOURCE_SSL = 1"
+        } else {
+            "CHANGE MASTER TO MASTER_SSL = 1"
+        }
+    }
+
     /// Enables an event.
     pub(crate) fn enable_event(self, event: &ScheduledEvent) -> String {
         self.alter_event(event, "ENABLE")

@@ -2,13 +2,15 @@
 //! moves, by the address that the former primary will be told.
 //!
 //! It is tried from this host, which is not the one that will replicate. So what a host in the account's name
-//! forbids here is not held against it.
+//! forbids here is not held against it. The former primary connects as the candidate's own channel does, with
+//! TLS or without; whether the account or the server asks for TLS is read, not tried: a password that goes
+//! encrypted to all servers shall not go to one of them in another way.
 
 use crate::connection::{BRIEFLY, Connection};
 use crate::dialect::Dialect;
-use crate::facts::Facts;
+use crate::facts::{Channel, Facts};
 use crate::{Error, survey};
-use config::Credentials;
+use config::{Credentials, TlsMode};
 use fleet::Address;
 use observe::AskError;
 use std::time::Duration;
@@ -30,6 +32,8 @@ pub enum LedTo {
         server_id: u32,
         /// Whether the account may replicate there.
         may_replicate: bool,
+        /// Whether it takes this account over TLS only.
+        needs_tls: bool,
     },
     /// The server's error number and words.
     Refused { code: u16, why: String },
@@ -56,7 +60,10 @@ pub(crate) async fn attempt(
         let led_to = LedTo::TooLong { bytes, limit };
         return LoginAttempt { user, host: member.host, port: member.port, led_to };
     }
-    let who = Credentials { user: Some(user.clone()), password: Some(password), ..admin.clone() };
+    let mut who = Credentials { user: Some(user.clone()), password: Some(password), ..admin.clone() };
+    if who.tls.mode == TlsMode::Disabled && encrypts(candidate) == Some(true) {
+        who.tls.mode = TlsMode::Preferred;
+    }
     let address = Address::tcp(member.host.clone(), member.port);
     let led_to = match look(candidate, &address, &who, deadline).await {
         Ok(led_to) => led_to,
@@ -77,10 +84,29 @@ async fn look(
 ) -> Result<LedTo, Error> {
     let mut conn = Connection::open(&candidate.server, address, who, deadline, BRIEFLY).await?;
     let server_id = conn.scalar("SELECT @@GLOBAL.server_id", deadline).await?;
-    let grants = conn.ask("SHOW GRANTS", deadline).await?;
+    let mut lines = conn.ask("SHOW GRANTS", deadline).await?;
+    let may_replicate = lines.iter().flat_map(|row| row.values()).any(|grant| lets_replicate(grant));
+    if !candidate.dialect().is_mariadb() {
+        // MariaDB's grants say it.
+        lines.extend(conn.ask("SHOW CREATE USER CURRENT_USER()", deadline).await.unwrap_or_default());
+    }
     conn.close().await;
-    let may_replicate = grants.iter().flat_map(|row| row.values()).any(|grant| lets_replicate(grant));
-    Ok(LedTo::Server { server_id: server_id.and_then(|id| id.parse().ok()).unwrap_or(0), may_replicate })
+    let account = lines.iter().flat_map(|row| row.values()).any(|line| requires_tls(line));
+    let needs_tls = account || candidate.is_on(&["require_secure_transport"]) == Some(true);
+    let server_id = server_id.and_then(|id| id.parse().ok()).unwrap_or(0);
+    Ok(LedTo::Server { server_id, may_replicate, needs_tls })
+}
+
+/// Whether the former primary will connect with TLS; `None` where the candidate does not say what its own
+/// channel does.
+pub(crate) fn encrypts(candidate: &Facts) -> Option<bool> {
+    candidate.channels.first().and_then(Channel::encrypts)
+}
+
+/// Whether a line of SHOW GRANTS or SHOW CREATE USER lets the account in over TLS only.
+fn requires_tls(line: &str) -> bool {
+    let words = line.split_once(" REQUIRE ").map_or("", |(_, words)| words);
+    ["SSL", "X509", "ISSUER", "SUBJECT", "CIPHER"].iter().any(|word| words.starts_with(word))
 }
 
 /// Bytes of a password that a server cannot be told when it shall follow another one, and how many it takes.
@@ -127,6 +153,22 @@ mod tests {
         assert!(lets_replicate("GRANT SELECT, REPLICATION SLAVE ON *.* TO `repl`@`%`"));
         assert!(!lets_replicate("GRANT REPLICATION SLAVE ADMIN ON *.* TO `repl`@`%`"));
         assert!(!lets_replicate("GRANT USAGE ON *.* TO `REPLICATION SLAVE`@`%`"));
+    }
+
+    #[test]
+    fn an_account_that_is_let_in_over_tls_only_is_known_by_what_both_flavours_say() {
+        for (line, requires) in [
+            ("GRANT REPLICATION SLAVE ON *.* TO `repl`@`%` IDENTIFIED BY PASSWORD '*' REQUIRE SSL", true),
+            ("GRANT REPLICATION SLAVE ON *.* TO `repl`@`%` IDENTIFIED BY PASSWORD '*'", false),
+            (
+                "CREATE USER `repl`@`%` IDENTIFIED WITH 'caching_sha2_password' AS '$A' REQUIRE X509 \
+                 PASSWORD EXPIRE DEFAULT",
+                true,
+            ),
+            ("CREATE USER `repl`@`%` IDENTIFIED WITH 'caching_sha2_password' REQUIRE NONE", false),
+        ] {
+            assert_eq!(requires_tls(line), requires, "{line}");
+        }
     }
 
     #[test]

@@ -114,8 +114,8 @@ pub(super) fn threads_run(s: &Situation<'_>) -> Outcome {
         warn(
             format!("{alone} replicates from nobody: it is not told to follow {}", s.candidate.server),
             format!(
-                "if a move was cut off: headroom switchover --resume; else headroom failover --rejoin {alone} lets it \
-                 follow {}",
+                "if a move was cut off: headroom switchover --resume; else headroom failover --rejoin \
+                 {alone} lets it follow {}",
                 s.primary.server
             ),
         )
@@ -156,7 +156,7 @@ pub(super) fn lag(s: &Situation<'_>) -> Outcome {
     if let Some(delay) = channel.map(|channel| channel.delay_s).filter(|delay| *delay > 0) {
         let (server, dialect) = (&s.candidate.server, s.candidate.dialect());
         return stop(
-            format!("{server} applies everything {delay} s late on purpose, and writes would wait for as long"),
+            format!("{server} applies everything {delay} s late on purpose, and writes would wait as long"),
             format!(
                 "choose another replica, or on {server}: {}; {}; {}",
                 dialect.stop_replication(),
@@ -231,6 +231,18 @@ pub(super) fn replication_login(s: &Situation<'_>) -> Outcome {
             format!("{at} may not replicate"),
             format!("GRANT REPLICATION SLAVE ON *.* to {}", login.user),
         ),
+        LedTo::Server { needs_tls: true, .. } if login::encrypts(s.candidate) == Some(false) => {
+            let dialect = s.candidate.dialect();
+            stop(
+                format!("{at} is let in over TLS only; {primary} will connect without, as {candidate} does"),
+                format!(
+                    "on {candidate}: {}; {}; {}",
+                    dialect.stop_replication(),
+                    dialect.encrypt(),
+                    dialect.start_replication()
+                ),
+            )
+        }
         LedTo::Server { .. } if login::is_loopback(&login.host) && is_elsewhere(s.primary) => {
             warn(format!("{at}: from {primary} this address leads to {primary} itself"), address)
         }

@@ -197,14 +197,21 @@ fn the_account_of_replication_is_tried_and_what_only_this_host_cannot_know_is_a_
         let login = LoginAttempt { user: "repl".to_owned(), host: host.to_owned(), port: 3306, led_to };
         found_with("replication account", &primary, candidate, &[], Some(&login)).level
     };
-    let reached = |server_id| LedTo::Server { server_id, may_replicate: true };
+    let reached = |server_id| LedTo::Server { server_id, may_replicate: true, needs_tls: false };
     let refused = || LedTo::Refused { code: 1045, why: "Access denied".to_owned() };
     let nowhere = || LedTo::Nowhere { why: "Connection refused".to_owned() };
     assert_eq!(level(&candidate, "a2", reached(2)), Level::Pass);
     assert_eq!(level(&candidate, "a2", reached(1)), Level::Stop, "another server answers there");
-    let powerless = LedTo::Server { server_id: 2, may_replicate: false };
+    let powerless = LedTo::Server { server_id: 2, may_replicate: false, needs_tls: false };
     assert_eq!(level(&candidate, "a2", powerless), Level::Stop);
     assert_eq!(level(&candidate, "127.0.0.1", reached(2)), Level::Warn, "a1 would follow itself");
+    let tls_only = || LedTo::Server { server_id: 2, may_replicate: true, needs_tls: true };
+    assert_eq!(level(&candidate, "a2", tls_only()), Level::Pass, "whether a2 encrypts is not known");
+    for (switch, expected) in [("0", Level::Stop), ("1", Level::Pass)] {
+        candidate.channels[0].protection = vec![("SSL".to_owned(), switch.to_owned())];
+        assert_eq!(level(&candidate, "a2", tls_only()), expected);
+        assert_eq!(level(&candidate, "a2", reached(2)), Level::Pass);
+    }
     assert_eq!(level(&candidate, "a2", refused()), Level::Stop);
     let accounts = |host: &str| Some([(format!("repl@{host}"), None)].into());
     candidate.accounts = accounts("%");

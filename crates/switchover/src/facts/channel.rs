@@ -66,6 +66,12 @@ impl Channel {
         self.leaves_out().or_else(|| (self.delay_s > LONG_DELAY_S).then(late))
     }
 
+    /// Whether its connection is encrypted; `None` where the server does not say.
+    pub(crate) fn encrypts(&self) -> Option<bool> {
+        let option = self.protection.iter().find(|(option, _)| option == "SSL");
+        option.map(|(_, switch)| switch == "1")
+    }
+
     /// The seconds by which it applies later than it could, where it runs and waits on purpose.
     pub(crate) fn is_late_on_purpose(&self) -> Option<u64> {
         let runs = self.receiver_runs && self.applier_runs && self.last_error.is_empty();
@@ -237,6 +243,9 @@ mod tests {
         let status = [("source_ssl_allowed", "Yes"), ("source_tls_version", "TLSv1.3")];
         let mut read = channel(&row(&status));
         assert_eq!(read.left_to_person, None, "not read yet");
+        let encrypts = |status: &[(&str, &str)]| channel(&row(status)).encrypts();
+        assert_eq!((encrypts(&status), encrypts(&[])), (Some(true), None));
+        assert_eq!(encrypts(&[("master_ssl_allowed", "No")]), Some(false));
         let plain = row(&[("compression_algorithm", "uncompressed"), ("heartbeat_interval", "30.000")]);
         settings(&mut read, &plain, "SOURCE_BIND", Some(60.0));
         let option = |name: &str, value: &str| (name.to_owned(), value.to_owned());
