@@ -1,7 +1,7 @@
 //! A server as last seen: who it is, how it is reached, what it said, and what that means.
 
 use crate::{Address, Lag, Role, Weight, Zone};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -141,7 +141,7 @@ pub enum Replication {
 }
 
 /// A replication thread, in the words both flavours now use.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Thread {
     /// The one that receives (IO thread).

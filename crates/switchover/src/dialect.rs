@@ -9,7 +9,7 @@
 
 use crate::connection::quoted;
 use crate::facts::ScheduledEvent;
-use fleet::{Flavour, Version};
+use fleet::{Flavour, Thread, Version};
 
 /// Whom a server shall follow, and as whom.
 #[derive(Clone, Debug)]
@@ -101,6 +101,18 @@ impl Dialect {
 
     pub(crate) fn start_replication(self) -> &'static str {
         if self.says_replica() { "START REPLICA" } else { "START SLAVE" }
+    }
+
+    /// The same for a replica of which somebody had stopped these threads: they stay so. `None` where nothing
+    /// is left to start.
+    pub(crate) fn start_but(self, stopped: Option<Thread>) -> Option<&'static str> {
+        match stopped {
+            None => Some(self.start_replication()),
+            Some(Thread::Applier) => Some(self.start_receiving()),
+            Some(Thread::Receiver) if self.says_replica() => Some("START REPLICA SQL_THREAD"),
+            Some(Thread::Receiver) => Some("START SLAVE SQL_THREAD"),
+            Some(Thread::Both) => None,
+        }
     }
 
     /// Receive no more; what was received is applied.
@@ -304,6 +316,15 @@ mod tests {
             assert_eq!(dialect(older).forget_source(), "RESET SLAVE ALL", "{older}");
         }
         assert_eq!(dialect("8.0.22").stop_replication(), "STOP REPLICA");
+        for (stopped, mariadb, mysql) in [
+            (None, Some("START SLAVE"), Some("START REPLICA")),
+            (Some(Thread::Applier), Some("START SLAVE IO_THREAD"), Some("START REPLICA IO_THREAD")),
+            (Some(Thread::Receiver), Some("START SLAVE SQL_THREAD"), Some("START REPLICA SQL_THREAD")),
+            (Some(Thread::Both), None, None),
+        ] {
+            assert_eq!(dialect("10.11.6-MariaDB").start_but(stopped), mariadb);
+            assert_eq!(dialect("8.4.2").start_but(stopped), mysql);
+        }
         assert_eq!(dialect("8.0.36").binary_log_status(), "SHOW MASTER STATUS");
         assert_eq!(dialect("8.4.2").binary_log_status(), "SHOW BINARY LOG STATUS");
         assert_eq!(dialect("12.1.2-MariaDB").binary_log_status(), "SHOW MASTER STATUS");

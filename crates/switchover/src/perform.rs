@@ -18,7 +18,7 @@ use crate::step::{Event, State, Step};
 use crate::{Error, Flags};
 use config::Credentials;
 use fleet::announcement::{FREEZE, HOLD, OPERATION, PREPARE};
-use fleet::{Address, ServerName};
+use fleet::{Address, ServerName, Thread};
 use serde::{Deserialize, Serialize};
 use servers::Servers;
 use std::time::{Duration, Instant};
@@ -144,6 +144,9 @@ pub struct Member {
     pub version: String,
     /// Whether it replicates from the primary directly.
     pub follows_primary: bool,
+    /// Its threads that somebody had stopped before a move: it is re-pointed, and they stay so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stopped: Option<Thread>,
     /// Whether `super_read_only` (else `read_only`) was on: what undoing goes back to.
     pub read_only: bool,
     /// Whether it acknowledged as a semi-sync replica.
@@ -539,6 +542,11 @@ impl Member {
         ServerName::new(&self.name)
     }
 
+    /// Whether it receives what the new primary writes, once it is told to follow.
+    pub(crate) fn receives(&self) -> bool {
+        !matches!(self.stopped, Some(Thread::Receiver | Thread::Both))
+    }
+
     pub(crate) fn dialect(&self) -> crate::dialect::Dialect {
         // Written from a version that was read; a journal of other hands may hold anything, and then MySQL's
         // words are refused.
@@ -609,6 +617,7 @@ pub(crate) mod tests {
             port: 3306,
             version: "10.11.6-MariaDB".to_owned(),
             follows_primary: name != "a1",
+            stopped: None,
             read_only: name != "a1",
             semi_sync_replica: false,
             semi_sync: Switches::default(),

@@ -3,7 +3,7 @@
 use crate::Error;
 use crate::check::{self, Finding, Limits, Situation};
 use crate::connection::{BRIEFLY, Connection};
-use crate::facts::{self, Facts};
+use crate::facts::{self, Channel, Facts};
 use crate::failover::exposure::{self, Exposure};
 use crate::login::{self, LoginAttempt};
 use crate::perform::{Deadlines, Kind, Member, Plan};
@@ -138,7 +138,8 @@ impl Survey {
 
     fn member(&self, facts: &Facts) -> Member {
         let follows_primary = facts.channels.iter().any(|channel| check::is_source(&self.primary, channel));
-        Member { follows_primary, ..member(facts) }
+        let stopped = facts.channels.first().and_then(Channel::stopped_by_hand);
+        Member { follows_primary, stopped, ..member(facts) }
     }
 }
 
@@ -160,6 +161,7 @@ pub(crate) fn member(facts: &Facts) -> Member {
         port,
         version: facts.variable(&["version"]).unwrap_or_default().to_owned(),
         follows_primary: false,
+        stopped: None,
         read_only: facts.refuses_writes(),
         semi_sync_replica: facts.is_on(&["rpl_semi_sync_slave_enabled", "rpl_semi_sync_replica_enabled"])
             == Some(true),

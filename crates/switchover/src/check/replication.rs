@@ -106,7 +106,14 @@ pub(super) fn threads_run(s: &Situation<'_>) -> Outcome {
             };
             let text = format!("the {which} thread of {} does not run{error}", facts.server);
             let mend = format!("on {}: {}", facts.server, facts.dialect().start_replication());
-            return if facts.server == s.candidate.server { stop(text, mend) } else { warn(text, mend) };
+            if facts.server == s.candidate.server {
+                return stop(text, mend);
+            }
+            let stays = match channel.stopped_by_hand() {
+                Some(_) => "; else it is told whom to follow, and stays stopped",
+                None => "",
+            };
+            return warn(text, format!("{mend}{stays}"));
         }
     }
     let alone = |facts: &Facts| facts.channels.is_empty();

@@ -3,6 +3,7 @@
 use super::{Outcome, Situation, is_source, or_none, pass, stop, warn};
 use crate::facts::{Channel, Facts};
 use crate::semi_sync::{self as plugins, Switches};
+use fleet::Thread;
 
 pub(super) fn semi_sync(s: &Situation<'_>) -> Outcome {
     if !s.primary.semi_sync_source() {
@@ -45,7 +46,13 @@ pub(super) fn semi_sync_plugins(s: &Situation<'_>) -> Outcome {
     let primary_can = Switches::of(s.primary).replica.is_some();
     // Replicas of the primary follow the candidate afterwards, and its own do already.
     let acknowledges = |facts: &&Facts| {
-        let follows = |channel: &Channel| is_source(s.primary, channel) || is_source(s.candidate, channel);
+        // Threads that somebody stopped are not started by a move.
+        let receives = |channel: &Channel| {
+            !matches!(channel.stopped_by_hand(), Some(Thread::Receiver | Thread::Both))
+        };
+        let follows = |channel: &Channel| {
+            receives(channel) && (is_source(s.primary, channel) || is_source(s.candidate, channel))
+        };
         Switches::of(facts).replica.is_some_and(|switch| switch.on) && facts.channels.iter().any(follows)
     };
     let count = s.others.iter().filter(acknowledges).count() + usize::from(primary_can);

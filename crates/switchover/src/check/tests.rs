@@ -278,7 +278,9 @@ fn semi_sync_is_moved_only_to_a_server_that_can_go_on_with_it() {
     let mut other = facts("b1", "8.0.36");
     other.channels = vec![channel("a1", 3306, 1)];
     set(&mut other, &[("rpl_semi_sync_replica_enabled", "ON")]);
-    assert_eq!(found(check, &primary, &candidate, &[other]).level, Level::Warn, "b1 acknowledges");
+    assert_eq!(found(check, &primary, &candidate, &[other.clone()]).level, Level::Warn, "b1 acknowledges");
+    other.channels[0].receiver_runs = false;
+    assert_eq!(found(check, &primary, &candidate, &[other]).level, Level::Stop, "it is not started");
     set(&mut primary, &[("rpl_semi_sync_slave_enabled", "OFF")]);
     assert_eq!(found(check, &primary, &candidate, &[]).level, Level::Pass, "older names count too");
     set(&mut candidate, &[("rpl_semi_sync_master_wait_for_slave_count", "2")]);

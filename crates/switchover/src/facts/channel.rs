@@ -4,6 +4,7 @@
 use crate::Error;
 use crate::connection::{Connection, Named};
 use crate::dialect::Dialect;
+use fleet::Thread;
 use serde::Serialize;
 use std::time::Duration;
 
@@ -70,6 +71,19 @@ impl Channel {
     pub(crate) fn encrypts(&self) -> Option<bool> {
         let option = self.protection.iter().find(|(option, _)| option == "SSL");
         option.map(|(_, switch)| switch == "1")
+    }
+
+    /// The threads that somebody has stopped: they do not run, and no error says why. One that has lost its
+    /// source is none of them.
+    pub(crate) fn stopped_by_hand(&self) -> Option<Thread> {
+        let receives = self.receiver_runs || self.receiver_tries;
+        match (receives, self.applier_runs) {
+            _ if !self.last_error.is_empty() => None,
+            (true, true) => None,
+            (true, false) => Some(Thread::Applier),
+            (false, true) => Some(Thread::Receiver),
+            (false, false) => Some(Thread::Both),
+        }
     }
 
     /// The seconds by which it applies later than it could, where it runs and waits on purpose.
@@ -271,6 +285,24 @@ mod tests {
         assert_eq!(left, ["SOURCE_BIND = 10.0.0.7", "PRIVILEGE_CHECKS_USER = 'applier'@'%'"]);
         assert_eq!(heartbeat(Some("30"), Some(8.0)), None, "left from another timeout");
         assert_eq!(heartbeat(Some("0.000"), Some(60.0)), None);
+    }
+
+    #[test]
+    fn threads_that_somebody_stopped_are_told_from_those_that_failed() {
+        let stopped = |receiver: &str, applier: &str, error: &str| {
+            let row = [
+                ("slave_io_running", receiver),
+                ("slave_sql_running", applier),
+                ("last_sql_error", error),
+            ];
+            channel(&row.map(|(name, value)| (name.to_owned(), value.to_owned())).into()).stopped_by_hand()
+        };
+        assert_eq!(stopped("Yes", "Yes", ""), None);
+        assert_eq!(stopped("Connecting", "Yes", ""), None);
+        assert_eq!(stopped("Yes", "No", ""), Some(Thread::Applier));
+        assert_eq!(stopped("No", "Yes", ""), Some(Thread::Receiver));
+        assert_eq!(stopped("No", "No", ""), Some(Thread::Both));
+        assert_eq!(stopped("Yes", "No", "Duplicate entry '1'"), None);
     }
 
     #[test]

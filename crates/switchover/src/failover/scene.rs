@@ -297,6 +297,7 @@ impl Scene {
                 port: self.source.1,
                 version: candidate.version.clone(),
                 follows_primary: false,
+                stopped: None,
                 read_only: false,
                 semi_sync_replica: false,
                 semi_sync: Switches::default(),

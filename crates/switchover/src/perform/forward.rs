@@ -446,7 +446,7 @@ pub(super) fn all_of(
 
 /// Replicas of the former primary on their way to the new one, all at once, and the former primary.
 pub(super) struct Followers {
-    moving: JoinSet<Result<(), Error>>,
+    moving: JoinSet<(String, Result<(), Error>)>,
     /// The former primary was told too.
     primary_told: bool,
     failed: Vec<String>,
@@ -459,23 +459,20 @@ impl Followers {
             let dialect = member.dialect();
             let (host, port) = (plan.candidate.host.as_str(), plan.candidate.port);
             let source = Source { host, port, login: None, protection: &[] };
-            let statements = [
-                dialect.stop_replication().to_owned(),
-                dialect.repoint(&source),
-                dialect.start_replication().to_owned(),
-            ];
-            let opening = servers.opening(member);
-            moving.spawn(async move { follow(opening, &statements, deadline).await });
+            let mut statements = vec![dialect.stop_replication().to_owned(), dialect.repoint(&source)];
+            statements.extend(dialect.start_but(member.stopped).map(str::to_owned));
+            let (name, opening) = (member.name.clone(), servers.opening(member));
+            moving.spawn(async move { (name, follow(opening, &statements, deadline).await) });
         }
         Self { moving, primary_told: false, failed: Vec::new() }
     }
 
     /// Waits for all.
-    async fn end(&mut self) {
+    async fn end(&mut self, servers: &Servers<'_>) {
         while let Some(ended) = self.moving.join_next().await {
             match ended {
-                Ok(Ok(())) => {}
-                Ok(Err(error)) => self.failed.push(error.to_string()),
+                Ok((_, Ok(()))) => {}
+                Ok((name, Err(error))) => self.failed.push(does_not_follow(&name, &error, servers)),
                 Err(error) => self.failed.push(format!("re-pointing a replica was lost: {error}")),
             }
         }
@@ -486,9 +483,15 @@ impl Followers {
         if plan.kind == Kind::Switchover
             && let Err(error) = demote(plan, servers).await
         {
-            self.failed.push(error.to_string());
+            self.failed.push(does_not_follow(&plan.primary.name, &error, servers));
         }
     }
+}
+
+/// Why a server does not follow the new primary, and what lets it.
+fn does_not_follow(name: &str, error: &Error, servers: &Servers<'_>) -> String {
+    let rejoin = servers.logins.flags.after(&format!("headroom failover --rejoin {name}"));
+    format!("{error}. Once it answers: {rejoin}")
 }
 
 async fn follow(
@@ -523,7 +526,9 @@ pub(super) async fn move_acknowledging(plan: &Plan, servers: &mut Servers<'_>) {
     let mut followers = Followers::begin(plan, servers);
     let needed = number(&plan.candidate, NEEDED, servers).await.unwrap_or(1);
     let until = Instant::now() + FIRST_FOLLOWER;
-    let acknowledging = plan.others.iter().any(|member| member.follows_primary && member.semi_sync_replica);
+    let acknowledges =
+        |member: &Member| member.follows_primary && member.semi_sync_replica && member.receives();
+    let acknowledging = plan.others.iter().any(acknowledges);
     while acknowledging && number(&plan.candidate, CONNECTED, servers).await.is_some_and(|n| n < needed) {
         if Instant::now() >= until {
             break;
@@ -551,7 +556,7 @@ async fn move_followers(plan: &Plan, servers: &mut Servers<'_>) -> Result<(), Er
     if !followers.primary_told {
         followers.tell_primary(plan, servers).await;
     }
-    followers.end().await;
+    followers.end(servers).await;
     if followers.failed.is_empty() {
         return Ok(());
     }
@@ -626,6 +631,14 @@ async fn verify(plan: &Plan, servers: &mut Servers<'_>, outcome: &mut Outcome) -
         primary.into_iter().chain(plan.others.iter().filter(|member| member.follows_primary)).collect();
     let mut wrong = Vec::new();
     for member in followers {
+        if member.stopped.is_some() {
+            let (name, candidate, start) =
+                (&member.name, &plan.candidate.name, member.dialect().start_replication());
+            outcome.notes.push(format!(
+                "{name} is told to follow {candidate}, and stays stopped as it was found; there: {start}"
+            ));
+            continue;
+        }
         let left = until.saturating_duration_since(Instant::now()).as_secs_f64().max(0.1);
         match wait_for(member, &position, left, servers).await {
             Ok(true) => {}

@@ -283,7 +283,10 @@ async fn replicas_that_do_not_answer_are_waited_for_once_and_not_one_after_the_o
     let repoint = outcome.steps.iter().find(|step| step.step == Step::Repoint).unwrap();
     assert!((900.0..2_500.0).contains(&repoint.ms), "{} ms", repoint.ms);
     let remark = outcome.remarks.iter().find(|remark| remark.starts_with("repoint")).unwrap();
-    assert!((0..3).all(|number| remark.contains(&format!("mute{number}"))), "{remark}");
+    for number in 0..3 {
+        let next = format!("headroom failover --rejoin mute{number}");
+        assert!(remark.contains(&format!("mute{number}: ")) && remark.contains(&next), "{remark}");
+    }
     fleet.lab.down().await.unwrap();
 }
 
@@ -371,6 +374,26 @@ async fn a_router_that_does_not_confirm_and_a_replica_that_is_late_on_purpose_ar
     let [of_router, of_replica] = outcome.notes.as_slice() else { panic!("{outcome:#?}") };
     assert!(of_router.starts_with("1 of 1 routers did not confirm"), "{of_router}");
     assert!(of_replica.starts_with("b1 receives from a2") && of_replica.contains("600 s"), "{of_replica}");
+    fleet.lab.down().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_replica_that_somebody_stopped_is_told_whom_to_follow_and_not_started() {
+    let fleet = Fleet::up(three()).await;
+    let mut b1 = fleet.lab.connect("b1").await.unwrap();
+    b1.query_drop("STOP SLAVE").await.unwrap();
+    let outcome = fleet.switch("a2", quick()).await;
+    assert_eq!((&outcome.state, outcome.remarks.len()), (&State::Done, 0), "{outcome:#?}");
+    let [note] = outcome.notes.as_slice() else { panic!("{outcome:#?}") };
+    assert!(note.starts_with("b1 is told to follow a2") && note.ends_with("START SLAVE"), "{note}");
+    let status: mysql_async::Row = b1.query_first("SHOW SLAVE STATUS").await.unwrap().unwrap();
+    let text = |column: &str| status.get::<String, _>(column).unwrap();
+    assert_eq!((text("Slave_IO_Running").as_str(), text("Slave_SQL_Running").as_str()), ("No", "No"));
+    assert_eq!(text("Master_Port"), fleet.lab.real("a2").unwrap().port().to_string());
+    b1.query_drop("START SLAVE").await.unwrap();
+    let mut a2 = fleet.lab.connect("a2").await.unwrap();
+    a2.query_drop("INSERT INTO app.writes VALUES (1)").await.unwrap();
+    fleet.lab.wait_applied("b1", "a2", DEADLINE).await.unwrap();
     fleet.lab.down().await.unwrap();
 }
 
