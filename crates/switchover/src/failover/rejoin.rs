@@ -285,7 +285,8 @@ fn is_safe((name, value): &(String, String)) -> bool {
     name && (text || number)
 }
 
-fn history(dialect: Dialect) -> &'static str {
+/// Asks for what [`own_transactions`] compares.
+pub(crate) fn history(dialect: Dialect) -> &'static str {
     if dialect.is_mariadb() { "SELECT @@GLOBAL.gtid_binlog_state" } else { "SELECT @@GLOBAL.gtid_executed" }
 }
 

@@ -6,6 +6,9 @@
 //! nothing beyond what the candidate was waited for. One that gives no answer may be dead, and keeps nobody
 //! waiting.
 //!
+//! The same may have happened after the promotion, where the tool was killed then: whoever goes on may come
+//! hours later. So before the former primary follows, it is compared once more, closed to writes.
+//!
 //! A failover has the same question where no command fenced: relay logs may take minutes to apply, and a
 //! primary that was dead may be back, writable, and without semi-sync. What it acknowledges then would be
 //! lost.
@@ -16,6 +19,7 @@ use super::servers::{READ_ONLY, Servers, takes_writes};
 use crate::Error;
 use crate::dialect::Dialect;
 use crate::facts;
+use crate::failover::rejoin;
 use fleet::announcement::FREEZE;
 use observe::AskError;
 use std::time::Duration;
@@ -76,6 +80,34 @@ async fn look(plan: &Plan, servers: &mut Servers<'_>) -> Option<Result<Look, Err
         Ok(Look { switch, locked: holder.is_some() && holder == freezer, position })
     };
     tokio::time::timeout(LOOK, looked).await.ok()
+}
+
+/// Passes where the former primary, which is closed to writes, has written nothing that the candidate lacks.
+///
+/// # Errors
+/// It has: clients may have been told that this is safe, and a replica would keep it for itself.
+pub(super) async fn has_nothing_of_its_own(plan: &Plan, servers: &mut Servers<'_>) -> Result<(), Error> {
+    let (primary, candidate) = (&plan.primary, &plan.candidate);
+    let refused = |why: String| Error::Refused { server: primary.server(), why };
+    let mut histories = Vec::new();
+    for member in [primary, candidate] {
+        let history = servers.scalar(member, rejoin::history(member.dialect())).await?;
+        histories.push(history.unwrap_or_default().replace(['\n', ' '], ""));
+    }
+    let (of_old, of_new) = (&histories[0], &histories[1]);
+    let own = match primary.dialect().is_mariadb() {
+        // What others wrote before it a candidate that was rebuilt may not know by name.
+        true => rejoin::written_by(plan.primary_id, of_old, of_new).map(|written| written.lacking),
+        false => rejoin::own_transactions(primary.dialect().0.flavour, of_old, of_new),
+    };
+    match own.map_err(|error| refused(error.to_string()))? {
+        None => Ok(()),
+        Some(own) => Err(refused(format!(
+            "has {own} that {} does not have: it took writes since that was promoted. It is closed to \
+             writes and follows nobody",
+            candidate.name
+        ))),
+    }
 }
 
 /// Passes unless the dead primary of a failover is back and takes writes. Asked over a connection of its own:

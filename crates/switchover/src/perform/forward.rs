@@ -597,6 +597,7 @@ async fn demote(plan: &Plan, servers: &mut Servers<'_>) -> Result<(), Error> {
         freezer.close().await;
     }
     servers.run(primary, dialect.refuse_as_replica()).await?;
+    closed::has_nothing_of_its_own(plan, servers).await?;
     if plan.semi_sync {
         let has = primary.semi_sync;
         let switches =

@@ -136,6 +136,42 @@ async fn the_old_primary_stays_closed_when_the_candidate_was_written_to_and_rest
 }
 
 #[tokio::test]
+async fn what_the_old_primary_took_while_the_tool_was_dead_is_named_and_it_follows_nobody() {
+    let fleet = Fleet::up(three()).await;
+    let plan = fleet.survey("a2").await.plan(Deadlines { verify_ms: 1_000, ..quick() }, "test");
+    let mut journal = Journal::create(fleet.journals.path(), &plan).unwrap();
+    let logins = fleet.logins();
+    let (begins, mut begun) = tokio::sync::mpsc::unbounded_channel();
+    let mut progress = |progress: perform::Progress<'_>| {
+        if let perform::Progress::Begins { step: Step::Release, .. } = progress {
+            let _ = begins.send(());
+        }
+    };
+    {
+        let run = perform::run(&plan, &logins, &mut journal, State::START, &|| false, &mut progress);
+        tokio::select! { _ = run => {}, _ = begun.recv() => {} }
+    }
+    // As one that was restarted, and is writable by its option file.
+    let mut a1 = fleet.lab.connect("a1").await.unwrap();
+    for statement in ["SET GLOBAL read_only = OFF", "INSERT INTO app.writes VALUES (1)"] {
+        a1.query_drop(statement).await.unwrap();
+    }
+    let state = State::Forward { step: Step::Release };
+    let outcome = perform::run(&plan, &logins, &mut journal, state, &|| false, &mut |_| ()).await.unwrap();
+    assert_eq!(outcome.state, State::Done, "{outcome:#?}");
+    let remark = outcome.remarks.iter().find(|remark| remark.starts_with("repoint")).unwrap();
+    assert!(remark.contains("at most 1 transactions") && remark.contains("a2 does not have"), "{remark}");
+    assert!(remark.ends_with("headroom failover --rejoin a1"), "{remark}");
+    assert!(fleet.read_only("a1").await && !fleet.read_only("a2").await);
+    let follows: Option<mysql_async::Row> = a1.query_first("SHOW SLAVE STATUS").await.unwrap();
+    assert!(follows.is_none(), "{follows:?}");
+    let mut a2 = fleet.lab.connect("a2").await.unwrap();
+    a2.query_drop("INSERT INTO app.writes VALUES (2)").await.unwrap();
+    fleet.lab.wait_applied("b1", "a2", DEADLINE).await.unwrap();
+    fleet.lab.down().await.unwrap();
+}
+
+#[tokio::test]
 async fn a_transaction_that_never_ends_is_named_and_everything_is_as_before() {
     let fleet = Fleet::up(three()).await;
     let mut open = fleet.lab.connect("a1").await.unwrap();
