@@ -94,6 +94,11 @@ pub const CHECKS: &[Check] = &[
         why: "only a replica of the primary has its data",
         run: replication::follows,
     },
+    Check {
+        name: "reserved",
+        why: "a primary that routers may not pick gets no writes",
+        run: candidate::reserved,
+    },
     Check { name: "channels", why: "which one is changed must be beyond doubt", run: replication::channels },
     Check {
         name: "channel settings",

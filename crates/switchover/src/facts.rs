@@ -22,6 +22,8 @@ pub struct Facts {
     /// What people call it.
     pub server: ServerName,
     pub reach: Address,
+    /// The rule of the configuration by which routers never pick it.
+    pub reserved: Option<String>,
     /// Flavour and numbers.
     #[serde(skip)]
     pub version: Version,
@@ -234,6 +236,7 @@ async fn read_basics(conn: &mut Connection, reach: &Address, deadline: Duration)
     Ok(Facts {
         server: server.clone(),
         reach: reach.clone(),
+        reserved: None,
         server_id: variables.get("server_id").and_then(|id| id.parse().ok()).unwrap_or(0),
         channels,
         blockers: None,
@@ -587,6 +590,7 @@ pub(crate) mod tests {
         Facts {
             server: ServerName::new(server),
             reach: Address::tcp(server.to_owned(), 3306),
+            reserved: None,
             version: version.parse().unwrap(),
             server_id: 1,
             variables: BTreeMap::new(),

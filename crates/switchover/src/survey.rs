@@ -55,7 +55,8 @@ impl Survey {
         let Some(chosen) = snapshot.server(candidate) else {
             return Err(refused(format!("is not known; the servers are {}", known.join(", "))));
         };
-        let candidate_facts = facts::read(candidate, &chosen.reach, who, deadline).await?;
+        let mut candidate_facts = facts::read(candidate, &chosen.reach, who, deadline).await?;
+        candidate_facts.reserved.clone_from(&chosen.reserved);
         let (mut others, mut silent) = (Vec::new(), Vec::new());
         for server in
             snapshot.servers.iter().filter(|server| server.name != primary && server.name != *candidate)

@@ -3,6 +3,17 @@
 
 use super::{Level, Outcome, Situation, everybody, or_none, pass, stop, warn};
 use crate::facts::{Facts, ScheduledEvent};
+use crate::failover::scene::reserved_words;
+
+pub(super) fn reserved(s: &Situation<'_>) -> Outcome {
+    match &s.candidate.reserved {
+        None => pass("routers may pick the candidate"),
+        Some(rule) => stop(
+            format!("{}: {}", s.candidate.server, reserved_words(rule)),
+            "take `reserved` out of its [[server]] for all routers, and reload them",
+        ),
+    }
+}
 
 pub(super) fn version(s: &Situation<'_>) -> Outcome {
     let newer = s.others.iter().chain([s.primary]).find(|facts| {

@@ -352,3 +352,12 @@ fn a_server_that_follows_nobody_is_named() {
     let lone = Facts { channels: Vec::new(), ..candidate };
     assert_eq!(found(check, &primary, &lone, &[]).level, Level::Pass, "another check stops that");
 }
+
+#[test]
+fn a_candidate_that_routers_may_not_pick_is_not_moved_to() {
+    let (primary, mut candidate) = pair("8.4.2");
+    assert_eq!(found("reserved", &primary, &candidate, &[]).level, Level::Pass);
+    candidate.reserved = Some("'analytics'".to_owned());
+    let reserved = found("reserved", &primary, &candidate, &[]);
+    assert!(reserved.level == Level::Stop && reserved.facts.contains("rule 'analytics'"), "{reserved:?}");
+}

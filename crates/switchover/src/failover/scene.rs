@@ -66,8 +66,10 @@ impl Answers {
         let mut asked = JoinSet::new();
         for server in snapshot.servers.iter().filter(|server| Some(&server.name) != left_out) {
             let (name, reach, who) = (server.name.clone(), server.reach.clone(), who.clone());
+            let reserved = server.reserved.clone();
             asked.spawn(async move {
                 let facts = facts::read_for_failover(&name, &reach, &who, deadline).await;
+                let facts = facts.map(|facts| Facts { reserved, ..facts });
                 let epoch = survey::epoch(&name, &reach, &who, deadline).await.unwrap_or(0);
                 (name, facts, epoch)
             });
@@ -570,6 +572,11 @@ fn has_one_plain_channel(facts: &Facts) -> bool {
     matches!(facts.channels.as_slice(), [channel] if channel.name.is_empty())
 }
 
+/// Why routers would send nobody to a server that this rule reserves.
+pub(crate) fn reserved_words(rule: &str) -> String {
+    format!("it is reserved by rule {rule}, so routers would send it no writer")
+}
+
 fn standing(facts: &Facts) -> Result<Standing, Error> {
     let channel = facts.channels.first();
     let received = channel.map_or("", |channel| channel.received.as_str());
@@ -583,6 +590,7 @@ fn standing(facts: &Facts) -> Result<Standing, Error> {
             Some("it does not log what it replicates".to_owned())
         }
         _ if facts.channels.len() > 1 => Some("it replicates from several sources".to_owned()),
+        _ if facts.reserved.is_some() => facts.reserved.as_deref().map(reserved_words),
         Some(channel) if !channel.name.is_empty() => {
             Some(format!("its channel has a name ({}), and only those without one are moved", channel.name))
         }

@@ -216,3 +216,31 @@ fn a_replica_that_is_not_read_only_is_no_primary_and_what_to_do_is_said() {
     let primary = takes_writes(&facts("a1", "10.11.6-MariaDB"), &Flags::default());
     assert!(primary.contains("there is a primary"), "{primary}");
 }
+
+#[test]
+fn a_replica_that_routers_may_not_pick_does_not_take_over() {
+    let follows = |name: &str| {
+        let channel =
+            Channel { received: "0-11-5".to_owned(), receiver_runs: false, ..channel("a1", 3306, 11) };
+        let on = ["read_only", "log_bin", "log_slave_updates"];
+        Facts {
+            channels: vec![channel],
+            variables: on.map(|name| (name.to_owned(), "ON".to_owned())).into(),
+            ..facts(name, "10.11.6-MariaDB")
+        }
+    };
+    let reserved = Facts { reserved: Some("'analytics'".to_owned()), ..follows("a2") };
+    let mut scene = Scene {
+        primary: ServerAddress { name: ServerName::new("a1"), reach: Address::tcp("a1", 3306) },
+        source: ("a1".to_owned(), 3306),
+        replicas: vec![reserved, follows("b1")],
+        others: Vec::new(),
+        silent: Vec::new(),
+        unread: Vec::new(),
+        epoch: 0,
+    };
+    assert_eq!(scene.choose(None).unwrap().as_str(), "b1");
+    scene.replicas.truncate(1);
+    let why = scene.choose(None).unwrap_err().to_string();
+    assert!(why.contains("reserved by rule 'analytics'"), "{why}");
+}
