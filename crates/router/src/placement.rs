@@ -89,7 +89,7 @@ pub fn decide(view: &View, held: &[Held], remembered: u32, phase: f64) -> Vec<Le
     let shares = view.shares(view.own_zone.as_ref());
     let targets = view.targets(view.own_zone.as_ref(), remembered as usize, phase);
     let reads_elsewhere = shares.iter().any(|s| *s > 0.0);
-    let writer = view.writer();
+    let (writer, held_primary) = (view.writer(), view.held_primary());
     let mut leaves = Vec::new();
     for (server, (candidate, held)) in view.candidates.iter().zip(held).enumerate() {
         let working = candidate.reads.is_eligible() && held.load > f64::from(held.readers) + 0.5;
@@ -108,7 +108,12 @@ pub fn decide(view: &View, held: &[Held], remembered: u32, phase: f64) -> Vec<Le
         } else if let Some(how) = readers_leave(candidate, reads_elsewhere, writer) {
             leave(ListenerRole::Reader, held.readers, how);
         }
-        if let Some(how) = writers_leave(candidate, server, writer) {
+        let writers = match held_primary == Some(server) {
+            // Each client comes back as a new session, and is held until the new primary takes writes.
+            true => Some((Closed::Switchover, Urgency::AtOnce)),
+            false => writers_leave(candidate, server, writer),
+        };
+        if let Some(how) = writers {
             leave(ListenerRole::Writer, held.writers, how);
         }
     }
@@ -151,8 +156,6 @@ fn readers_leave(
 fn writers_leave(candidate: &Candidate, server: usize, writer: Option<usize>) -> Option<(Closed, Urgency)> {
     match candidate.writes.reason()? {
         Reason::Draining => Some((Closed::Drained, Urgency::Draining)),
-        // Each client comes back as a new session, and is held until the new primary takes writes.
-        Reason::WritesHeld => Some((Closed::Switchover, Urgency::AtOnce)),
         // While nobody is known to take writes, the one that did is the best guess.
         Reason::NotPrimary { .. } | Reason::Reserved { .. } if writer.is_some_and(|w| w != server) => {
             Some((Closed::NotPrimary, Urgency::AtOnce))
@@ -266,6 +269,23 @@ mod tests {
         let mut s = two();
         s.writer = WriterStatus::Unknown { why: "two are writable".to_owned() };
         assert_eq!(decide(&view(s), &held, 0, 0.5), []);
+    }
+
+    #[test]
+    fn writers_leave_a_primary_that_is_to_be_replaced_at_once_also_where_it_is_drained_before() {
+        let held = [Held { writers: 3, ..Held::default() }, Held::default(), Held::default()];
+        for drained in [false, true] {
+            let mut s = two();
+            s.servers[0].announced = fleet::Announcement::Hold;
+            let mut own = crate::view::OwnState::default();
+            own.draining.extend(drained.then(|| ServerName::new("p")));
+            let now = std::time::Instant::now();
+            let view = View::new(std::sync::Arc::new(s), std::sync::Arc::default(), &own, now);
+            assert_eq!((view.held_primary(), view.writer()), (Some(0), None));
+            let leaves = decide(&view, &held, 0, 0.5);
+            let writers = leaves.iter().find(|leave| leave.role == ListenerRole::Writer).unwrap();
+            assert_eq!((writers.why, writers.urgency), (Closed::Switchover, Urgency::AtOnce));
+        }
     }
 
     proptest! {

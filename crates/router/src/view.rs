@@ -11,7 +11,7 @@ use crate::heat::Heat;
 use crate::speed::Speed;
 use crate::suspect::Suspects;
 use config::RouterConfig;
-use fleet::{Address, Announcement, DemandSource, Role, ServerName, Snapshot, Zone};
+use fleet::{Address, Announcement, DemandSource, Role, ServerName, Snapshot, WriterStatus, Zone};
 use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::sync::Arc;
@@ -200,9 +200,12 @@ impl View {
         self.candidates.iter().position(|c| c.writers_may_try)
     }
 
-    /// The primary from which a switchover is announced, if writes are held for it.
+    /// The primary from which a switchover is announced, if writes are held for it: also one that is drained
+    /// first, or failed a session of ours.
     pub fn held_primary(&self) -> Option<usize> {
-        self.candidates.iter().position(|c| c.writes.reason() == Some(&Reason::WritesHeld))
+        let WriterStatus::Known { server } = &self.snapshot.writer else { return None };
+        let at = self.index(server)?;
+        (self.snapshot.servers[at].announced == Announcement::Hold).then_some(at)
     }
 
     /// The primary, for reads that no replica can serve: one from which a switchover is under way serves them
@@ -285,8 +288,8 @@ fn fallbacks(
     }
     if !writer {
         let why = match &snapshot.writer {
-            fleet::WriterStatus::Unknown { why } => why.clone(),
-            fleet::WriterStatus::Known { server } => {
+            WriterStatus::Unknown { why } => why.clone(),
+            WriterStatus::Known { server } => {
                 let at = candidates.iter().find(|c| c.name == *server).and_then(|c| c.writes.reason());
                 format!(
                     "{server}: {}",
@@ -361,10 +364,7 @@ impl fmt::Display for Fallback {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
-    use fleet::{
-        Demand, KnownZone, Lag, LagSource, Replication, Server, State, Weight, WriterStatus, ZoneShare,
-        ZoneSource,
-    };
+    use fleet::{Demand, KnownZone, Lag, LagSource, Replication, Server, State, Weight, ZoneShare, ZoneSource};
     use std::time::Duration;
 
     /// A fleet of answering replicas `r0..` in the given zones (`""` is none) and the primary `p` in zone a.
