@@ -268,6 +268,11 @@ pub enum RunError {
         /// What is not back either.
         left: Option<Box<RigError>>,
     },
+    /// No cell can be set any more, whichever is next: the trial is not counted, and can be run later.
+    #[error(
+        "{0}; the trial is not counted, everything is put back, and the experiment can go on later (--resume)"
+    )]
+    Hindered(RigError),
     /// Without a baseline nothing can be compared.
     #[error("the baseline cannot be measured: {0}")]
     Baseline(String),
@@ -341,13 +346,23 @@ impl RigError {
             _ => false,
         }
     }
+
+    /// Whether it would refuse every cell alike, and says nothing of the one that was to be set: a tuner was
+    /// started meanwhile, or the journal cannot be written.
+    pub fn hinders_all(&self) -> bool {
+        match self {
+            Self::Knob(error) => matches!(error, knob::Error::Tuner { .. } | knob::Error::Journal { .. }),
+            Self::Refused(all) => all.iter().any(|(_, why)| matches!(why, Refusal::Journal { .. })),
+            _ => false,
+        }
+    }
 }
 
 impl RunError {
     /// Whose fault it is.
     pub fn blame(&self) -> Blame {
         match self {
-            Self::Spec(error) | Self::NotBack(error) => error.blame(),
+            Self::Spec(error) | Self::NotBack(error) | Self::Hindered(error) => error.blame(),
             Self::Baseline(_) | Self::Unanswered { .. } => Blame::Server,
             Self::Store(_) => Blame::Config,
         }

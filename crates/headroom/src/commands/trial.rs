@@ -300,7 +300,10 @@ async fn experiment(args: RunArgs, environment: &Environment) -> anyhow::Result<
             }
             Ok(verdict(&report))
         }
-        Err(error @ (CarryOutError::Interrupted | CarryOutError::Run(RunError::Unanswered { .. }))) => {
+        Err(
+            error @ (CarryOutError::Interrupted
+            | CarryOutError::Run(RunError::Unanswered { .. } | RunError::Hindered(_))),
+        ) => {
             bail!("{error}. To go on: {}", resume_command(&args, &dir));
         }
         // A spec that does not fit is a wrong command line.

@@ -80,6 +80,10 @@ pub(super) fn trial(
                 return Ok((!stopped).then_some(Made { at, seconds, outcome }));
             }
             Attempt::Unanswered { why, applied } => (why, applied && !now.lead_in),
+            Attempt::Hindered(why) => {
+                outage::settle(Restore::All, rig, stop, tell)?;
+                return Err(RunError::Hindered(why));
+            }
         };
         outages += 1;
         always_applied &= applied;
@@ -114,6 +118,8 @@ enum Attempt {
         /// Whether its settings were set by then, or about to be.
         applied: bool,
     },
+    /// No cell can be set any more: that is no outcome of this one.
+    Hindered(RigError),
 }
 
 fn attempt(
@@ -145,7 +151,7 @@ fn attempt(
     }
 }
 
-/// What went wrong counts only if a server is there.
+/// What went wrong counts only if a server is there, and if it is this trial's alone.
 fn failed(
     error: RigError,
     applied: bool,
@@ -154,6 +160,9 @@ fn failed(
 ) -> Attempt {
     if error.is_unanswered() || rig.answers().is_err() {
         return Attempt::Unanswered { why: error, applied };
+    }
+    if error.hinders_all() {
+        return Attempt::Hindered(error);
     }
     Attempt::Over(outcome(error))
 }

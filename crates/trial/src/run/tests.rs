@@ -35,6 +35,8 @@ struct Simulated {
     crashes: Option<&'static str>,
     /// It was started anew since the clients were connected.
     anew: bool,
+    /// After so many stretches a program runs that changes the same settings.
+    tuner_after: Option<usize>,
     /// A person asks for the end while it is waited for.
     stops_in_pause: Option<std::sync::Arc<AtomicBool>>,
 }
@@ -85,6 +87,10 @@ impl Rig for Simulated {
 
     fn apply(&mut self, assignments: &[Assignment]) -> Result<(), RigError> {
         self.there()?;
+        if self.tuner_after.is_some_and(|after| self.sent >= after) {
+            let (program, why) = ("tuned".to_owned(), "sets kernel settings".to_owned());
+            return Err(knob::Error::Tuner { program, pid: 7, why }.into());
+        }
         for one in assignments {
             if self.refuses == Some(&format!("{}={}", one.knob, one.value)) {
                 let refusal = Refusal::Denied { why: "refused".to_owned() };
@@ -421,6 +427,22 @@ fn a_cell_that_ends_the_server_each_time_is_given_up_and_the_rest_goes_on() {
     let [Trial { outcome: Outcome::GivenUp { why }, .. }] = of_it[..] else { panic!("{of_it:?}") };
     assert!(why.contains("3 times"), "{why}");
     assert!(others.iter().all(|trial| matches!(trial.outcome, Outcome::Measured(_))));
+}
+
+#[test]
+fn a_tuner_that_is_started_meanwhile_ends_the_run_and_costs_no_cell() {
+    for after in [0, 4, 12, 20] {
+        let dir = tempfile::tempdir().unwrap();
+        let mut rig = Simulated { tuner_after: Some(after), ..Simulated::new() };
+        let error = go(dir.path(), &mut rig, &AtomicBool::new(false)).unwrap_err();
+        let words = error.to_string();
+        assert!(matches!(error, RunError::Hindered(_)), "{after}: {words}");
+        assert!(words.contains("tuned") && words.contains("--resume"), "{words}");
+        assert_eq!(rig.now, begun().start, "everything is back");
+        go(dir.path(), &mut Simulated::new(), &AtomicBool::new(false)).unwrap();
+        let trials = store::read(dir.path()).unwrap().trials;
+        assert!(trials.iter().all(|one| matches!(one.outcome, Outcome::Measured(_))), "{after}: {trials:?}");
+    }
 }
 
 #[test]
