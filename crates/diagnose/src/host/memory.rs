@@ -3,6 +3,10 @@
 //! Names moved over the years: `pgscan_direct_normal` and its sisters became `pgscan_direct` in 4.8,
 //! `allocstall` became `allocstall_normal` and sisters in 4.10, `workingset_refault` became
 //! `workingset_refault_file` in 5.9. All are read; sisters are added up.
+//!
+//! OpenZFS keeps its cache beside the page cache, and `MemAvailable` does not count it, though it shrinks
+//! when memory is wanted: on such a host most of the memory would seem to be in use for good. What it would
+//! give back stands in `/proc/spl/kstat/zfs/arcstats`.
 
 use super::text::{decimal, grown, lines, named, words};
 use serde::{Deserialize, Serialize};
@@ -20,7 +24,8 @@ pub struct Reading {
 pub struct Level {
     pub total: u64,
     pub free: u64,
-    /// What programs could still get without swapping; free plus caches before Linux 3.14.
+    /// What programs could still get without swapping; free plus caches before Linux 3.14. With what OpenZFS
+    /// would give back.
     pub available: u64,
     /// The page cache.
     pub cached: u64,
@@ -100,6 +105,29 @@ pub fn parse_level(bytes: &[u8]) -> Level {
     level
 }
 
+/// Reads `arcstats` of OpenZFS: bytes that its cache would give back, which is all above its least size; 0
+/// where there is none.
+pub fn parse_arc(bytes: &[u8]) -> u64 {
+    let figure = |wanted: &[u8]| {
+        lines(bytes).find_map(|line| {
+            // `size  4  1234`: a name, a type, a value.
+            let mut words = words(line);
+            let name = words.next()?;
+            words.nth(1).and_then(decimal).filter(|_| name == wanted)
+        })
+    };
+    figure(b"size").zip(figure(b"c_min")).map_or(0, |(size, least)| size.saturating_sub(least))
+}
+
+impl Level {
+    /// The same, where a cache that the kernel does not count as available would give back so many bytes.
+    #[must_use]
+    pub fn with_cache(mut self, bytes: u64) -> Self {
+        self.available = self.available.saturating_add(bytes).min(self.total);
+        self
+    }
+}
+
 /// Reads `/proc/vmstat`.
 pub fn parse_reclaim(bytes: &[u8]) -> Reclaim {
     let mut reclaim = Reclaim::default();
@@ -151,6 +179,17 @@ mod tests {
         let reclaim = parse_reclaim(include_bytes!("../../tests/recorded/linux-6.18/vmstat"));
         assert!(reclaim.major_faults > 0 && reclaim.refaults > 0);
         assert_eq!((reclaim.swapped_in, reclaim.scanned_direct, reclaim.stalls), (0, 0, 0));
+    }
+
+    #[test]
+    fn what_openzfs_would_give_back_is_available() {
+        let arc = b"13 1 0x01 147 39984 4258153342 9046103\nname type data\nhits 4 77\nc 4 900\n\
+                    c_min                           4    100\nc_max 4 1000\n\
+                    size                            4    700\ncompressed_size 4 5\n";
+        assert_eq!(parse_arc(arc), 600);
+        assert_eq!((parse_arc(b""), parse_arc(b"size 4 700\n")), (0, 0), "unknown is nothing");
+        let level = parse_level(b"MemTotal: 1 kB\nMemFree: 0 kB\nMemAvailable: 0 kB\n");
+        assert_eq!((level.with_cache(600).available, level.with_cache(9_000).available), (600, 1024));
     }
 
     #[test]

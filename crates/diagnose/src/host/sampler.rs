@@ -69,6 +69,7 @@ impl Sampler {
             disks.retain(|disk| self.disks.contains(&disk.name));
         }
         let pressure = self.pressures(|kind| proc.join("pressure").join(kind));
+        let arc = memory::parse_arc(self.bytes(&proc.join("spl/kstat/zfs/arcstats")));
         let mut reading = Reading {
             at,
             took: Duration::ZERO,
@@ -76,7 +77,7 @@ impl Sampler {
             cpu: cpu::parse(self.bytes(&proc.join("stat"))),
             pressure,
             memory: memory::Reading {
-                level: memory::parse_level(self.bytes(&proc.join("meminfo"))),
+                level: memory::parse_level(self.bytes(&proc.join("meminfo"))).with_cache(arc),
                 reclaim: memory::parse_reclaim(self.bytes(&proc.join("vmstat"))),
             },
             disks,
