@@ -7,7 +7,7 @@ use crate::spec::{Data, HOST, Point, Reset, TrialHost};
 use crate::store::{HostFigures, Second};
 use config::Credentials;
 use diagnose::host::cgroup::Limits;
-use diagnose::host::{Roots, Sample, Sampler};
+use diagnose::host::{Roots, Sample, Sampler, disk};
 use diagnose::{Recent, server, verdict};
 use fleet::Address;
 use knob::apply::{self, Change, Manner, Outcome, Status};
@@ -509,7 +509,9 @@ impl Rig for HostRig {
             }
         });
         let outcome = outcome?;
-        let sample = self.sampler.read().since(&before).unwrap_or_default();
+        let mut sample = self.sampler.read().since(&before).unwrap_or_default();
+        let sys = Roots::default().sys;
+        sample.disks.retain(|one| !disk::lies_on_others(&one.name, &sys));
         let throttled = limits
             .as_ref()
             .zip(limits_before.as_ref())
@@ -559,7 +561,7 @@ fn stretch(outcome: load::Outcome, sample: &Sample, throttled: f64) -> Stretch {
         missing: if open { share(totals.not_started + totals.unfinished) } else { 0.0 },
     };
     let each = |per_s: f64| per_s / totals.per_second.max(1e-9);
-    let disks = |of: fn(&diagnose::host::disk::Sample) -> f64| sample.disks.iter().map(of).sum::<f64>();
+    let disks = |of: fn(&disk::Sample) -> f64| sample.disks.iter().map(of).sum::<f64>();
     let cpu = &sample.cpu.all;
     let host = HostFigures {
         cpu: cpu.busy(),

@@ -91,6 +91,15 @@ pub fn called(number: &str, sys: &Path) -> Option<String> {
     Some(disk.file_name()?.to_str()?.to_owned())
 }
 
+/// Whether a device lies on others, which count the same work once more (a volume of LVM, an array of md, a
+/// file, a pool of ZFS), or is no disk at all but memory. Whoever adds devices up leaves it out. `sys` is
+/// `/sys`, elsewhere in tests.
+pub fn lies_on_others(name: &str, sys: &Path) -> bool {
+    let slaves = std::fs::read_dir(sys.join("block").join(name).join("slaves"));
+    let has_slaves = slaves.is_ok_and(|mut slaves| slaves.next().is_some());
+    has_slaves || ["loop", "zram", "zd"].iter().any(|kind| name.starts_with(kind))
+}
+
 /// The device that holds `path` for a process with these mounts (its `mountinfo`), as `MAJOR:MINOR`; of
 /// several mounts at one place the last is the one to be seen. Links are not followed.
 pub fn mounted<'a>(mountinfo: &'a str, path: &Path) -> Option<&'a str> {
@@ -222,6 +231,16 @@ mod tests {
         assert_eq!(holding(dir.path(), &sys).as_deref(), Some("nvme0n1p2"), "a disk called like that");
         std::fs::write(disk.join("nvme0n1p2/partition"), "2\n").unwrap();
         assert_eq!(holding(dir.path(), &sys).as_deref(), Some("nvme0n1"));
+    }
+
+    #[test]
+    fn volumes_arrays_and_files_lie_on_other_disks() {
+        let dir = tempfile::tempdir().unwrap();
+        for path in ["dm-0/slaves/vda", "vda/slaves", "loop0/loop"] {
+            std::fs::create_dir_all(dir.path().join("block").join(path)).unwrap();
+        }
+        let found = ["dm-0", "vda", "loop0", "nvme0n1"].map(|name| lies_on_others(name, dir.path()));
+        assert_eq!(found, [true, false, true, false]);
     }
 
     #[test]
