@@ -25,9 +25,10 @@ pub struct Figures {
     pub per_second: Option<f64>,
     /// The middle of its p99, ms.
     pub p99_ms: Option<f64>,
-    /// Of transactions in a second, over all seconds of all trials.
+    /// Of transactions in a second, over all seconds of all trials; a second in which none ended is one of
+    /// them.
     pub seconds: Option<Spread>,
-    /// Of p99 in a second, ms.
+    /// Of p99 in a second, ms, over those in which a transaction ended.
     pub p99_seconds: Option<Spread>,
     /// The middle of the host's figures, in the order of [`HOST`]; the last is missing in experiments that
     /// did not keep how many CPUs there were.
@@ -59,6 +60,11 @@ impl Spread {
     }
 }
 
+/// The p99 of a second; in one without a transaction there is none, and not one of 0 ms.
+fn known_p99(done: f64, p99_ms: f64) -> Option<f64> {
+    (done > 0.0).then_some(p99_ms)
+}
+
 pub fn measured(trial: &Trial) -> Option<&Measured> {
     match &trial.outcome {
         Outcome::Measured(measured) => Some(measured),
@@ -72,8 +78,8 @@ impl Figures {
         let all: Vec<&Measured> =
             trials.iter().filter(|trial| trial.run == run).filter_map(|trial| measured(trial)).collect();
         let middle = |of: &dyn Fn(&Measured) -> f64| median(&sorted(all.iter().map(|one| of(one)).collect()));
-        let seconds = |of: fn(&Second) -> f64| {
-            Spread::of(all.iter().flat_map(|one| &one.series).map(of).filter(|value| *value > 0.0).collect())
+        let seconds = |of: fn(&Second) -> Option<f64>| {
+            Spread::of(all.iter().flat_map(|one| &one.series).filter_map(of).collect())
         };
         let softirq_us = || {
             // Those of the machine that was measured: another one may render the report.
@@ -101,8 +107,8 @@ impl Figures {
         Self {
             per_second: middle(&|one| one.window.per_second),
             p99_ms: middle(&|one| one.window.p99_ms),
-            seconds: seconds(|second| second.done as f64),
-            p99_seconds: seconds(|second| second.p99_ms),
+            seconds: seconds(|second| Some(second.done as f64)),
+            p99_seconds: seconds(|second| known_p99(second.done as f64, second.p99_ms)),
             host: host.into_iter().flatten().collect(),
             bottleneck: named
                 .into_iter()
@@ -120,6 +126,13 @@ pub struct Moment {
     pub minute: f64,
     pub per_second: f64,
     pub p99_ms: f64,
+}
+
+impl Moment {
+    /// Its p99, ms; `None` if no transaction ended in it.
+    pub fn p99(&self) -> Option<f64> {
+        known_p99(self.per_second, self.p99_ms)
+    }
 }
 
 /// How a run went in the last stage, second by second.
@@ -145,6 +158,22 @@ mod tests {
     use crate::schedule::{Next, TrialSlot};
     use crate::store::HostFigures;
     use crate::store::tests::trial;
+
+    #[test]
+    fn a_second_in_which_nothing_ended_counts_as_one_and_has_no_p99() {
+        let second = |done, p99_ms| Second { done, p99_ms, ..Second::default() };
+        // Every second one stands still.
+        let series = [second(100, 5.0), second(0, 0.0)].into_iter().cycle().take(20).collect();
+        let measured = Measured { figure: 50.0, series, ..Measured::default() };
+        let place = TrialSlot { load: 0, stage: 0, block: 0, position: 0, attempt: 0 };
+        let next = Next { place, run: Run::Baseline, slow_before: false };
+        let one = trial(next, Outcome::Measured(Box::new(measured)));
+        let found = Figures::of(&[&one], Run::Baseline);
+        assert_eq!(found.seconds.map(|spread| (spread.low, spread.high)), Some((0.0, 100.0)));
+        assert_eq!(found.p99_seconds.map(|spread| (spread.low, spread.high)), Some((5.0, 5.0)));
+        let course = course(&[&one], 0, Run::Baseline);
+        assert_eq!(course[..2].iter().map(Moment::p99).collect::<Vec<_>>(), [Some(5.0), None]);
+    }
 
     #[test]
     fn soft_interrupts_a_transaction_are_of_the_cpus_that_were_measured() {

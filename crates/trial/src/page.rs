@@ -1,7 +1,7 @@
 //! The report as one page that needs nothing else: no script, no font, no network.
 
 use crate::effects::{FactorEffect, FactorStanding, PairEffect};
-use crate::figures::{Figures, HOST, Moment};
+use crate::figures::{Figures, HOST, Moment, Spread};
 use crate::report::{CellReport, LoadReport, Report, Standing, Winner};
 use crate::spec::Metric;
 use crate::text::{factor_standing, length, mixed, percent, standing, warnings, winner_range};
@@ -465,9 +465,9 @@ fn spreads(page: &mut String, load: &LoadReport) {
     page.push_str(&scatter.html());
     let Some(((_, base), rest)) = load.courses.split_first() else { return };
     let best = rest.first();
-    let over_time = |title: &str, unit: &str, value: fn(&Moment) -> f64| {
+    let over_time = |title: &str, unit: &str, value: fn(&Moment) -> Option<f64>| {
         let line = |name: &str, course: &[Moment], colour| {
-            let points = course.iter().map(|moment| (moment.minute, value(moment))).collect();
+            let points = course.iter().filter_map(|moment| Some((moment.minute, value(moment)?))).collect();
             Line::new(name, points).dots().colour(colour)
         };
         let lines = Lines::new(title, unit).x_axis("minutes").line(line("baseline", base, 1));
@@ -476,15 +476,22 @@ fn spreads(page: &mut String, load: &LoadReport) {
             None => lines.html(),
         }
     };
-    page.push_str(&over_time("p99 of each second, last stage", "ms", |moment| moment.p99_ms));
-    page.push_str(&over_time("Transactions of each second, last stage", "", |moment| moment.per_second));
-    let width = |run: &Figures| run.p99_seconds.map(|spread| spread.width() * 100.0);
+    page.push_str(&over_time("p99 of each second, last stage", "ms", Moment::p99));
+    let per_second = |moment: &Moment| Some(moment.per_second);
+    page.push_str(&over_time("Transactions of each second, last stage", "", per_second));
     let first = load.cells.first().filter(|cell| cell.ratio.is_some());
-    if let Some((base, best)) = width(&load.baseline_run).zip(first.and_then(|cell| width(&cell.run))) {
-        let _ = writeln!(
-            page,
-            "<p>Nine of ten seconds have a p99 within a range of <b>{best:.0} %</b> of its middle in the first cell \
-             of the ranking, and of {base:.0} % at the baseline.</p>"
-        );
+    let spreads: [(&str, fn(&Figures) -> Option<Spread>); 2] = [
+        ("have a p99", |run| run.p99_seconds),
+        ("have a number of transactions", |run| run.seconds),
+    ];
+    for (what, of) in spreads {
+        let width = |run: &Figures| of(run).map(|spread| spread.width() * 100.0);
+        if let Some((base, best)) = width(&load.baseline_run).zip(first.and_then(|cell| width(&cell.run))) {
+            let _ = writeln!(
+                page,
+                "<p>Nine of ten seconds {what} within a range of <b>{best:.0} %</b> of its middle in the first cell \
+                 of the ranking, and of {base:.0} % at the baseline.</p>"
+            );
+        }
     }
 }

@@ -308,6 +308,8 @@ fn noise(trials: &[&Trial]) -> Option<f64> {
             other.run == Run::Baseline
                 && block(other) == block(trial)
                 && other.place.position != trial.place.position
+                // One that was void at first was run again.
+                && other.outcome.figure().is_some()
         });
         if let Some((one, two)) = trial.outcome.figure().zip(other.and_then(|other| other.outcome.figure())) {
             squares.push((one / two).ln().powi(2) / 2.0);
@@ -491,6 +493,18 @@ mod tests {
         let words = crate::text::winner_range(winner);
         assert!(words.contains("95 % for the best of 2 cells: +"), "{words}");
         assert!(winner.snippet.ends_with("[mysqld]\nb = 1\n"), "{}", winner.snippet);
+    }
+
+    #[test]
+    fn a_baseline_that_was_void_at_first_tells_the_noise_as_well() {
+        let at = |position, attempt, outcome| {
+            let place = schedule::TrialSlot { load: 0, stage: 0, block: 0, position, attempt };
+            trial(Next { place, run: Run::Baseline, slow_before: false }, outcome)
+        };
+        let void = Outcome::void("the hypervisor took 9 % of the CPU away".to_owned());
+        let trials = [at(1, 0, measured(100.0)), at(3, 0, void), at(3, 1, measured(110.0))];
+        let found = noise(&trials.iter().collect::<Vec<_>>()).unwrap();
+        assert!((found - (1.1_f64.ln() / 2.0_f64.sqrt()).exp_m1()).abs() < 1e-9, "{found}");
     }
 
     #[test]
