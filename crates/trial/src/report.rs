@@ -529,6 +529,18 @@ mod tests {
     }
 
     #[test]
+    fn a_baseline_that_could_not_be_measured_once_more_is_said() {
+        let (experiment, mut history) = history(plainly);
+        let said = |history: &History| {
+            let report = report(&experiment, history);
+            crate::text::warnings(&report, &report.loads[0]).join("\n")
+        };
+        assert!(!said(&history).contains("once more"), "{}", said(&history));
+        history.ended = history.ended.map(|ended| Ended { back: vec![None], ..ended });
+        assert!(said(&history).contains("is not known"), "{}", said(&history));
+    }
+
+    #[test]
     fn nothing_that_a_file_says_is_markup_on_the_page() {
         let odd = || "<script>".to_owned();
         let (experiment, mut history) = history(plainly);

@@ -8,7 +8,7 @@ use crate::order::{self, Run};
 use crate::report::{CellReport, LoadReport, Report, Standing, Winner};
 use crate::run::{Event, Experiment};
 use crate::schedule;
-use crate::spec::{Kind, Metric, Spec, is_of_this_machine};
+use crate::spec::{Kind, Metric, Point, Spec, is_of_this_machine};
 use crate::store::Outcome;
 use crate::verdict::Verdict;
 use serde::Serialize;
@@ -30,9 +30,9 @@ pub struct Plan {
     /// Of each cell, in what it differs.
     cells: Vec<String>,
     excluded: usize,
-    /// What the design does not tell apart.
+    /// What the design does not tell apart, and what the metric does not say of these loads.
     #[serde(skip_serializing_if = "Option::is_none")]
-    warning: Option<&'static str>,
+    warning: Option<String>,
     loads: Vec<String>,
     stages: Vec<Stage>,
     /// The first block.
@@ -71,7 +71,7 @@ impl Plan {
             baseline: baseline.collect(),
             cells: possible.iter().map(|cell| experiment.words(Run::Cell(*cell))).collect(),
             excluded: design.excluded,
-            warning: not_told_apart(spec),
+            warning: warning(spec),
             loads: points.iter().map(|point| point.words()).collect(),
             stages,
             order: order.into_iter().map(|run| experiment.words(run)).collect(),
@@ -102,7 +102,7 @@ impl Plan {
         if let Some(more @ 1..) = self.cells.len().checked_sub(MOST_LISTED) {
             text.push_str(&format!("  and {more} more: --json lists all\n"));
         }
-        if let Some(warning) = self.warning {
+        if let Some(warning) = &self.warning {
             text.push_str(&format!("Warning: {warning}\n"));
         }
         text.push_str(&format!("Loads\n  {}\nStages\n", self.loads.join("\n  ")));
@@ -139,6 +139,28 @@ impl Plan {
             }
         }
         text
+    }
+}
+
+/// What to know of a spec before it is run.
+fn warning(spec: &Spec) -> Option<String> {
+    let of_loads = spec.load.points().into_iter().find_map(|point| not_said(spec.metric, point));
+    let all: Vec<&str> = [not_told_apart(spec), of_loads].into_iter().flatten().collect();
+    (!all.is_empty()).then(|| all.join(" "))
+}
+
+/// What a metric does not say of a load.
+fn not_said(metric: Metric, point: Point) -> Option<&'static str> {
+    match (metric, point.rate) {
+        (Metric::P99, None) => Some(
+            "the p99 of a closed loop is that of the load which the cell itself lets through: one that answers \
+             faster is sent more. Compare the transactions a second beside it, or judge p99 at rates = [...].",
+        ),
+        (Metric::Throughput, Some(_)) => Some(
+            "the throughput of an open loop is the rate that is sent, for every cell that keeps up: cells seem \
+             equivalent. Judge it by metric = \"p99\", or throughput with threads = [...].",
+        ),
+        _ => None,
     }
 }
 
@@ -297,6 +319,14 @@ pub fn warnings(report: &Report, load: &LoadReport) -> Vec<String> {
              something behind"
         ));
     }
+    if report.differ.is_some() && load.baseline.is_some() && load.back.is_none() {
+        all.push(
+            "after everything the baseline could not be measured once more: whether a setting has left something \
+             behind is not known"
+                .to_owned(),
+        );
+    }
+    all.extend(not_said(report.metric, load.point).map(str::to_owned));
     if load.unsteady > 0 {
         all.push(format!(
             "{} trials were measured although their warm-up did not become steady",
@@ -524,6 +554,20 @@ mod tests {
         assert!(warning(false, &["a", "b", "c"]).is_some_and(|warning| warning.contains("folded = false")));
         assert_eq!(warning(true, &["a", "b", "c"]), None);
         assert_eq!(warning(false, &["a", "b"]), None, "every combination");
+    }
+
+    #[test]
+    fn a_plan_says_what_its_metric_does_not_say_of_its_loads() {
+        let of = |metric: &str, load: &str| {
+            let text = format!(
+                "name = \"t\"\nmetric = \"{metric}\"\n[load]\nworkload = \"w\"\n{load}\n[[factor]]\n\
+                 knob = \"server.a\"\nlevels = [\"0\", \"1\"]\n"
+            );
+            warning(&Spec::parse(&text, "t.toml").unwrap())
+        };
+        assert!(of("p99", "threads = [4]").is_some_and(|words| words.contains("closed loop")));
+        assert!(of("throughput", "rates = [50.0]").is_some_and(|words| words.contains("open loop")));
+        assert_eq!((of("p99", "rates = [50.0]"), of("throughput", "threads = [4]")), (None, None));
     }
 
     #[test]
