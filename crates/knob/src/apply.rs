@@ -99,7 +99,8 @@ pub fn check(
             values => {
                 let (now, offered) = offered(host, &name);
                 let (cpus, page) = (host.cpus(), rustix::param::page_size() as u64);
-                let facts = Facts { now: now.as_deref(), offered: &offered, cpus, page };
+                let online = host.online();
+                let facts = Facts { now: now.as_deref(), offered: &offered, cpus, online: &online, page };
                 value::check(values, text, &facts).map_err(bad)?
             }
         };

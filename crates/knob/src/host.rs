@@ -169,6 +169,11 @@ impl Host {
         last.map_or(1, |last| last + 1)
     }
 
+    /// CPUs that run now, as a list; empty where the kernel does not say.
+    pub fn online(&self) -> String {
+        self.read("/sys/devices/system/cpu/online").unwrap_or_default()
+    }
+
     /// Where a program lies below the root.
     pub fn program(&self, name: &str) -> Option<PathBuf> {
         if name.starts_with('/') {

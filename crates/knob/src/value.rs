@@ -77,6 +77,8 @@ pub struct Facts<'a> {
     /// Words that are offered, where the kernel offers some.
     pub offered: &'a [String],
     pub cpus: u32,
+    /// CPUs that run, as a list; empty where that is not known.
+    pub online: &'a str,
     /// Bytes of a page.
     pub page: u64,
 }
@@ -153,8 +155,8 @@ pub fn check(values: Values, text: &str, facts: &Facts<'_>) -> Result<String, Va
             }
             Err(ValueError::NotOffered(facts.offered.to_vec()))
         }
-        Values::Cpus => cpu_set(text, facts.cpus).map(|set| cpu_list(&set)),
-        Values::SomeCpus => match cpu_set(text, facts.cpus)? {
+        Values::Cpus => asked_cpus(text, facts).map(|set| cpu_list(&set)),
+        Values::SomeCpus => match asked_cpus(text, facts)? {
             set if set.is_empty() => Err(ValueError::NoCpuLeft),
             set => Ok(cpu_list(&set)),
         },
@@ -169,6 +171,13 @@ pub fn check(values: Values, text: &str, facts: &Facts<'_>) -> Result<String, Va
         Values::Word => Ok(size(text).map_or_else(|| text.to_owned(), |bytes| bytes.to_string())),
         Values::MountOptions | Values::IoMax | Values::Server => Ok(text.to_owned()),
     }
+}
+
+/// `all` is every CPU that runs: of those that do not yet (a virtual machine is often made for 128) the
+/// kernel takes none into a mask, and what reads back would differ.
+fn asked_cpus(text: &str, facts: &Facts<'_>) -> Result<BTreeSet<u32>, ValueError> {
+    let online = cpu_set(facts.online, facts.cpus).unwrap_or_default();
+    if text == "all" && !online.is_empty() { Ok(online) } else { cpu_set(text, facts.cpus) }
 }
 
 fn single_word(text: &str) -> Result<String, ValueError> {
@@ -404,6 +413,9 @@ mod tests {
         assert_eq!(ok(Values::Cpus, "0x0f"), "0-3");
         assert_eq!(ok(Values::Cpus, "5,0-1"), "0-1,5");
         assert_eq!(ok(Values::Cpus, "all"), "0-7");
+        let four = Facts { online: "0-1,4-5", ..facts() };
+        assert_eq!(check(Values::Cpus, "all", &four).as_deref(), Ok("0-1,4-5"), "those that run");
+        assert_eq!(check(Values::SomeCpus, "0-3", &four).as_deref(), Ok("0-3"));
         assert_eq!(ok(Values::Cpus, "none"), "none");
         assert_eq!(ok(Values::Limit, "1.5M"), "1572864");
         assert_eq!(ok(Values::CpuMax, "1.5"), "150000 100000");
