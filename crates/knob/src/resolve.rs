@@ -274,9 +274,26 @@ pub(crate) fn interrupts(host: &Host, target: &str) -> Result<Vec<u32>, Refusal>
             }
         }
     }
+    let numbers = adapter(host, &format!("/sys/block/{target}/device"));
+    let numbers: Vec<u32> = numbers.into_iter().filter(|number| all.contains(number)).collect();
+    if !numbers.is_empty() {
+        return Ok(numbers);
+    }
     Err(Refusal::Absent {
         what: format!("an interrupt, disk or interface called {target} with interrupts of its own"),
     })
+}
+
+/// Interrupts of the adapter that a SCSI disk hangs on (virtio-scsi, AHCI), several levels up: the first
+/// device that has an interrupt. What lies above it are bridges, whose interrupts are not the disk's.
+fn adapter(host: &Host, device: &str) -> Vec<u32> {
+    let Ok(real) = std::fs::canonicalize(host.path(device)) else { return Vec::new() };
+    let Some(adapter) = real.ancestors().find(|dir| dir.join("irq").is_file()) else { return Vec::new() };
+    let entries = std::fs::read_dir(adapter.join("msi_irqs")).into_iter().flatten().flatten();
+    let mut numbers: Vec<u32> =
+        entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect();
+    numbers.sort_unstable();
+    numbers
 }
 
 /// Where a cgroup lies: v2 wherever it has the limit, else the hierarchy of v1.
@@ -482,6 +499,29 @@ mod tests {
         assert_eq!(io_max("wiops=2k rbps=100M").unwrap(), "rbps=104857600 wbps=max riops=max wiops=2048");
         assert_eq!(io_max("max").unwrap(), NO_IO_LIMIT);
         assert!(matches!(io_max("bps=1"), Err(ValueError::IoMax { word }) if word == "bps=1"));
+    }
+
+    #[test]
+    fn interrupts_of_a_scsi_disk_are_those_of_its_adapter_and_of_no_bridge_above() {
+        let adapter = "/sys/devices/pci0000:00/0000:00:01.0/0000:01:03.0";
+        let disk = format!("{adapter}/virtio0/host0/target0:0:1/0:0:1:0");
+        let (dir, host) = tree(&[
+            ("/proc/irq/24/pcieport/x", ""),
+            ("/proc/irq/40/virtio0-config/x", ""),
+            ("/proc/irq/41/virtio0-request/x", ""),
+            ("/sys/devices/pci0000:00/0000:00:01.0/irq", "24"),
+            ("/sys/devices/pci0000:00/0000:00:01.0/msi_irqs/24", ""),
+            (&format!("{adapter}/irq"), "11"),
+            (&format!("{adapter}/msi_irqs/41"), ""),
+            (&format!("{adapter}/msi_irqs/40"), ""),
+            (&format!("{disk}/vendor"), "Google"),
+            ("/sys/block/sda/size", "1"),
+        ]);
+        let at = dir.path().join(disk.trim_start_matches('/'));
+        std::os::unix::fs::symlink(at, dir.path().join("sys/block/sda/device")).unwrap();
+        assert_eq!(interrupts(&host, "sda").unwrap(), [40, 41]);
+        std::fs::remove_dir_all(dir.path().join(adapter.trim_start_matches('/')).join("msi_irqs")).unwrap();
+        assert!(interrupts(&host, "sda").is_err(), "a line that it shares with others is not its own");
     }
 
     #[test]
