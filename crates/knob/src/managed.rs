@@ -405,10 +405,13 @@ pub fn library(host: &Host, value: &str) -> Result<String, Refusal> {
         let known: Vec<&str> = ALLOCATORS.iter().map(|(name, _)| *name).chain([GLIBC]).collect();
         return Err(denied(format!("the allocator '{value}' is not known: {}", known.join(", "))));
     };
-    let is_it = |name: &&String| name.starts_with(start) && name.contains(".so") && !name.contains("debug");
-    let found = LIBRARY_PLACES
-        .iter()
-        .find_map(|place| host.list(place).iter().find(is_it).map(|name| format!("{place}/{name}")));
+    let is_it = |name: &String| name.starts_with(start) && name.contains(".so") && !name.contains("debug");
+    let found = LIBRARY_PLACES.iter().find_map(|place| {
+        let mut names: Vec<String> = host.list(place).into_iter().filter(is_it).collect();
+        // The library itself before variants of it: libmimalloc-secure.so is another, slower one.
+        names.sort_by_key(|name| !name[start.len()..].starts_with(".so"));
+        names.first().map(|name| format!("{place}/{name}"))
+    });
     found.ok_or_else(|| Refusal::Absent { what: format!("{start}*.so* in {}", LIBRARY_PLACES.join(", ")) })
 }
 

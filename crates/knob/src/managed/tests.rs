@@ -75,6 +75,25 @@ fn the_allocator_is_what_is_mapped_into_the_process() {
 }
 
 #[test]
+fn the_library_of_an_allocator_is_itself_before_its_variants() {
+    let root = tempfile::tempdir().unwrap();
+    let lib = root.path().join("usr/lib64");
+    std::fs::create_dir_all(&lib).unwrap();
+    for name in [
+        "libmimalloc-debug.so.2",
+        "libmimalloc-secure.so.2",
+        "libmimalloc.so.2",
+        "libtcmalloc_minimal.so.4",
+        "libtcmalloc_minimal_debug.so.4",
+    ] {
+        std::fs::write(lib.join(name), "").unwrap();
+    }
+    let host = Host::new(root.path());
+    assert_eq!(library(&host, "mimalloc").unwrap(), "/usr/lib64/libmimalloc.so.2");
+    assert_eq!(library(&host, "tcmalloc").unwrap(), "/usr/lib64/libtcmalloc_minimal.so.4");
+}
+
+#[test]
 fn a_marker_of_a_process_that_is_dead_or_another_one_by_now_holds_nobody_up() {
     let host = Host::new("/");
     assert!(alive(&host, &this_process(&host)));
