@@ -4,9 +4,10 @@ use crate::cost::{self, EXTRA};
 use crate::halving;
 use fleet::Address;
 use knob::Host;
-use knob::catalogue::danger;
-use knob::name;
+use knob::catalogue::{Target, danger};
 use knob::server::{self, Server};
+use knob::value::{self, Facts};
+use knob::{managed, name};
 use std::time::Duration;
 
 /// What the spec says beside the factors.
@@ -56,9 +57,24 @@ const DANGEROUS: [Row; 2] = [
     ),
 ];
 
+/// What published lists have most of, and takes a restart: written as comments.
+const RESTART: [Row; 7] = [
+    ("innodb_flush_method", &["fsync", "O_DIRECT"], "whether the kernel's page cache holds pages as well"),
+    (
+        "innodb_doublewrite",
+        &["ON", "OFF"],
+        "each page is written twice, against torn ones; off only where the file system writes pages whole",
+    ),
+    ("innodb_use_native_aio", &["ON", "OFF"], "asynchronous I/O of the kernel, which OpenZFS does poorly"),
+    ("innodb_read_io_threads", &["4", "16"], "threads that wait for reads"),
+    ("innodb_write_io_threads", &["4", "16"], "threads that wait for writes"),
+    ("innodb_log_buffer_size", &["16777216", "67108864"], "what transactions may log before it is written"),
+    ("table_open_cache_instances", &["1", "16"], "parts of the cache of open tables, each with its latch"),
+];
+
 /// Settings of this host worth a look, with values to try beside the present one. Of a disk or an interface
 /// each one that is there is offered; what the kernel here has not, or refuses, is left out.
-const HOST: [(&str, &[&str]); 21] = [
+const HOST: [(&str, &[&str]); 25] = [
     ("block.scheduler", &["none", "mq-deadline", "kyber"]),
     ("block.nr_requests", &["64", "256"]),
     ("block.rq_affinity", &["1", "2"]),
@@ -74,10 +90,14 @@ const HOST: [(&str, &[&str]); 21] = [
     ("cpu.governor", &["performance", "schedutil"]),
     ("cpu.sched_autogroup", &["0", "1"]),
     ("cpu.sched_base_slice_ns", &["1500000", "6000000"]),
+    ("cpu.sched_min_granularity_ns", &["1500000", "10000000"]),
+    ("cpu.sched_wakeup_granularity_ns", &["1000000", "15000000"]),
     ("network.busy_read", &["0", "50"]),
     ("network.busy_poll", &["0", "50"]),
     ("network.netdev_max_backlog", &["1000", "10000"]),
     ("network.somaxconn", &["128", "4096"]),
+    ("network.rps", &["none", "all"]),
+    ("network.rfs_flow_cnt", &["0", "4096"]),
     ("network.rps_sock_flow_entries", &["0", "32768"]),
     ("network.netdev_budget", &["300", "600"]),
 ];
@@ -95,7 +115,7 @@ pub struct Factor {
 /// # Errors
 /// The server cannot be asked.
 pub fn of_server(server: &mut dyn Server) -> Result<(Vec<Factor>, Vec<String>), server::ServerError> {
-    offered(server, &SERVER, false)
+    offered(server, &SERVER, Meant::Plain)
 }
 
 /// Variables that matter and can lose data, with the values that this server does not have now.
@@ -103,13 +123,49 @@ pub fn of_server(server: &mut dyn Server) -> Result<(Vec<Factor>, Vec<String>), 
 /// # Errors
 /// The server cannot be asked.
 pub fn dangerous(server: &mut dyn Server) -> Result<Vec<Factor>, server::ServerError> {
-    Ok(offered(server, &DANGEROUS, true)?.0)
+    Ok(offered(server, &DANGEROUS, Meant::Danger)?.0)
+}
+
+/// What is varied by restarts of the server: variables, its allocator and its file system, as far as this
+/// host has libraries and programs for them.
+///
+/// # Errors
+/// The server cannot be asked.
+pub fn by_restart(server: &mut dyn Server, host: &Host) -> Result<Vec<Factor>, server::ServerError> {
+    let mut factors = offered(server, &RESTART, Meant::Restart)?.0;
+    let mut add = |knob: &str, first: &str, others: Vec<String>, why: &str| {
+        let levels: Vec<String> = std::iter::once(first.to_owned()).chain(others).collect();
+        if levels.len() > 1 {
+            let knob = format!("{knob}@{}", managed::TARGET);
+            factors.push(Factor { knob, levels, why: why.to_owned() });
+        }
+    };
+    let libraries = ["jemalloc", "tcmalloc", "mimalloc"].into_iter();
+    let libraries = libraries.filter(|name| managed::library(host, name).is_ok()).map(str::to_owned);
+    add("allocator.library", managed::GLIBC, libraries.collect(), "who hands out the server's memory");
+    let kinds = ["ext4", "xfs"].into_iter();
+    let kinds = kinds.filter(|kind| host.program(&format!("mkfs.{kind}")).is_some());
+    let kinds = kinds.map(|kind| format!("{kind} noatime"));
+    let why = "the file system below the data, with a copy of them: what is written meanwhile is lost";
+    add("file_system.type", managed::AS_IT_IS, kinds.collect(), why);
+    Ok(factors)
+}
+
+/// Which rows are offered.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Meant {
+    /// Those that can be set while the server runs, and values that lose nothing.
+    Plain,
+    /// Also values that can lose data.
+    Danger,
+    /// Also what takes a restart.
+    Restart,
 }
 
 fn offered(
     server: &mut dyn Server,
     rows: &[Row],
-    meant: bool,
+    meant: Meant,
 ) -> Result<(Vec<Factor>, Vec<String>), server::ServerError> {
     let (mut factors, mut left_out) = (Vec::new(), Vec::new());
     for &(variable, values, why) in rows {
@@ -117,15 +173,22 @@ fn offered(
             left_out.push(format!("{variable}: this server has none"));
             continue;
         };
-        if described.dynamic == Some(false) {
+        if described.dynamic == Some(false) && meant != Meant::Restart {
             left_out.push(format!("{variable}: it needs a restart"));
             continue;
         }
-        let now = server.global(variable)?;
+        let now = match server.global(variable) {
+            // A variable that is NULL has no value to be put back to.
+            Err(server::ServerError::Answered { message, .. }) => {
+                left_out.push(format!("{variable}: {message}"));
+                continue;
+            }
+            answer => answer?,
+        };
         let name = name::parse(&Host::new("/"), &format!("server.{variable}"));
         let fits = |value: &&&str| {
             let safe = name.as_ref().is_ok_and(|name| danger(name, value).is_none());
-            (safe || meant) && server::check(&described, value).is_ok()
+            (safe || meant != Meant::Plain) && server::check(&described, value).is_ok()
         };
         let mut levels = vec![tidy(&now)];
         let new = values.iter().filter(fits).map(|value| (*value).to_owned());
@@ -161,19 +224,27 @@ pub fn of_host(host: &Host) -> Vec<Factor> {
     let mut factors = Vec::new();
     for (bare, values) in HOST {
         let Some(knob) = knob::catalogue::CATALOGUE.iter().find(|knob| knob.name == bare) else { continue };
-        let real = |target: &String| !["loop", "ram", "zram"].iter().any(|kind| target.starts_with(kind));
+        let real = |target: &String| match knob.target {
+            // Bridges and the interfaces of containers are many, and lead to one of these.
+            Target::Interface => target == "lo" || host.has(&format!("/sys/class/net/{target}/device")),
+            _ => !["loop", "ram", "zram"].iter().any(|kind| target.starts_with(kind)),
+        };
         for target in knob::resolve::targets(host, knob).into_iter().filter(real) {
             let text = if target.is_empty() { bare.to_owned() } else { format!("{bare}@{target}") };
             let Ok(name) = name::parse(host, &text) else { continue };
             let (Some(now), offered) = knob::apply::offered(host, &name) else { continue };
-            let fits = |value: &&&str| {
-                (offered.is_empty() || offered.iter().any(|one| one == **value))
-                    && danger(&name, value).is_none()
+            let online = host.online();
+            let facts = Facts {
+                now: Some(now.as_str()),
+                offered: &offered,
+                cpus: host.cpus(),
+                online: &online,
+                ..Facts::default()
             };
-            let mut levels = vec![now.clone()];
-            levels.extend(
-                values.iter().filter(fits).map(|value| (*value).to_owned()).filter(|one| *one != now),
-            );
+            // As it reads back: `all` is `0-3`.
+            let canonical = values.iter().filter_map(|one| value::check(knob.values, one, &facts).ok());
+            let new = canonical.filter(|one| *one != now && danger(&name, one).is_none());
+            let levels: Vec<String> = std::iter::once(now.clone()).chain(new).collect();
             if levels.len() > 1 {
                 factors.push(Factor { knob: text, levels, why: knob.help.to_owned() });
             }
@@ -182,9 +253,21 @@ pub fn of_host(host: &Host) -> Vec<Factor> {
     factors
 }
 
+/// Whether a level of a factor can lose data.
+fn can_lose(factor: &Factor) -> bool {
+    let name = name::parse(&Host::new("/nowhere"), &factor.knob);
+    name.is_ok_and(|name| factor.levels.iter().any(|level| danger(&name, level).is_some()))
+}
+
 /// The text of the spec, which fits into its budget. Factors of the host are comments, and so are those that
-/// can lose data.
-pub fn spec(request: &Request, factors: &[Factor], dangerous: &[Factor], host: &[Factor]) -> String {
+/// can lose data or take a restart.
+pub fn spec(
+    request: &Request,
+    factors: &[Factor],
+    dangerous: &[Factor],
+    by_restart: &[Factor],
+    host: &[Factor],
+) -> String {
     let cells: usize = factors.iter().map(|factor| factor.levels.len() - 1).sum();
     let in_stages =
         halving::stages(cells).into_iter().map(|stage| (stage.cells + EXTRA) * stage.blocks as usize);
@@ -249,6 +332,21 @@ pub fn spec(request: &Request, factors: &[Factor], dangerous: &[Factor], host: &
             list(levels)
         ));
     }
+    if !by_restart.is_empty() {
+        text.push_str(
+            "\n# These take a restart of the server. To try one, say how it is restarted, by a line above [load]:\n\
+             # managed = \"server.toml\"; and take the # away.\n",
+        );
+    }
+    for factor in by_restart {
+        let danger = if can_lose(factor) { "# danger = true\n" } else { "" };
+        text.push_str(&format!(
+            "\n# {}.\n# [[factor]]\n# knob = {}\n# levels = [{}]\n# whole_plot = true\n{danger}",
+            factor.why,
+            quoted(&factor.knob),
+            list(&factor.levels)
+        ));
+    }
     if !host.is_empty() {
         text.push_str(
             "\n# Settings of this host concern everything that runs on it, and matter only if the server does. \
@@ -293,12 +391,91 @@ mod tests {
         let factors: Vec<Factor> = (0..6).map(factor).collect();
         let host = [Factor { knob: "memory.thp".into(), levels: vec!["a".into()], why: "It \"is\".".into() }];
         for budget in [900, 3_600, 6_000] {
-            let text = spec(&request(budget), &factors, &host, &host);
+            let text = spec(&request(budget), &factors, &host, &host, &host);
             let spec = Spec::parse(&text, "t.toml").unwrap_or_else(|wrong| panic!("{wrong}\n{text}"));
             assert_eq!(spec.factors.len(), 6, "those of the host are comments");
             let experiment = crate::run::Experiment::new(spec, &[]).unwrap();
             assert!(crate::text::Plan::of(&experiment, 0.04).fits, "{budget}\n{text}");
         }
+    }
+
+    /// A MariaDB in which everything takes a restart, and has this value.
+    struct Fixed(&'static str);
+
+    impl Server for Fixed {
+        fn identity(&mut self) -> Result<knob::identity::Facts, server::ServerError> {
+            Ok(knob::identity::Facts::new())
+        }
+
+        fn describe(&mut self, _: &str) -> Result<Option<server::Variable>, server::ServerError> {
+            Ok(Some(server::Variable { kind: server::Kind::Text, dynamic: Some(false) }))
+        }
+
+        fn global(&mut self, variable: &str) -> Result<String, server::ServerError> {
+            let null = || server::ServerError::Answered { code: 0, message: "it is NULL".into(), hint: "" };
+            if variable == "innodb_flush_method" { Err(null()) } else { Ok(self.0.to_owned()) }
+        }
+
+        fn set_global(&mut self, _: &str, _: &str) -> Result<(), server::ServerError> {
+            Ok(())
+        }
+
+        fn reconnect(&mut self) -> Result<(), server::ServerError> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn what_takes_a_restart_is_a_comment_that_is_a_factor_without_its_signs() {
+        let root = tempfile::tempdir().unwrap();
+        for path in ["usr/lib64/libjemalloc.so.2", "usr/sbin/mkfs.xfs"] {
+            let path = root.path().join(path);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, "").unwrap();
+        }
+        let found = by_restart(&mut Fixed("ON"), &Host::new(root.path())).unwrap();
+        let of = |knob: &str| found.iter().find(|one| one.knob == knob).map(|one| one.levels.join(" | "));
+        assert_eq!(of("server.innodb_flush_method"), None, "it is NULL");
+        assert_eq!(of("server.innodb_doublewrite").as_deref(), Some("ON | OFF"));
+        assert_eq!(of("allocator.library@server").as_deref(), Some("glibc | jemalloc"));
+        assert_eq!(of("file_system.type@server").as_deref(), Some("as-it-is | xfs noatime"));
+        let levels = vec!["1".to_owned(), "2".to_owned()];
+        let plain = [Factor { knob: "server.a".to_owned(), levels, why: "why".to_owned() }];
+        let text = spec(&request(900), &plain, &[], &found, &[]);
+        let keys = ["[[factor]]", "knob = ", "levels = ", "whole_plot = ", "danger = "];
+        let bare = |line: &str| match line.strip_prefix("# ") {
+            Some(rest) if keys.iter().any(|key| rest.starts_with(key)) => rest.to_owned(),
+            _ => line.to_owned(),
+        };
+        let all: Vec<String> = text.lines().map(bare).collect();
+        let spec = Spec::parse(&all.join("\n"), "t.toml").unwrap_or_else(|wrong| panic!("{wrong}\n{text}"));
+        let meant = |knob: &str| {
+            let found = spec.factors.iter().find(|one| one.knob == knob);
+            found.map(|one| (one.whole_plot, one.danger))
+        };
+        assert_eq!(meant("server.innodb_doublewrite"), Some((true, true)));
+        assert_eq!(meant("file_system.type@server"), Some((true, true)));
+        assert_eq!(meant("allocator.library@server"), Some((true, false)));
+    }
+
+    #[test]
+    fn packets_are_offered_to_all_cpus_of_cards_and_not_of_containers() {
+        let root = tempfile::tempdir().unwrap();
+        for (path, text) in [
+            ("sys/class/net/eth0/queues/rx-0/rps_cpus", "00000000"),
+            ("sys/class/net/eth0/device/vendor", "x"),
+            ("sys/class/net/veth1/queues/rx-0/rps_cpus", "00000000"),
+            ("sys/devices/system/cpu/possible", "0-127"),
+            ("sys/devices/system/cpu/online", "0-3"),
+        ] {
+            let path = root.path().join(path);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, text).unwrap();
+        }
+        let found = of_host(&Host::new(root.path()));
+        let knobs: Vec<(&str, String)> =
+            found.iter().map(|one| (one.knob.as_str(), one.levels.join(" | "))).collect();
+        assert_eq!(knobs, [("network.rps@eth0", "none | 0-3".to_owned())]);
     }
 
     #[test]

@@ -84,6 +84,28 @@ pub(super) const ROWS: &[Knob] = &[
         "How long a thread runs before another one gets its turn. Needs debugfs.",
     ),
     row(
+        "cpu.sched_min_granularity_ns",
+        Place::File("/sys/kernel/debug/sched/min_granularity_ns", Shape::Plain),
+        Values::Whole { min: 100_000, max: 1_000_000_000, step: 1 },
+        SCHEDULER,
+        "The least that a thread runs before another one gets its turn; Linux 5.13 to 6.5. Needs debugfs.",
+    ),
+    row(
+        "cpu.sched_latency_ns",
+        Place::File("/sys/kernel/debug/sched/latency_ns", Shape::Plain),
+        Values::Whole { min: 100_000, max: 1_000_000_000, step: 1 },
+        SCHEDULER,
+        "The time in which each of a few threads gets its turn once; Linux 5.13 to 6.5. Needs debugfs.",
+    ),
+    row(
+        "cpu.sched_wakeup_granularity_ns",
+        Place::File("/sys/kernel/debug/sched/wakeup_granularity_ns", Shape::Plain),
+        Values::Whole { min: 0, max: 1_000_000_000, step: 1 },
+        SCHEDULER,
+        "How far behind a thread that wakes must be to take a CPU from another; Linux 5.13 to 6.5. Needs \
+         debugfs.",
+    ),
+    row(
         "cpu.sched_migration_cost_ns",
         Place::File("/sys/kernel/debug/sched/migration_cost_ns", Shape::Plain),
         Values::Whole { min: 0, max: 1_000_000_000, step: 1 },

@@ -22,7 +22,7 @@ The tables of the workload must be there: headroom load prepare WORKLOAD --serve
 ///
 /// Variables of the server that can be set while it runs and lose no data, each with its present value as the
 /// baseline. Settings of this host are written as comments: they concern everything that runs on it. So are
-/// variables that can lose data.
+/// variables that can lose data, and what takes a restart: more variables, allocator and file system.
 #[derive(Args, Debug, Clone)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct InitArgs {
@@ -61,9 +61,11 @@ pub(crate) struct InitArgs {
 pub(super) async fn init(args: InitArgs, environment: &Environment) -> anyhow::Result<ExitCode> {
     let mut connect = connect_as(args.user.as_deref(), args.option_file.as_deref(), environment)?;
     let address = args.server.to_string();
-    let ((factors, left_out), dangerous) = blocking(move || {
+    let ((factors, left_out), dangerous, by_restart) = blocking(move || {
         let mut server = connect(&address)?;
-        Ok((init::of_server(&mut *server)?, init::dangerous(&mut *server)?))
+        let plain = init::of_server(&mut *server)?;
+        let by_restart = init::by_restart(&mut *server, &Host::new("/"))?;
+        Ok((plain, init::dangerous(&mut *server)?, by_restart))
     })
     .await?;
     if factors.is_empty() {
@@ -80,7 +82,7 @@ pub(super) async fn init(args: InitArgs, environment: &Environment) -> anyhow::R
         table_size: args.table_size,
         budget: args.budget,
     };
-    let text = init::spec(&request, &factors, &dangerous, &host);
+    let text = init::spec(&request, &factors, &dangerous, &by_restart, &host);
     for words in &left_out {
         terminal::complain(&format!("left out: {words}"));
     }
