@@ -98,11 +98,17 @@ pub fn carry_out(
     }
     let (mut store, begun, trials) = if resume {
         let (store, history) = Store::resume(&dir, &text, &rig.words())?;
+        for (what, then, now) in history.begun.setup_differs(&rig.setup()) {
+            say(&format!(
+                "Warning: {what} was {then} when the experiment was begun, and is {now}: its figures are of \
+                 both"
+            ));
+        }
         (Some(store), history.begun, history.trials)
     } else {
         let (start, refused) = run::look(&spec, rig)?;
-        let (server, elsewhere) = (rig.words(), rig.is_elsewhere());
-        let begun = Begun { format: 0, at: store::now(), version, server, elsewhere, start, refused };
+        let (server, elsewhere, setup) = (rig.words(), rig.is_elsewhere(), rig.setup());
+        let begun = Begun { format: 0, at: store::now(), version, server, elsewhere, setup, start, refused };
         (None, begun, Vec::new())
     };
     if begun.elsewhere {

@@ -33,6 +33,8 @@ pub struct Side<'a> {
 pub struct Comparison {
     pub one: String,
     pub other: String,
+    /// What they ran on, where that differs: what it is, the one's, the other's.
+    pub setups: Vec<(String, String, String)>,
     pub loads: Vec<LoadComparison>,
     /// What does not fit together, in words.
     pub warnings: Vec<String>,
@@ -127,7 +129,8 @@ pub fn compare(one: &Side<'_>, other: &Side<'_>) -> Comparison {
     if loads.is_empty() && warnings.is_empty() {
         warnings.push("they have no load in common".to_owned());
     }
-    Comparison { one: one.name.clone(), other: other.name.clone(), loads, warnings }
+    let setups = one.history.begun.setup_differs(&other.history.begun.setup);
+    Comparison { one: one.name.clone(), other: other.name.clone(), setups, loads, warnings }
 }
 
 fn of_load(one: &Side<'_>, at: usize, other: &Side<'_>, there: usize, load: &LoadReport) -> LoadComparison {

@@ -58,11 +58,14 @@ pub fn html(report: &Report) -> String {
     }
     let _ = writeln!(
         page,
-        "</table>\n<h2>To repeat it</h2>\n<p class=\"soft\">headroom {}, seed {}.</p>\n<pre>{}</pre>",
+        "</table>\n<h2>To repeat it</h2>\n<p class=\"soft\">headroom {}, seed {}.</p>",
         escape(&report.version),
         report.seed,
-        escape(&report.spec)
     );
+    for (what, words) in &report.setup {
+        let _ = writeln!(page, "<p class=\"soft\">{}: {}</p>", escape(what), escape(words));
+    }
+    let _ = writeln!(page, "<pre>{}</pre>", escape(&report.spec));
     page
 }
 

@@ -34,6 +34,8 @@ pub struct Report {
     pub level: f64,
     pub seed: u64,
     pub server: String,
+    /// On what: this machine, and the version of each server, in words.
+    pub setup: Vec<(String, String)>,
     /// Whether figures of the host are those of the machine that sends, not of the server's.
     pub elsewhere: bool,
     /// The version of the program.
@@ -190,6 +192,7 @@ pub fn report(experiment: &Experiment, history: &History) -> Report {
         level: spec.level,
         seed: spec.seed,
         server: begun.server.clone(),
+        setup: begun.setup.clone(),
         elsewhere: begun.elsewhere,
         version: begun.version.clone(),
         begun: begun.at,
@@ -553,7 +556,7 @@ mod tests {
         history.begun =
             Begun { server: odd(), version: odd(), elsewhere: true, refused: vec![level], ..history.begun };
         let mut report = report(&experiment, &history);
-        (report.name, report.spec) = (odd(), odd());
+        (report.name, report.spec, report.setup) = (odd(), odd(), vec![(odd(), odd())]);
         report.differ = Some(vec![(odd(), odd(), odd())]);
         report.baseline = vec![(odd(), odd())];
         let page = crate::page::html(&report);

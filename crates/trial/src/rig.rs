@@ -185,6 +185,22 @@ impl HostRig {
         Ok(server.global("version").map_err(knob::Error::Server)?)
     }
 
+    /// On what it is tried, in words: this machine, and the version of each server. A server that cannot be
+    /// asked is left out.
+    pub fn setup(&mut self) -> Vec<(String, String)> {
+        let kernel = rustix::system::uname().release().to_string_lossy().into_owned();
+        let cpus = std::thread::available_parallelism().map_or(1, usize::from);
+        let gib = self.sampler.read().memory.level.total as f64 / f64::from(1 << 30);
+        let machine = format!("Linux {kernel}, {cpus} CPUs, {gib:.1} GiB of memory");
+        let names: Vec<String> = match self.hosts.as_slice() {
+            [] => vec!["server".to_owned()],
+            hosts => hosts.iter().map(|host| format!("server of {}", host.name)).collect(),
+        };
+        let versions = self.on_each(Self::version).unwrap_or_default();
+        let servers = names.into_iter().zip(versions).filter(|(_, version)| !version.is_empty());
+        std::iter::once(("this machine".to_owned(), machine)).chain(servers).collect()
+    }
+
     /// Asks a server; once more where the connection had ended since the last question.
     fn ask<T>(
         &mut self,

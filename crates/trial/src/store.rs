@@ -46,10 +46,25 @@ pub struct Begun {
     /// Whether a server runs on another machine: figures of the host are those of the one that sends.
     #[serde(default)]
     pub elsewhere: bool,
+    /// On what: this machine, and the version of each server, in words. Empty in experiments of versions that
+    /// did not keep it.
+    #[serde(default)]
+    pub setup: Vec<(String, String)>,
     /// Each knob that is varied, with the value that it had.
     pub start: BTreeMap<String, String>,
     /// Levels that cannot be set here, known before anything was touched.
     pub refused: Vec<RefusedLevel>,
+}
+
+impl Begun {
+    /// What is another by now, or there: what it is, as it was, as it is.
+    pub fn setup_differs(&self, now: &[(String, String)]) -> Vec<(String, String, String)> {
+        let differs = |(what, then): &(String, String)| {
+            let (_, now) = now.iter().find(|(name, _)| name == what)?;
+            (now != then).then(|| (what.clone(), then.clone(), now.clone()))
+        };
+        self.setup.iter().filter_map(differs).collect()
+    }
 }
 
 /// A level that cannot be set here.
@@ -393,6 +408,7 @@ pub(crate) mod tests {
             version: "test".to_owned(),
             server: "127.0.0.1:1".to_owned(),
             elsewhere: false,
+            setup: vec![("server".to_owned(), "10.11.6-MariaDB".to_owned())],
             start: start.into(),
             refused: Vec::new(),
         }
@@ -422,6 +438,16 @@ pub(crate) mod tests {
         store.end(&ended).unwrap();
         let read_back = read(dir.path()).unwrap();
         assert_eq!((read_back.trials.len(), read_back.ended), (3, Some(ended)), "the torn line was dropped");
+    }
+
+    #[test]
+    fn what_it_runs_on_is_held_against_what_it_was_begun_on() {
+        let setup = |version: &str| vec![("server".to_owned(), version.to_owned())];
+        assert!(begun().setup_differs(&setup("10.11.6-MariaDB")).is_empty());
+        let found = begun().setup_differs(&setup("11.8.3-MariaDB"));
+        assert_eq!(found[0].2, "11.8.3-MariaDB");
+        let older = Begun { setup: Vec::new(), ..begun() };
+        assert!(older.setup_differs(&setup("11.8.3-MariaDB")).is_empty(), "nothing was kept");
     }
 
     #[test]

@@ -349,6 +349,9 @@ pub fn report(report: &Report) -> String {
         report.trials,
         length(Duration::from_secs_f64(report.seconds.max(0.0)))
     );
+    for (what, words) in &report.setup {
+        text.push_str(&format!("{what}: {words}\n"));
+    }
     for (knob, then, now) in report.differ.iter().flatten() {
         text.push_str(&format!("WARNING: {knob} was {then} and is {now}\n"));
     }
@@ -459,8 +462,11 @@ pub fn comparisons(all: &Comparisons) -> String {
 
 /// Two experiments, for a terminal.
 fn comparison(comparison: &Comparison) -> String {
-    let Comparison { one, other, loads, warnings } = comparison;
+    let Comparison { one, other, setups, loads, warnings } = comparison;
     let mut text = format!("{other} beside {one}\n");
+    for (what, here, there) in setups {
+        text.push_str(&format!("  {what}: {here}, and then {there}\n"));
+    }
     for warning in warnings {
         text.push_str(&format!("  {warning}\n"));
     }

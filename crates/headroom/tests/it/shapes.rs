@@ -380,6 +380,7 @@ fn json_of_trial_keeps_its_keys() {
         level: 1.0,
         seed: 1,
         server: "s".into(),
+        setup: settings(),
         elsewhere: true,
         version: "v".into(),
         begun: 1,
