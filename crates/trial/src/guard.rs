@@ -7,8 +7,10 @@ use serde::{Deserialize, Serialize};
 
 /// This many windows must agree.
 const WINDOWS: usize = 3;
-/// Within this share of their mean.
+/// Within this share of their mean, in transactions a second.
 const AGREE: f64 = 0.10;
+/// The same in their median response time, which an open loop is judged by.
+const AGREE_IN_TIME: f64 = 0.20;
 /// In an open loop, this share of transactions may not be begun or answered in time.
 const MISSING: f64 = 0.01;
 
@@ -27,16 +29,19 @@ pub struct Window {
     pub missing: f64,
 }
 
-/// Whether the load is steady: the last windows agree in their throughput.
-pub fn is_steady(windows: &[Window]) -> bool {
+/// Whether the load is steady: the last windows agree in their throughput. That of an open loop is its rate
+/// from the first window on, however cold the cache is: there they agree in their median response time.
+pub fn is_steady(windows: &[Window], is_open: bool) -> bool {
     let Some(last) = windows.len().checked_sub(WINDOWS).and_then(|from| windows.get(from..)) else {
         return false;
     };
-    let rates: Vec<f64> = last.iter().map(|window| window.per_second).collect();
-    let mean = rates.iter().sum::<f64>() / WINDOWS as f64;
-    let most = rates.iter().copied().fold(f64::MIN, f64::max);
-    let least = rates.iter().copied().fold(f64::MAX, f64::min);
-    mean > 0.0 && most - least <= AGREE * mean
+    let of = |window: &Window| if is_open { window.p50_ms } else { window.per_second };
+    let agree = if is_open { AGREE_IN_TIME } else { AGREE };
+    let values: Vec<f64> = last.iter().map(of).collect();
+    let mean = values.iter().sum::<f64>() / WINDOWS as f64;
+    let most = values.iter().copied().fold(f64::MIN, f64::max);
+    let least = values.iter().copied().fold(f64::MAX, f64::min);
+    mean > 0.0 && most - least <= agree * mean
 }
 
 /// Baselines that a cell's p99 is held against: where trials are short, one alone differs from the next by as
@@ -163,10 +168,22 @@ mod tests {
     #[test]
     fn a_load_is_steady_when_three_windows_in_a_row_agree() {
         let windows = |rates: &[f64]| rates.iter().map(|rate| window(*rate, 1.0)).collect::<Vec<_>>();
-        assert!(!is_steady(&windows(&[100.0, 100.0])), "too few");
-        assert!(!is_steady(&windows(&[50.0, 80.0, 100.0])), "it still warms up");
-        assert!(is_steady(&windows(&[50.0, 97.0, 100.0, 104.0])));
-        assert!(!is_steady(&windows(&[0.0, 0.0, 0.0])), "nothing is answered");
+        assert!(!is_steady(&windows(&[100.0, 100.0]), false), "too few");
+        assert!(!is_steady(&windows(&[50.0, 80.0, 100.0]), false), "it still warms up");
+        assert!(is_steady(&windows(&[50.0, 97.0, 100.0, 104.0]), false));
+        assert!(!is_steady(&windows(&[0.0, 0.0, 0.0]), false), "nothing is answered");
+    }
+
+    #[test]
+    fn an_open_loop_is_steady_when_its_response_times_are_and_not_because_its_rate_is() {
+        let windows = |times: &[f64]| {
+            let one = |p50_ms: &f64| Window { p50_ms: *p50_ms, ..window(100.0, 50.0) };
+            times.iter().map(one).collect::<Vec<_>>()
+        };
+        let warming = windows(&[9.0, 6.0, 4.0]);
+        assert!(is_steady(&warming, false), "the rate that is sent");
+        assert!(!is_steady(&warming, true), "the cache still fills");
+        assert!(is_steady(&windows(&[9.0, 4.0, 4.3, 3.9]), true));
     }
 
     #[test]

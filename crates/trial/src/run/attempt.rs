@@ -188,7 +188,7 @@ fn measure(
         full.set(fuller(memory));
         memory.is_none_or(|memory| memory <= spec.guard.memory)
     };
-    let (windows, warm_up, steady) = warm_up(spec, seed, rig, &mut go_on)?;
+    let (windows, warm_up, steady) = warm_up(spec, point, seed, rig, &mut go_on)?;
     if let Some(recent) = guard::recent(&windows) {
         let words = |why: String| format!("after the warm-up {why}");
         if let Some(why) = guard::gives_up(&spec.guard, &recent, full.get(), baseline) {
@@ -229,6 +229,7 @@ fn measure(
 /// ones would put exactly those into the cache.
 fn warm_up(
     spec: &Spec,
+    point: Point,
     seed: Seed,
     rig: &mut dyn Rig,
     go_on: &mut dyn FnMut(&Second, Option<f64>) -> bool,
@@ -240,7 +241,7 @@ fn warm_up(
         let seed = Seed { moments: seed.moments.wrapping_add(other), keys: seed.keys.wrapping_add(other) };
         windows.push(rig.send(length, seed, go_on)?.window);
         sent += length;
-        if guard::is_steady(&windows) {
+        if guard::is_steady(&windows, point.rate.is_some()) {
             return Ok((windows, sent, true));
         }
     }
