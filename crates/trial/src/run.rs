@@ -432,6 +432,9 @@ pub fn run(
             count => spent / count as f64,
         };
         let time_left = Duration::from_secs_f64(each * progress.left as f64);
+        // No new trial begins after the budget.
+        let in_budget = spec.budget.map(|budget| budget.saturating_sub(Duration::from_secs_f64(spent)));
+        let time_left = in_budget.map_or(time_left, |most| most.min(time_left));
         tell(&Event::Begins { next, left: progress.left, time_left });
         let seed = seed(spec.seed, next.place);
         let held_against = match next.run {

@@ -17,6 +17,8 @@ use term::Table;
 
 /// A plan lists this many cells, and as many of a block.
 const MOST_LISTED: usize = 24;
+/// With fewer blocks in the first stage a factor that takes a restart is not judged, see `effects.rs`.
+const LEAST_RESTARTS: u32 = 3;
 /// Cells that did not come to the last stage are listed up to this many.
 const MOST_DROPPED: usize = 12;
 
@@ -71,7 +73,7 @@ impl Plan {
             baseline: baseline.collect(),
             cells: possible.iter().map(|cell| experiment.words(Run::Cell(*cell))).collect(),
             excluded: design.excluded,
-            warning: warning(spec),
+            warning: warning(spec, stages.first().map_or(0, |first| first.blocks)),
             loads: points.iter().map(|point| point.words()).collect(),
             stages,
             order: order.into_iter().map(|run| experiment.words(run)).collect(),
@@ -142,10 +144,15 @@ impl Plan {
     }
 }
 
-/// What to know of a spec before it is run.
-fn warning(spec: &Spec) -> Option<String> {
+/// What to know of a spec before it is run; `blocks` has its first stage.
+fn warning(spec: &Spec, blocks: u32) -> Option<String> {
     let of_loads = spec.load.points().into_iter().find_map(|point| not_said(spec.metric, point));
-    let all: Vec<&str> = [not_told_apart(spec), of_loads].into_iter().flatten().collect();
+    let restarts = spec.factors.iter().any(|factor| factor.whole_plot) && spec.design != Kind::OneAtATime;
+    let too_few = (restarts && blocks < LEAST_RESTARTS).then_some(
+        "factors that take a restart are judged by their restarts, one a block, and the first stage has too \
+         few: they get no verdict of their own. Write a first [[stage]] with blocks = 3.",
+    );
+    let all: Vec<&str> = [not_told_apart(spec), too_few, of_loads].into_iter().flatten().collect();
     (!all.is_empty()).then(|| all.join(" "))
 }
 
@@ -153,12 +160,13 @@ fn warning(spec: &Spec) -> Option<String> {
 fn not_said(metric: Metric, point: Point) -> Option<&'static str> {
     match (metric, point.rate) {
         (Metric::P99, None) => Some(
-            "the p99 of a closed loop is that of the load which the cell itself lets through: one that answers \
-             faster is sent more. Compare the transactions a second beside it, or judge p99 at rates = [...].",
+            "the p99 of a closed loop is that of the load which the cell itself lets through: one that \
+             answers faster is sent more. Compare the transactions a second beside it, or judge p99 at rates \
+             = [...].",
         ),
         (Metric::Throughput, Some(_)) => Some(
-            "the throughput of an open loop is the rate that is sent, for every cell that keeps up: cells seem \
-             equivalent. Judge it by metric = \"p99\", or throughput with threads = [...].",
+            "the throughput of an open loop is the rate that is sent, for every cell that keeps up: cells \
+             seem equivalent. Judge it by metric = \"p99\", or throughput with threads = [...].",
         ),
         _ => None,
     }
@@ -321,8 +329,8 @@ pub fn warnings(report: &Report, load: &LoadReport) -> Vec<String> {
     }
     if report.differ.is_some() && load.baseline.is_some() && load.back.is_none() {
         all.push(
-            "after everything the baseline could not be measured once more: whether a setting has left something \
-             behind is not known"
+            "after everything the baseline could not be measured once more: whether a setting has left \
+             something behind is not known"
                 .to_owned(),
         );
     }
@@ -569,11 +577,21 @@ mod tests {
                 "name = \"t\"\nmetric = \"{metric}\"\n[load]\nworkload = \"w\"\n{load}\n[[factor]]\n\
                  knob = \"server.a\"\nlevels = [\"0\", \"1\"]\n"
             );
-            warning(&Spec::parse(&text, "t.toml").unwrap())
+            warning(&Spec::parse(&text, "t.toml").unwrap(), 1)
         };
         assert!(of("p99", "threads = [4]").is_some_and(|words| words.contains("closed loop")));
         assert!(of("throughput", "rates = [50.0]").is_some_and(|words| words.contains("open loop")));
         assert_eq!((of("p99", "rates = [50.0]"), of("throughput", "threads = [4]")), (None, None));
+    }
+
+    #[test]
+    fn a_plan_warns_of_too_few_restarts_to_judge_a_factor_by() {
+        let text = "name = \"t\"\nmetric = \"throughput\"\n[load]\nworkload = \"w\"\nthreads = [4]\n\
+                    [[factor]]\nknob = \"server.a\"\nwhole_plot = true\nlevels = [\"0\", \"1\"]\n";
+        let spec = Spec::parse(text, "t.toml").unwrap();
+        assert!(warning(&spec, 1).is_some_and(|words| words.contains("too few")));
+        assert_eq!(warning(&spec, 3), None);
+        assert_eq!(warning(&Spec { design: Kind::OneAtATime, ..spec }, 1), None);
     }
 
     #[test]

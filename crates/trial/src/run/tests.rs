@@ -430,6 +430,24 @@ fn a_cell_that_ends_the_server_each_time_is_given_up_and_the_rest_goes_on() {
 }
 
 #[test]
+fn the_time_that_is_left_is_no_more_than_the_budget() {
+    let text = EXAMPLE.replacen("[load]", "budget = \"10m\"\n[load]", 1);
+    let experiment = Experiment::new(Spec::parse(&text, "t.toml").unwrap(), &[]).unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    let mut store = Store::create(dir.path(), &text, &begun()).unwrap();
+    let mut first = None;
+    let mut tell = |event: &Event<'_>| {
+        if let Event::Begins { time_left, .. } = event {
+            first.get_or_insert(*time_left);
+        }
+    };
+    let (mut rig, stop) = (Simulated::new(), AtomicBool::new(false));
+    run(&experiment, &begun(), Vec::new(), &mut store, &mut rig, &stop, &mut tell).unwrap();
+    // 26 trials of 50.7 s.
+    assert_eq!(first, Some(Duration::from_secs(600)));
+}
+
+#[test]
 fn a_tuner_that_is_started_meanwhile_ends_the_run_and_costs_no_cell() {
     for after in [0, 4, 12, 20] {
         let dir = tempfile::tempdir().unwrap();
