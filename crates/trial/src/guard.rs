@@ -68,7 +68,7 @@ pub fn gives_up(
     let percent = |share: f64| format!("{:.1} %", share * 100.0);
     if let Some(memory) = memory.filter(|memory| *memory > guard.memory) {
         return Some(format!(
-            "{} of the host's memory is in use (limit {})",
+            "{} of the host's memory is in use (limit {}: memory in [guard])",
             percent(memory),
             percent(guard.memory)
         ));
@@ -197,7 +197,8 @@ mod tests {
         assert!(
             why(Window { failed: 0.02, ..base }, 0.5).unwrap().contains("2.0 % of the transactions failed")
         );
-        assert!(why(base, 0.93).unwrap().contains("93.0 % of the host's memory"));
+        let full = why(base, 0.93).unwrap();
+        assert!(full.contains("93.0 % of the host's memory") && full.contains("memory in [guard]"), "{full}");
         assert!(why(Window { missing: 0.5, ..base }, 0.5).unwrap().contains("50.0 %"));
         assert_eq!(is_slow(&guard, &window(1.0, 1e9), None), None, "the baseline is no worse than itself");
         assert_eq!(gives_up(&guard, &window(1.0, 1e9), Some(0.5), None), None);
