@@ -334,6 +334,11 @@ fn refusal(path: &str, error: &io::Error) -> Refusal {
         io::ErrorKind::PermissionDenied => {
             Refusal::Denied { why: format!("{path}: {error}; settings of the host need root") }
         }
+        io::ErrorKind::ReadOnlyFilesystem => Refusal::Denied {
+            why: format!(
+                "{path}: {error}; in a container /sys and /proc/sys often are: set it on the host itself"
+            ),
+        },
         _ => Refusal::Denied { why: format!("{path}: {error}") },
     }
 }
@@ -364,6 +369,13 @@ mod tests {
         let refused = Host::new(dir.path()).write("/absent", "1").unwrap_err();
         assert_eq!(refused, Refusal::Absent { what: "/absent".into() });
         assert!(!dir.path().join("absent").exists());
+    }
+
+    #[test]
+    fn a_refusal_says_what_can_be_done_about_it() {
+        let why = |kind: io::ErrorKind| refusal("/sys/x", &io::Error::from(kind)).to_string();
+        assert!(why(io::ErrorKind::PermissionDenied).contains("need root"));
+        assert!(why(io::ErrorKind::ReadOnlyFilesystem).contains("container"));
     }
 
     #[test]
