@@ -8,7 +8,7 @@ use crate::report::Report;
 use crate::rig::HostRig;
 use crate::run::{self, End, Event, Experiment, RunError};
 use crate::spec::{Spec, is_of_this_machine};
-use crate::store::{self, Begun, Store, StoreError};
+use crate::store::{self, Begun, RefusedLevel, Store, StoreError};
 use crate::text;
 use knob::server::ServerError;
 use std::path::PathBuf;
@@ -96,7 +96,7 @@ pub fn carry_out(
     if !not_back.is_empty() {
         say("that is of another server: the trial begins all the same");
     }
-    let (mut store, begun, trials) = if resume {
+    let (mut store, mut begun, trials) = if resume {
         let (store, history) = Store::resume(&dir, &text, &rig.words())?;
         for (what, then, now) in history.begun.setup_differs(&rig.setup()) {
             say(&format!(
@@ -121,15 +121,26 @@ pub fn carry_out(
             ));
         }
     }
-    for level in &begun.refused {
-        say(&format!("refused, not tried: {}={}: {}", level.knob, level.level, level.why));
-    }
-    let experiment = Experiment::new(spec, &begun.refused)?;
+    let refusal =
+        |level: &RefusedLevel| format!("refused, not tried: {}={}: {}", level.knob, level.level, level.why);
+    begun.refused.iter().map(refusal).for_each(|words| say(&words));
+    let mut experiment = Experiment::new(spec, &begun.refused)?;
     if !resume {
         experiment.check_stages()?;
     }
     if dry_run {
         return Ok(CarryOutOutcome::Preview(preview::of(&experiment, rig)));
+    }
+    // What is refused first may hide what is refused after it.
+    let tries = if resume { 0 } else { experiment.spec.factors.len() };
+    for _ in 0..tries {
+        let refused = run::try_baseline(&experiment, rig)?;
+        if refused.is_empty() {
+            break;
+        }
+        refused.iter().map(refusal).for_each(|words| say(&words));
+        begun.refused.extend(refused);
+        experiment = Experiment::new(experiment.spec, &begun.refused)?;
     }
     if experiment.possible.is_empty() {
         return Err(CarryOutError::NothingPossible);

@@ -11,13 +11,13 @@ use crate::design::{Design, DesignError, Levels};
 use crate::guard::{self, Window};
 use crate::order::Run;
 use crate::schedule::{self, Next, TrialSlot};
-use crate::spec::{Data, Every, Point, Spec};
+use crate::spec::{Data, Every, Factor, Point, Spec};
 use crate::store::{
     self, Begun, Ended, HostFigures, Outcome, RefusedLevel, Second, Store, StoreError, Trial,
 };
 use attempt::{Made, PlannedTrial, trial};
 use fleet::Blame;
-use knob::Refusal;
+use knob::{Host, Refusal, name};
 use load::Seed;
 use std::collections::BTreeMap;
 use std::sync::atomic::AtomicBool;
@@ -392,6 +392,40 @@ pub fn look(
         }
     }
     Ok((start, refused))
+}
+
+/// Sets the baseline once and puts it back: what the kernel or the server refuses of it shows only by trying.
+/// Its factors stay as they are then, and the rest is tried. Where the baseline is what is there already,
+/// nothing is written.
+///
+/// # Errors
+/// A setting is not back.
+pub fn try_baseline(experiment: &Experiment, rig: &mut dyn Rig) -> Result<Vec<RefusedLevel>, RunError> {
+    let tried = rig.apply(&experiment.assignments(Run::Baseline));
+    if let Err(why) = rig.restore(Restore::All)
+        && !why.is_unanswered()
+    {
+        return Err(RunError::NotBack(why));
+    }
+    let refused = match tried {
+        // A server that does not answer is waited for when the first trial begins.
+        Err(error) if error.is_unanswered() || error.hinders_all() => Vec::new(),
+        Err(RigError::Refused(refused)) => refused,
+        _ => Vec::new(),
+    };
+    let host = Host::new("/");
+    let of_factor = |(what, why): (String, Refusal)| {
+        let is_it = |factor: &&Factor| {
+            // By its own name, and by that under which it was applied: `/dev/vda` is vda.
+            let applied = name::parse(&host, &factor.knob).map(|name| name.to_string()).ok();
+            let mut names = [Some(factor.knob.clone()), applied].into_iter().flatten();
+            names.any(|name| what == name || what.starts_with(&format!("{name}=")))
+        };
+        let factor = experiment.spec.factors.iter().find(is_it)?;
+        let (knob, level) = (factor.knob.clone(), factor.levels[factor.baseline].clone());
+        Some(RefusedLevel { knob, level, why: why.to_string() })
+    };
+    Ok(refused.into_iter().filter_map(of_factor).collect())
 }
 
 /// Below it are stages, blocks and the windows of a warm-up.

@@ -342,6 +342,24 @@ fn what_is_not_back_or_no_baseline_ends_everything() {
     assert!(matches!(error, RunError::Baseline(_)), "{error}");
 }
 
+#[test]
+fn a_baseline_that_is_refused_on_trying_leaves_its_factor_as_it_is_and_the_rest_is_tried() {
+    let mut rig = Simulated { refuses: Some("server.a=0"), ..Simulated::new() };
+    let refused = try_baseline(&experiment(&[]), &mut rig).unwrap();
+    let levels: Vec<(&str, &str)> =
+        refused.iter().map(|one| (one.knob.as_str(), one.level.as_str())).collect();
+    assert_eq!(levels, [("server.a", "0")]);
+    assert_eq!(rig.now, begun().start, "it is put back");
+    let (rest, dir) = (experiment(&refused), tempfile::tempdir().unwrap());
+    assert_eq!(rest.possible, [2, 3], "those of the other factor");
+    go_on(&rest, dir.path(), &mut rig, &AtomicBool::new(false)).unwrap();
+    let trials = store::read(dir.path()).unwrap().trials;
+    assert!(trials.iter().all(|one| matches!(one.outcome, Outcome::Measured(_))), "{trials:?}");
+    assert!(try_baseline(&rest, &mut Simulated::new()).unwrap().is_empty());
+    let stuck = try_baseline(&rest, &mut Simulated { stuck: true, ..Simulated::new() });
+    assert!(matches!(stuck, Err(RunError::NotBack(_))), "{stuck:?}");
+}
+
 /// Whatever it was about to do: reset, apply, warm up, measure; of a baseline or a cell.
 #[test]
 fn a_server_that_is_restarted_costs_no_trial_and_no_cell() {
