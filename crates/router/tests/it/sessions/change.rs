@@ -109,7 +109,7 @@ async fn a_stop_closes_idle_sessions_waits_for_transactions_and_cuts_at_the_dead
         (Client::login(port).await, Client::login(port).await, Client::login(port).await);
     finishing.query("BEGIN").await.unwrap();
     endless.query("BEGIN").await.unwrap();
-    let stop = tokio::spawn(front.router.stop(Duration::from_secs(3)));
+    let stop = tokio::spawn(front.router.stop(Duration::from_secs(6)));
     within(5, idle.closed()).await;
     assert_eq!(finishing.query("COMMIT").await.unwrap()[0], 0);
     within(5, finishing.closed()).await;

@@ -6,9 +6,14 @@ use fleet::{Address, ListenerRole::Reader, ListenerRole::Writer, Role};
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::{Duration, Instant};
 
+/// Far from the deadline on both sides: a machine that is busy elsewhere delays this process by some tenths
+/// of a second.
+const ATTEMPT: Duration = Duration::from_secs(1);
+
+/// One server that hangs is waited for; one that answers does so in time although this machine is busy.
 fn quick() -> RouterConfig {
     RouterConfig {
-        attempt_deadline: Duration::from_millis(150),
+        attempt_deadline: Duration::from_secs(2),
         hold_deadline: Duration::from_millis(400),
         reads_on_primary: false,
         ..defaults()
@@ -17,15 +22,15 @@ fn quick() -> RouterConfig {
 
 #[tokio::test]
 async fn servers_that_are_all_slow_are_tried_again_with_more_time() {
-    // Far from the deadline on both sides: a machine that is busy elsewhere delays this process by some
-    // tenths of a second.
-    let config = RouterConfig { attempt_deadline: Duration::from_millis(500), ..quick() };
-    let late = Script::ServesLate(config.attempt_deadline * 3 / 2);
+    let config = RouterConfig { attempt_deadline: ATTEMPT, ..quick() };
+    let late = Script::ServesLate(ATTEMPT * 3 / 2);
     let (one, two) = (Fake::start("one", late).await, Fake::start("two", late).await);
     let front = Front::start(config, &[Reader], vec![one.replica(), two.replica()]);
     let client = within(10, Client::connect(front.port(0))).await.unwrap();
     assert!(["one", "two"].contains(&client.server.as_str()));
-    assert_eq!(one.accepted.load(SeqCst) + two.accepted.load(SeqCst), 3, "each once, and one with more time");
+    // Where this machine stands still for a moment, some with more time again.
+    let accepted = one.accepted.load(SeqCst) + two.accepted.load(SeqCst);
+    assert!((3..=6).contains(&accepted), "each once, and one with more time: {accepted}");
 }
 
 #[tokio::test]
@@ -144,7 +149,7 @@ async fn without_a_hold_a_writer_session_is_refused_at_once_and_a_primary_still_
     let begun = Instant::now();
     let refusal = within(5, Client::connect(front.port(0))).await.err().unwrap();
     assert!(refusal.message.contains("p: no primary is known"), "{}", refusal.message);
-    assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
+    assert!(begun.elapsed() < attempt_deadline, "{:?}", begun.elapsed());
     front.publish(vec![slow.server(Role::Primary)]);
     front.until("a primary", |s| s.servers[0].writes.eligible).await;
     assert_eq!(within(10, Client::connect(front.port(0))).await.unwrap().server, "p");
@@ -177,19 +182,21 @@ async fn a_primary_that_refuses_holds_the_session_until_it_is_back() {
     let waiting = tokio::spawn(async move { Client::connect(port).await.map(|c| c.server) });
     front.until("held", |s| s.held == 1).await;
     let back = Fake::start("p", Script::Serves).await;
-    for _ in 0..2 {
-        front.publish(vec![back.server(Role::Primary)]);
-        let round = front.snapshots.borrow().round;
-        front.until("seen", |s| s.round == round).await;
-    }
-    assert_eq!(within(5, waiting).await.unwrap().unwrap(), "p");
+    within(10, async {
+        while !waiting.is_finished() {
+            front.publish(vec![back.server(Role::Primary)]);
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    })
+    .await;
+    assert_eq!(waiting.await.unwrap().unwrap(), "p");
 }
 
 #[tokio::test]
 async fn a_primary_that_is_slow_to_greet_is_given_more_time_whenever_it_may_be_tried_again() {
-    let attempt_deadline = Duration::from_millis(500);
-    let slow = Fake::start("p", Script::ServesLate(attempt_deadline * 3 / 2)).await;
-    let config = RouterConfig { attempt_deadline, hold_deadline: Duration::from_secs(20), ..quick() };
+    let slow = Fake::start("p", Script::ServesLate(ATTEMPT * 3 / 2)).await;
+    let hold_deadline = Duration::from_secs(20);
+    let config = RouterConfig { attempt_deadline: ATTEMPT, hold_deadline, ..quick() };
     let front = Front::start(config, &[Writer], vec![slow.server(Role::Primary)]);
     let port = front.port(0);
     let waiting = tokio::spawn(async move { Client::connect(port).await.map(|c| c.server) });
@@ -207,8 +214,9 @@ async fn a_primary_that_is_slow_to_greet_is_given_more_time_whenever_it_may_be_t
 async fn the_way_to_a_far_server_is_not_its_slowness() {
     let far = Fake::start("far", Script::ServesLate(Duration::from_millis(600))).await;
     let mut server = far.replica();
-    server.round_trip = Some(Duration::from_secs(1));
-    let front = Front::start(quick(), &[Reader], vec![server]);
+    server.round_trip = Some(Duration::from_secs(2));
+    let config = RouterConfig { attempt_deadline: Duration::from_millis(150), ..quick() };
+    let front = Front::start(config, &[Reader], vec![server]);
     assert_eq!(within(5, Client::connect(front.port(0))).await.unwrap().server, "far");
     assert_eq!(far.accepted.load(SeqCst), 1, "at the first attempt");
 }

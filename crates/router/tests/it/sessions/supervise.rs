@@ -8,6 +8,8 @@ use router::fault::{Fault, RingFault};
 use std::time::{Duration, Instant};
 
 const RING: bool = matches!(DATA_PATH, DataPath::IoUring);
+/// Long beside the second or two after which it is seen: this machine may stand still for some, too.
+const STALL: Duration = Duration::from_secs(8);
 
 /// In front of one server, with this many threads.
 async fn front(threads: usize) -> (Fake, Front) {
@@ -35,22 +37,22 @@ async fn a_thread_that_panics_goes_on_and_its_sessions_stay() {
     front.until("started anew", |s| s.restarts == 1).await;
     asks(&mut client).await;
     serves_anew(&front).await;
-    assert!(front.router.troubles().is_empty(), "everything works again");
+    front.until("everything works again", |s| s.troubles.is_empty()).await;
 }
 
 #[tokio::test]
 async fn a_thread_that_stands_still_is_seen_and_new_sessions_go_to_others() {
     let (_server, front) = front(2).await;
-    front.router.inject(Fault::ThreadStalls(1, Duration::from_secs(4)));
+    front.router.inject(Fault::ThreadStalls(1, STALL));
     let begun = Instant::now();
     front.until("seen", |s| s.troubles.iter().any(|t| t.starts_with("thread 1"))).await;
-    assert!(begun.elapsed() < Duration::from_secs(3), "while it lasts");
+    assert!(begun.elapsed() < STALL, "while it lasts");
     let rounds = *front.router.rounds().borrow();
     let mut clients = Vec::new();
     for _ in 0..4 {
         clients.push(serves_anew(&front).await);
     }
-    assert!(begun.elapsed() < Duration::from_secs(4), "none has waited for it");
+    assert!(begun.elapsed() < STALL, "none has waited for it");
     assert_eq!(*front.router.rounds().borrow(), rounds, "and no round is complete");
     front.until("over", |s| s.troubles.is_empty()).await;
     let mut more = front.router.rounds();
@@ -64,7 +66,7 @@ async fn a_thread_that_ends_is_a_reason_to_end() {
     front.router.inject(Fault::ThreadEnds(1));
     let why = within(5, failure.wait_for(Option::is_some)).await.unwrap().clone();
     assert_eq!(why.as_deref(), Some("thread 1 has ended"));
-    assert_eq!(front.router.troubles(), ["thread 1 has ended"]);
+    front.until("that alone is said", |s| s.troubles == ["thread 1 has ended"]).await;
 }
 
 #[tokio::test]
@@ -115,11 +117,11 @@ async fn new_sessions_do_not_wait_for_a_ring_that_stands_still() {
     }
     let (_server, front) = front(1).await;
     let mut before = serves_anew(&front).await;
-    front.router.inject(Fault::Ring(0, RingFault::Stalls(Duration::from_secs(4))));
+    front.router.inject(Fault::Ring(0, RingFault::Stalls(STALL)));
     let begun = Instant::now();
     front.until("seen", |s| s.troubles.iter().any(|t| t.starts_with("ring 0"))).await;
     let mut during = serves_anew(&front).await;
-    assert!(begun.elapsed() < Duration::from_secs(4));
+    assert!(begun.elapsed() < STALL);
     asks(&mut before).await;
     front.until("over", |s| s.troubles.is_empty()).await;
     asks(&mut during).await;
@@ -170,6 +172,6 @@ async fn what_ends_again_and_again_is_said() {
         front.router.inject(Fault::ListenerPanics(0));
         front.until("started anew", |s| s.restarts == times).await;
     }
-    let troubles = front.router.troubles();
-    assert!(troubles[0].contains("ended 3 times within a minute"), "{troubles:?}");
+    let said = |t: &String| t.contains("ended 3 times within a minute");
+    front.until("said", |s| s.troubles.iter().any(said)).await;
 }
