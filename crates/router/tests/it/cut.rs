@@ -47,7 +47,7 @@ impl Front {
     }
 
     async fn until(&self, what: &str, holds: impl Fn(&Status) -> bool) -> Status {
-        let deadline = Instant::now() + Duration::from_secs(20);
+        let deadline = Instant::now() + Duration::from_secs(60);
         loop {
             let status = self.router.status();
             if holds(&status) {
@@ -60,7 +60,7 @@ impl Front {
 }
 
 async fn within<T>(future: impl Future<Output = T>) -> T {
-    tokio::time::timeout(Duration::from_secs(30), future).await.expect("in time")
+    tokio::time::timeout(Duration::from_secs(60), future).await.expect("in time")
 }
 
 async fn lab(zones: &[(&str, u8)], base: &std::path::Path) -> Lab {
@@ -173,7 +173,7 @@ async fn a_replica_follows_its_primary_through_the_router() {
         }
         let sum = "SELECT CONCAT(COUNT(*), ' ', COALESCE(SUM(CRC32(b)), 'none')) FROM app.followed";
         let wanted: Option<String> = primary.query_first(sum).await.unwrap();
-        let deadline = Instant::now() + Duration::from_secs(30);
+        let deadline = Instant::now() + Duration::from_secs(60);
         while replica.query_first::<String, _>(sum).await.unwrap() != wanted {
             let said = receiver(&mut replica).await;
             assert!(Instant::now() < deadline, "{way}: never the same; {said:?}");

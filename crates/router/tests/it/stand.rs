@@ -138,6 +138,9 @@ impl Stand {
             tls: servers,
             threads: Some(1),
             hold_deadline: Duration::from_millis(500),
+            // A slow machine is no reason to give up on the server.
+            attempt_deadline: Duration::from_secs(20),
+            connect_deadline: Duration::from_secs(20),
             ..RouterConfig::default()
         };
         let router = Router::start(config.clone(), listeners.clone(), receiver, |_, _| {}).unwrap();
@@ -184,7 +187,7 @@ impl Front {
 impl Front {
     /// Waits, with a deadline, until the status is as wanted.
     pub(crate) async fn until(&self, what: &str, wanted: impl Fn(&Status) -> bool) {
-        let deadline = Instant::now() + Duration::from_secs(10);
+        let deadline = Instant::now() + Duration::from_secs(60);
         while !wanted(&self.router.status()) {
             assert!(Instant::now() < deadline, "never: {what}; {:#?}", self.router.status());
             tokio::time::sleep(Duration::from_millis(10)).await;

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 const DATA: DataSize = DataSize { accounts: 100, items: 500 };
 
 async fn until(what: &str, mut holds: impl AsyncFnMut() -> bool) {
-    let deadline = Instant::now() + Duration::from_secs(30);
+    let deadline = Instant::now() + Duration::from_secs(60);
     while !holds().await {
         assert!(Instant::now() < deadline, "never: {what}");
         tokio::time::sleep(Duration::from_millis(20)).await;

@@ -56,7 +56,7 @@ impl Stand {
     }
 
     async fn until(&self, what: &str, holds: impl Fn(&Status) -> bool) {
-        let deadline = Instant::now() + Duration::from_secs(30);
+        let deadline = Instant::now() + Duration::from_secs(60);
         while !holds(&self.router.status()) {
             assert!(Instant::now() < deadline, "never: {what}");
             tokio::time::sleep(Duration::from_millis(20)).await;
