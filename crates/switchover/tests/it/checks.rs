@@ -228,7 +228,7 @@ async fn replication(fleet: &Fleet, words: &Words) {
     // Whether it is behind just now or not.
     assert!(only_stop(fleet, "lag", limits).await.contains("600 s late on purpose"));
     fleet.lab.heal("a2").await.unwrap();
-    fleet.lab.wait_applied("a2", "a1", DEADLINE).await.unwrap();
+    fleet.lab.wait_applied("a2", "a1", DEADLINE * 6).await.unwrap();
     no_stop(fleet).await;
 }
 
@@ -240,7 +240,7 @@ async fn transactions_and_locks(fleet: &Fleet, words: &Words) {
         &["XA START 'left'", "INSERT INTO app.writes VALUES (1)", "XA END 'left'", "XA PREPARE 'left'"],
     )
     .await;
-    let until = Instant::now() + DEADLINE;
+    let until = Instant::now() + DEADLINE * 6;
     // The prepared transaction is detached from its session a moment after that has ended.
     loop {
         let mut conn = fleet.lab.connect("a1").await.unwrap();
@@ -341,7 +341,7 @@ async fn logs(fleet: &Fleet, words: &Words) {
     // b1 stands still while a2 throws away what b1 would need.
     on(fleet, "b1", &[words.stop]).await;
     on(fleet, "a1", &["INSERT INTO app.writes VALUES (3)"]).await;
-    fleet.lab.wait_applied("a2", "a1", DEADLINE).await.unwrap();
+    fleet.lab.wait_applied("a2", "a1", DEADLINE * 6).await.unwrap();
     purge(fleet, "a2", words.newest_log).await;
     assert!(only_stop(fleet, "purged logs", limits).await.starts_with("b1 lacks"));
     on(fleet, "b1", &[words.start]).await;
@@ -471,7 +471,7 @@ async fn a_host_without_the_journal_ends_what_was_begun_and_an_old_journal_touch
         let other = if primary == "a1" { "a2" } else { "a1" };
         assert!(!fleet.read_only(primary).await && fleet.read_only(other).await, "{killed_at}");
         for server in ["a1", "a2", "b1"].iter().filter(|server| **server != primary) {
-            fleet.lab.wait_applied(server, primary, DEADLINE).await.unwrap();
+            fleet.lab.wait_applied(server, primary, DEADLINE * 6).await.unwrap();
         }
         let over = perform::left_behind(&fleet.known(), &logins.admin, DEADLINE).await.unwrap();
         assert_eq!(over, None);
@@ -494,7 +494,7 @@ async fn a_transaction_of_its_own_is_seen_on_a_replica_that_has_gone_on_replicat
     on(&fleet, "a2", &["SET GLOBAL read_only = OFF", write, "SET GLOBAL read_only = ON"]).await;
     // The primary goes on under higher numbers.
     on(&fleet, "a1", &["INSERT INTO app.writes VALUES (2)", "INSERT INTO app.writes VALUES (3)"]).await;
-    fleet.lab.wait_applied("a2", "a1", DEADLINE).await.unwrap();
+    fleet.lab.wait_applied("a2", "a1", DEADLINE * 6).await.unwrap();
     let survey = fleet.survey_of("a2").await;
     assert_eq!(survey.candidate.position, survey.primary.position, "the positions say nothing");
     let findings = survey.checks(Limits::default(), true);
@@ -518,7 +518,7 @@ async fn a_transaction_of_its_own_stops_a_replica_of_which_the_primary_has_older
     let write = "INSERT INTO app.writes VALUES (1)";
     on(&fleet, "a2", &["SET GLOBAL read_only = OFF", write, "SET GLOBAL read_only = ON"]).await;
     on(&fleet, "a1", &["INSERT INTO app.writes VALUES (2)", "INSERT INTO app.writes VALUES (3)"]).await;
-    fleet.lab.wait_applied("a2", "a1", DEADLINE).await.unwrap();
+    fleet.lab.wait_applied("a2", "a1", DEADLINE * 6).await.unwrap();
     assert!(only_stop(&fleet, "errant transactions", Limits::default()).await.starts_with("a2 wrote"));
     fleet.lab.down().await.unwrap();
 }
@@ -561,7 +561,7 @@ async fn a_tool_that_sleeps_is_not_replaced_unasked_and_touches_nothing_when_it_
     assert!(!fleet.read_only("a1").await && fleet.read_only("a2").await, "{outcome:#?}");
     a1.query_drop("INSERT INTO app.writes VALUES (2)").await.unwrap();
     for server in ["a2", "b1"] {
-        fleet.lab.wait_applied(server, "a1", DEADLINE).await.unwrap();
+        fleet.lab.wait_applied(server, "a1", DEADLINE * 6).await.unwrap();
     }
     drop(a1);
     fleet.lab.down().await.unwrap();

@@ -31,12 +31,12 @@ pub(crate) async fn events_move(fleet: Fleet, privilege: &str) {
     let events = survey.checks(Limits::default(), true).into_iter().find(|f| f.check == "events").unwrap();
     assert!(events.level == Level::Warn && events.facts.contains("not known"), "{events:?}");
     a1.query_drop("GRANT EVENT ON *.* TO admin").await.unwrap();
-    fleet.lab.wait_applied("a2", "a1", DEADLINE).await.unwrap();
+    fleet.lab.wait_applied("a2", "a1", DEADLINE * 6).await.unwrap();
     let findings = fleet.survey("a2").await.checks(Limits::default(), true);
     let events = findings.iter().find(|finding| finding.check == "events").unwrap();
     assert!(events.level == Level::Stop && events.facts.contains("o'brien@10.0.%"), "{events:?}");
     a1.query_drop(format!("GRANT {privilege} ON *.* TO admin")).await.unwrap();
-    fleet.lab.wait_applied("a2", "a1", DEADLINE).await.unwrap();
+    fleet.lab.wait_applied("a2", "a1", DEADLINE * 6).await.unwrap();
     let survey = fleet.survey("a2").await;
     let findings = survey.checks(Limits::default(), true);
     assert!(findings.iter().all(|finding| finding.level != Level::Stop), "{findings:#?}");
@@ -54,7 +54,7 @@ pub(crate) async fn events_move(fleet: Fleet, privilege: &str) {
     let mut a2 = fleet.lab.connect("a2").await.unwrap();
     let there: Option<(String, String)> = a2.query_first(ask).await.unwrap();
     assert_eq!(there, Some(("o'brien@10.0.%".to_owned(), "ENABLED".to_owned())));
-    fleet.lab.wait_applied("a1", "a2", DEADLINE).await.unwrap();
+    fleet.lab.wait_applied("a1", "a2", DEADLINE * 6).await.unwrap();
     let there: Option<(String, String)> = a1.query_first(ask).await.unwrap();
     assert!(there.is_some_and(|(_, status)| status.ends_with("DISABLED")));
     fleet.lab.down().await.unwrap();

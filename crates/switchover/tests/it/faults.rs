@@ -180,7 +180,7 @@ async fn cell(step: Step, breaks: Breaks) -> Ended {
     assert!(matches!(fleet.switch("b1", quick()).await.state, State::Done));
     assert!(matches!(fleet.switch("a1", quick()).await.state, State::Done));
     for server in ["a2", "b1"] {
-        fleet.lab.wait_applied(server, "a1", DEADLINE).await.unwrap();
+        fleet.lab.wait_applied(server, "a1", DEADLINE * 6).await.unwrap();
     }
     fleet.semi_sync("a1", &["a2", "b1"]).await;
     let writers = match breaks {
@@ -363,7 +363,7 @@ async fn fail_over(fleet: &Fleet, dead: &str) {
     let rule = Rule { looks: 3, over: Duration::from_millis(600) };
     let limit = Duration::from_secs(5);
     let scene = Scene::read(&known, Some(&name), &logins.admin, limit, &logins.flags).await.unwrap();
-    scene.confirm(&logins.admin, &rule, Duration::from_secs(15)).await.unwrap();
+    scene.confirm(&logins.admin, &rule, DEADLINE * 6).await.unwrap();
     let scene = Scene::read(&known, Some(&name), &logins.admin, limit, &logins.flags).await.unwrap();
     // It was killed: there is nothing left to fence.
     let fence = FenceBy::Command { command: "true".to_owned() };
@@ -383,7 +383,7 @@ async fn restored(fleet: &Fleet, step: Step, breaks: Breaks) {
     let mut writers = Vec::new();
     for server in ["a1", "a2", "b1"] {
         // What the tool said while it was frozen is done before anybody looks.
-        fleet.lab.wait_gone(server, "admin", DEADLINE).await.unwrap();
+        fleet.lab.wait_gone(server, "admin", DEADLINE * 6).await.unwrap();
         if takes_writes(fleet, server, DEADLINE).await.unwrap() {
             writers.push(server);
         }
@@ -403,7 +403,7 @@ async fn restored(fleet: &Fleet, step: Step, breaks: Breaks) {
         };
         let (mut facts, began) = (read(server).await, Instant::now());
         // A server that was killed answers before its receiver has started again.
-        while !frozen && stands(&facts) && began.elapsed() < DEADLINE {
+        while !frozen && stands(&facts) && began.elapsed() < DEADLINE * 6 {
             tokio::time::sleep(Duration::from_millis(100)).await;
             facts = read(server).await;
         }
@@ -428,7 +428,7 @@ async fn restored(fleet: &Fleet, step: Step, breaks: Breaks) {
     let mut conn = fleet.lab.connect(primary).await.unwrap();
     conn.query_drop("INSERT INTO app.writes VALUES (2000)").await.unwrap();
     for server in ["a1", "a2", "b1"].into_iter().filter(|server| server != primary) {
-        if let Err(error) = fleet.lab.wait_applied(server, primary, DEADLINE).await {
+        if let Err(error) = fleet.lab.wait_applied(server, primary, DEADLINE * 6).await {
             let facts = read(server).await;
             panic!(
                 "{step} x {breaks:?}: {error}; {:#?}; semi-sync {:?}; doing {:#?}",

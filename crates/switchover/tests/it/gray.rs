@@ -157,7 +157,7 @@ async fn comes_back(fleet: &Fleet, disk: Disk, new: &str, acknowledged: &BTreeSe
     fleet.lab.heal("a1").await.unwrap();
     assert_eq!(rejoin(fleet, new).await.unwrap(), RejoinOutcome::Follows);
     for server in ["a1", "a2", "b1"].into_iter().filter(|server| *server != new) {
-        fleet.lab.wait_applied(server, new, DEADLINE).await.unwrap();
+        fleet.lab.wait_applied(server, new, DEADLINE * 6).await.unwrap();
         assert!(fleet.read_only(server).await, "{server}");
         assert_eq!(ids(fleet, server).await, ids(fleet, new).await, "{server}");
     }

@@ -252,7 +252,7 @@ async fn a_failover_that_was_cut_off_is_finished_by_the_guard_that_comes_next() 
     assert!(done.last_attempt.as_ref().is_some_and(|text| text.contains("a2 takes writes")), "{done:#?}");
     assert_eq!(failovers(&fleet, "a2").await, Some(1));
     fleet.lab.connect("a2").await.unwrap().query_drop("INSERT INTO app.writes VALUES (1)").await.unwrap();
-    fleet.lab.wait_applied("b1", "a2", DEADLINE).await.unwrap();
+    fleet.lab.wait_applied("b1", "a2", DEADLINE * 6).await.unwrap();
     next.kill().await;
     fleet.lab.down().await.unwrap();
 }
@@ -271,7 +271,7 @@ async fn a_failover_that_another_host_recorded_and_did_not_end_is_ended() {
         "{done:#?}"
     );
     fleet.lab.connect("a2").await.unwrap().query_drop("INSERT INTO app.writes VALUES (1)").await.unwrap();
-    fleet.lab.wait_applied("b1", "a2", DEADLINE).await.unwrap();
+    fleet.lab.wait_applied("b1", "a2", DEADLINE * 6).await.unwrap();
     assert_eq!(failovers(&fleet, "a2").await, Some(1));
     guard.kill().await;
     fleet.lab.down().await.unwrap();

@@ -40,7 +40,7 @@ async fn a_transaction_that_ends_in_time_does_not_stop_the_move() {
     let mut open = fleet.lab.connect("a1").await.unwrap();
     open.query_drop("BEGIN").await.unwrap();
     open.query_drop("INSERT INTO app.writes VALUES (1)").await.unwrap();
-    let plan = survey.plan(Deadlines { drain_ms: 5_000, ..quick() }, "test");
+    let plan = survey.plan(Deadlines { drain_ms: 20_000, ..quick() }, "test");
     let mut journal = Journal::create(fleet.journals.path(), &plan).unwrap();
     // It ends once the drain has seen it open.
     let (drains, drained) = tokio::sync::oneshot::channel();
@@ -188,7 +188,7 @@ async fn a_transaction_that_never_ends_is_named_and_everything_is_as_before() {
     assert_eq!(outcome.primary_takes_writes, Some(true));
     assert!(!fleet.read_only("a1").await && fleet.read_only("a2").await);
     open.query_drop("COMMIT").await.unwrap();
-    fleet.lab.wait_applied("a2", "a1", DEADLINE).await.unwrap();
+    fleet.lab.wait_applied("a2", "a1", DEADLINE * 6).await.unwrap();
     fleet.lab.down().await.unwrap();
 }
 
@@ -268,7 +268,7 @@ async fn killed_after_any_step_it_is_resumed_or_undone_from_the_journal() {
         let other = if primary == "a1" { "a2" } else { "a1" };
         assert!(!fleet.read_only(primary).await && fleet.read_only(other).await, "{}", about.name);
         for server in ["a1", "a2", "b1"].iter().filter(|server| **server != primary) {
-            fleet.lab.wait_applied(server, primary, DEADLINE).await.unwrap();
+            fleet.lab.wait_applied(server, primary, DEADLINE * 6).await.unwrap();
         }
     }
     fleet.lab.down().await.unwrap();
@@ -292,7 +292,7 @@ async fn a_semi_sync_switch_that_the_candidate_refuses_leaves_it_replicating() {
     assert!(remark.starts_with("undoing stop replication"), "{remark}");
     let mut a1 = fleet.lab.connect("a1").await.unwrap();
     a1.query_drop("INSERT INTO app.writes VALUES (1)").await.unwrap();
-    fleet.lab.wait_applied("a2", "a1", DEADLINE).await.unwrap();
+    fleet.lab.wait_applied("a2", "a1", DEADLINE * 6).await.unwrap();
     assert!(!fleet.read_only("a1").await && fleet.read_only("a2").await);
     fleet.lab.down().await.unwrap();
 }
@@ -310,16 +310,16 @@ async fn replicas_that_do_not_answer_are_waited_for_once_and_not_one_after_the_o
     let mute = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let reach = mute.local_addr().unwrap().to_string();
     let b1 = plan.others[0].clone();
-    plan.others = (0..3)
+    plan.others = (0..8)
         .map(|number| perform::Member { name: format!("mute{number}"), reach: reach.clone(), ..b1.clone() })
         .collect();
     plan.deadlines = Deadlines { statement_ms: 1_000, verify_ms: 100, ..quick() };
     let again = State::Forward { step: Step::Repoint };
     let outcome = perform::run(&plan, &logins, &mut journal, again, &|| false, &mut |_| ()).await.unwrap();
     let repoint = outcome.steps.iter().find(|step| step.step == Step::Repoint).unwrap();
-    assert!((900.0..2_500.0).contains(&repoint.ms), "{} ms", repoint.ms);
+    assert!((900.0..7_000.0).contains(&repoint.ms), "{} ms", repoint.ms);
     let remark = outcome.remarks.iter().find(|remark| remark.starts_with("repoint")).unwrap();
-    for number in 0..3 {
+    for number in 0..8 {
         let next = format!("headroom failover --rejoin mute{number}");
         assert!(remark.contains(&format!("mute{number}: ")) && remark.contains(&next), "{remark}");
     }
@@ -380,7 +380,7 @@ async fn a_journal_that_cannot_be_written_leaves_no_primary_frozen() {
         assert!(!fleet.read_only("a1").await && fleet.read_only("a2").await);
         let mut a1 = fleet.lab.connect("a1").await.unwrap();
         a1.query_drop(format!("INSERT INTO app.writes VALUES ({})", u8::from(begun))).await.unwrap();
-        fleet.lab.wait_applied("a2", "a1", DEADLINE).await.unwrap();
+        fleet.lab.wait_applied("a2", "a1", DEADLINE * 6).await.unwrap();
     }
     let outcome = moved(Step::Promote, true).await;
     assert_eq!(outcome.state, State::Done, "{outcome:#?}");
@@ -388,7 +388,7 @@ async fn a_journal_that_cannot_be_written_leaves_no_primary_frozen() {
     assert!(remark.contains("does not tell all"), "{remark}");
     assert!(fleet.read_only("a1").await && !fleet.read_only("a2").await);
     for server in ["a1", "b1"] {
-        fleet.lab.wait_applied(server, "a2", DEADLINE).await.unwrap();
+        fleet.lab.wait_applied(server, "a2", DEADLINE * 6).await.unwrap();
     }
     fleet.lab.down().await.unwrap();
 }

@@ -47,7 +47,7 @@ impl Fleet {
         }
         a1.query_drop("CREATE TABLE app.writes (id BIGINT NOT NULL PRIMARY KEY)").await.unwrap();
         for replica in ["a2", "b1"] {
-            lab.wait_applied(replica, "a1", DEADLINE).await.unwrap();
+            lab.wait_applied(replica, "a1", DEADLINE * 6).await.unwrap();
         }
         Self { disk: None, lab, base, journals: tempfile::tempdir().unwrap() }
     }
@@ -98,7 +98,7 @@ impl Fleet {
         };
         let seeds = vec![Address::tcp(address.ip().to_string(), address.port())];
         let config = FleetConfig { seeds, credentials, ..FleetConfig::default() };
-        let until = std::time::Instant::now() + DEADLINE;
+        let until = std::time::Instant::now() + DEADLINE * 6;
         let mut snapshot = loop {
             let snapshot = observe::survey(&config).await;
             if snapshot.primary().is_some() || std::time::Instant::now() > until {
@@ -138,7 +138,7 @@ impl Fleet {
         let known = self.known();
         let scene = Scene::read(&known, Some(&a1), &logins.admin, DEADLINE, &logins.flags).await.unwrap();
         let rule = Rule { looks: 3, over: Duration::from_millis(600) };
-        scene.confirm(&logins.admin, &rule, DEADLINE).await.unwrap();
+        scene.confirm(&logins.admin, &rule, DEADLINE * 6).await.unwrap();
         let scene = Scene::read(&known, Some(&a1), &logins.admin, DEADLINE, &logins.flags).await.unwrap();
         let plan = scene.plan(&a2, FenceBy::Nothing, Deadlines::default(), "one").unwrap();
         let mut journal = Journal::create(journals, &plan).unwrap();
@@ -275,7 +275,7 @@ pub(crate) async fn resumed_at_the_end(fleet: Fleet) {
     let mut a2 = fleet.lab.connect("a2").await.unwrap();
     a2.query_drop("INSERT INTO app.writes VALUES (1)").await.unwrap();
     for server in ["a1", "b1"] {
-        fleet.lab.wait_applied(server, "a2", DEADLINE).await.unwrap();
+        fleet.lab.wait_applied(server, "a2", DEADLINE * 6).await.unwrap();
     }
     fleet.lab.down().await.unwrap();
 }
@@ -307,7 +307,7 @@ pub(crate) async fn opened_before_the_promotion(fleet: Fleet, opens: &[&str]) {
     assert_eq!(outcome.remarks, Vec::<String>::new());
     assert!(!fleet.read_only("a1").await && fleet.read_only("a2").await);
     for server in ["a2", "b1"] {
-        fleet.lab.wait_applied(server, "a1", DEADLINE).await.unwrap();
+        fleet.lab.wait_applied(server, "a1", DEADLINE * 6).await.unwrap();
         let mut conn = fleet.lab.connect(server).await.unwrap();
         let there: Option<i64> = conn.query_first("SELECT COUNT(*) FROM app.writes").await.unwrap();
         assert_eq!(there, Some(1), "{server}");
@@ -336,7 +336,7 @@ pub(crate) async fn there_and_back(fleet: Fleet, candidates: &[&str]) {
         assert!(!fleet.read_only(candidate).await && fleet.read_only(&primary).await);
         for server in ["a1", "a2", "b1"] {
             if server != candidate {
-                fleet.lab.wait_applied(server, candidate, DEADLINE).await.unwrap();
+                fleet.lab.wait_applied(server, candidate, DEADLINE * 6).await.unwrap();
             }
             let mut conn = fleet.lab.connect(server).await.unwrap();
             let there: Option<i64> = conn.query_first("SELECT COUNT(*) FROM app.writes").await.unwrap();

@@ -30,13 +30,13 @@ async fn a_replica_takes_over_from_a_dead_primary_that_comes_back_as_a_replica_o
     let mut a1 = fleet.lab.connect("a1").await.unwrap();
     a1.query_drop("INSERT INTO app.writes VALUES (1)").await.unwrap();
     for replica in ["a2", "b1"] {
-        fleet.lab.wait_applied(replica, "a1", DEADLINE).await.unwrap();
+        fleet.lab.wait_applied(replica, "a1", DEADLINE * 6).await.unwrap();
     }
     fleet.lab.fault("a1", Fault::Kill).await.unwrap();
     let (logins, known, a1) = (fleet.logins(), fleet.known(), ServerName::new("a1"));
     let scene = Scene::read(&known, Some(&a1), &logins.admin, DEADLINE, &logins.flags).await.unwrap();
     let rule = Rule { looks: 3, over: Duration::from_millis(600) };
-    scene.confirm(&logins.admin, &rule, DEADLINE).await.unwrap();
+    scene.confirm(&logins.admin, &rule, DEADLINE * 6).await.unwrap();
     let scene = Scene::read(&known, Some(&a1), &logins.admin, DEADLINE, &logins.flags).await.unwrap();
     assert!(
         scene
