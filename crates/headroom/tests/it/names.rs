@@ -7,7 +7,7 @@ use lab::{Lab, Spec};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-const LIMIT: Duration = Duration::from_secs(30);
+const LIMIT: Duration = Duration::from_secs(60);
 
 #[tokio::test]
 async fn writers_follow_a_host_name_to_its_new_address_though_the_old_server_still_answers() {

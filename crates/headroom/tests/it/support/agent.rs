@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-pub(crate) const LIMIT: Duration = Duration::from_secs(20);
+pub(crate) const LIMIT: Duration = Duration::from_secs(60);
 /// For what takes several deadlines of the agent's own.
 const PATIENCE: Duration = Duration::from_secs(90);
 pub(crate) const TOKEN: &str = "a-token-that-nobody-guesses-0123456789";

@@ -96,7 +96,7 @@ pub(crate) async fn log_in_everywhere(lab: &Lab) {
             .prefer_socket(Some(false))
             .user(Some(USER))
             .pass(Some(PASSWORD));
-        let deadline = Instant::now() + Duration::from_secs(20);
+        let deadline = Instant::now() + Duration::from_secs(60);
         let connection = loop {
             match mysql_async::Conn::new(opts.clone()).await {
                 Ok(connection) => break connection,

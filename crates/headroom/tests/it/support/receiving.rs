@@ -8,7 +8,7 @@ use std::time::Duration;
 use testkit::certificate::Certificate;
 
 pub(crate) const SECRET: &str = "T0-a-secret-in-the-path";
-const LIMIT: Duration = Duration::from_secs(20);
+const LIMIT: Duration = Duration::from_secs(60);
 
 /// A receiver of webhooks on loopback: the first call is refused for now, the others are taken.
 pub(crate) struct Receiving {

@@ -37,10 +37,11 @@ impl Clock {
 /// Waits until every thread of a process has stopped.
 pub(crate) async fn stands_still(pid: u32) {
     let stopped = |task: std::io::Result<std::fs::DirEntry>| {
-        let stat = std::fs::read_to_string(task.unwrap().path().join("stat")).unwrap();
+        // One that has ended meanwhile stands still for good.
+        let Ok(stat) = std::fs::read_to_string(task.unwrap().path().join("stat")) else { return true };
         stat.rsplit_once(')').unwrap().1.trim_start().starts_with('T')
     };
-    let deadline = Instant::now() + Duration::from_secs(20);
+    let deadline = Instant::now() + Duration::from_secs(60);
     while !std::fs::read_dir(format!("/proc/{pid}/task")).unwrap().all(stopped) {
         assert!(Instant::now() < deadline, "it does not stop");
         tokio::time::sleep(Duration::from_millis(20)).await;

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::process::{Child, ExitStatus};
 use std::time::{Duration, Instant};
 
-pub(crate) const LIMIT: Duration = Duration::from_secs(20);
+pub(crate) const LIMIT: Duration = Duration::from_secs(60);
 pub(crate) const POLL: Duration = Duration::from_millis(20);
 
 /// Where a router answers questions and where it logs, whichever process it is.

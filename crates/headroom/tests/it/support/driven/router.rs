@@ -44,7 +44,7 @@ impl Router {
 
     /// Waits until the reader sends sessions to a replica and the writer to the primary.
     pub(super) async fn wait_ready(&self) {
-        let deadline = Instant::now() + Duration::from_secs(20);
+        let deadline = Instant::now() + Duration::from_secs(60);
         loop {
             let (reader, writer) = (read_only(self.reader).await, read_only(self.writer).await);
             if reader == Some(true) && writer == Some(false) {
