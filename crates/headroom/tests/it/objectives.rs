@@ -3,13 +3,15 @@
 
 use crate::support::receiving::{Receiving, SECRET};
 use crate::support::route::{Route, connect};
-use crate::support::told::LIMIT;
+use crate::support::told::{LIMIT, options};
 use lab::{Lab, Spec};
-use mysql_async::Conn;
 use mysql_async::prelude::Queryable;
+use mysql_async::{Conn, OptsBuilder};
 use rustix::process::Signal;
 use serde_json::Value;
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 use testkit::certificate::Authority;
 
@@ -29,7 +31,9 @@ async fn a_slow_endpoint_opens_an_incident_that_is_told_and_closes_when_it_recov
     let mut session = connect(&lab, router.writer).await.unwrap();
     let kept = |status: &Value| {
         let (checkout, all) = (objective(status, "checkout"), objective(status, "all"));
-        checkout["burn"]["fast"] == 0.0 && checkout["opened"] == 0 && all["burn"]["fast"] == 0.0
+        // One statement may be slow because the machine is.
+        let burns_little = |one: &Value| one["burn"]["fast"].as_f64().is_some_and(|burn| burn < 1.0);
+        burns_little(&checkout) && checkout["opened"] == 0 && burns_little(&all)
     };
     let deadline = Instant::now() + LIMIT;
     while !kept(&router.status()) {
@@ -49,6 +53,8 @@ async fn a_slow_endpoint_opens_an_incident_that_is_told_and_closes_when_it_recov
         assert!(Instant::now() < deadline, "never an incident: {}\n{}", router.status(), router.words());
         send(&mut session, SLOW, 20).await;
     }
+    // It stays slow until all is seen: an incident closes a second or two after its end.
+    let goes_on = Slow::start(options(&lab, *router.writer.ip(), router.writer.port()));
     // Refused at first, so it is told twice.
     let opened = receiving.told("opened", 2);
     assert_eq!((&opened["objective"], &opened["pace"]), (&"checkout".into(), &"fast".into()), "{opened}");
@@ -63,6 +69,7 @@ async fn a_slow_endpoint_opens_an_incident_that_is_told_and_closes_when_it_recov
     router.signal(Signal::HUP);
     router.wait_for("a reload", |status| status["process"]["reload"]["accepted"] == true).await;
     assert!(objective(&router.status(), "checkout")["incident"].is_object());
+    goes_on.end();
 
     let deadline = Instant::now() + LIMIT * 2;
     while objective(&router.status(), "checkout")["closed"] == 0 {
@@ -85,6 +92,35 @@ async fn a_slow_endpoint_opens_an_incident_that_is_told_and_closes_when_it_recov
     session.disconnect().await.unwrap();
     drop(router);
     lab.down().await.unwrap();
+}
+
+/// Slow statements on a thread of its own: the test waits for more than its runtime.
+struct Slow {
+    over: Arc<AtomicBool>,
+    thread: std::thread::JoinHandle<()>,
+}
+
+impl Slow {
+    fn start(opts: OptsBuilder) -> Self {
+        let over = Arc::new(AtomicBool::new(false));
+        let ends = over.clone();
+        let thread = std::thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+            runtime.block_on(async {
+                let mut session = Conn::new(opts).await.unwrap();
+                while !ends.load(Relaxed) {
+                    send(&mut session, SLOW, 1).await;
+                }
+                session.disconnect().await.unwrap();
+            });
+        });
+        Self { over, thread }
+    }
+
+    fn end(self) {
+        self.over.store(true, Relaxed);
+        self.thread.join().unwrap();
+    }
 }
 
 fn objective(status: &Value, name: &str) -> Value {

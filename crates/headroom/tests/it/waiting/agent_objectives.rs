@@ -39,7 +39,7 @@ async fn a_slow_server_is_told_of_by_its_agent_and_what_cannot_be_judged_is_said
         send(&mut conn, "SELECT 1", 20).await;
         let view = watch(&agent);
         let quick = objective(&view, "quick");
-        if quick["not_judged"].is_null() && quick["burn"]["fast"] == 0.0 {
+        if quick["not_judged"].is_null() && quick["burn"]["fast"].as_f64().is_some_and(|burn| burn < 1.0) {
             assert_eq!(quick["promise"], "90 % of statements on server a1 within 100ms");
             break;
         }
