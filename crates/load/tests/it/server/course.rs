@@ -117,15 +117,16 @@ async fn errors_are_counted_by_their_code_and_end_nothing() {
 async fn clients_whose_connections_are_killed_come_back() {
     let stand = Stand::up(false).await;
     stand.prepare(&Stand::options()).await;
-    let plan = Plan { time: Duration::from_secs(2), ..stand.plan("oltp_read_only", &Stand::options()) };
-    let clients = u64::from(plan.clients);
+    let plan = Plan { time: Duration::from_secs(3), ..stand.plan("oltp_read_only", &Stand::options()) };
+    let clients = plan.clients;
     let mut root = stand.root().await;
     let run = stand.run(plan);
     let kill = async {
-        tokio::time::sleep(Duration::from_millis(700)).await;
+        stand.is_under_way(clients).await;
         root.query_drop("KILL USER 'app'@'%'").await.unwrap();
     };
     let (outcome, ()) = tokio::join!(run, kill);
+    let clients = u64::from(clients);
     assert_eq!(outcome.generator.reconnects, clients, "{:?}", outcome.totals);
     assert!(outcome.totals.errors.get("connection lost").is_some_and(|n| *n <= clients));
     let last = outcome.series.last().unwrap();
@@ -202,9 +203,10 @@ async fn long_statements_and_long_rows_come_through() {
 async fn a_server_that_dies_is_counted_until_the_end() {
     let stand = Stand::up(false).await;
     stand.prepare(&Stand::options()).await;
-    let plan = Plan { time: Duration::from_secs(2), ..stand.plan("oltp_point_select", &Stand::options()) };
+    let plan = Plan { time: Duration::from_secs(3), ..stand.plan("oltp_point_select", &Stand::options()) };
+    let clients = plan.clients;
     let kill = async {
-        tokio::time::sleep(Duration::from_millis(700)).await;
+        stand.is_under_way(clients).await;
         stand.lab.fault("a1", Fault::Kill).await.unwrap();
     };
     let (outcome, ()) = tokio::join!(stand.run(plan), kill);

@@ -38,7 +38,7 @@ async fn run_sysbench(stand: &Stand, workload: &str, more: &[&str]) {
 
 /// Statements by digest since the last call, without those of others.
 async fn digests(stand: &Stand) -> BTreeMap<String, u64> {
-    stand.lab.wait_gone("a1", &stand.account().user, Duration::from_secs(10)).await.unwrap();
+    stand.lab.wait_gone("a1", &stand.account().user, Duration::from_secs(60)).await.unwrap();
     let mut root = stand.root().await;
     let found: Vec<(String, u64)> = root
         .query(

@@ -5,9 +5,10 @@ use lab::{Fault, Lab, Spec};
 use load::workload::sysbench::{self, Options};
 use load::{Account, Arrivals, LoadError, Outcome, Plan, Target};
 use mysql_async::Conn;
+use mysql_async::prelude::Queryable;
 use std::net::SocketAddrV4;
 use std::path::PathBuf;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
 pub(crate) struct Stand {
@@ -51,6 +52,20 @@ impl Stand {
 
     pub(crate) async fn root(&self) -> Conn {
         self.lab.connect("a1").await.unwrap()
+    }
+
+    /// Waits until this many clients of a run are connected, and some of them have asked something.
+    pub(crate) async fn is_under_way(&self, clients: u32) {
+        let mut root = self.root().await;
+        let user = self.account().user;
+        let ask = format!("SELECT COUNT(*) FROM information_schema.PROCESSLIST WHERE USER = '{user}'");
+        let deadline = Instant::now() + Duration::from_secs(60);
+        while root.query_first::<u32, _>(ask.as_str()).await.unwrap() < Some(clients) {
+            assert!(Instant::now() < deadline, "they do not connect");
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        root.disconnect().await.unwrap();
     }
 
     pub(crate) fn options() -> Options {
