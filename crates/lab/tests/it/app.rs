@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 const DATA: DataSize = DataSize { accounts: 100, items: 500 };
 
 async fn until<F: Future<Output = bool>>(what: &str, mut condition: impl FnMut() -> F) {
-    let deadline = Instant::now() + Duration::from_secs(20);
+    let deadline = Instant::now() + Duration::from_secs(60);
     while !condition().await {
         assert!(Instant::now() < deadline, "{what}");
         tokio::time::sleep(Duration::from_millis(20)).await;
@@ -42,8 +42,8 @@ async fn open(lab: &Lab) -> App {
         writer_sessions: 2,
         order: lab::app::PoolOrder::default(),
         password: lab.password(Account::App).to_owned(),
-        statement_deadline: Duration::from_secs(3),
-        connect_deadline: Duration::from_secs(5),
+        statement_deadline: Duration::from_secs(20),
+        connect_deadline: Duration::from_secs(20),
         data: DATA,
         epoch: Instant::now(),
     })

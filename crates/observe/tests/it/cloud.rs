@@ -27,7 +27,7 @@ fn config(seed: &str, instances: &[(&str, &ScriptedServer)]) -> FleetConfig {
 
 async fn until(watcher: &Watcher, what: &str, holds: impl Fn(&Snapshot) -> bool) -> Arc<Snapshot> {
     let mut snapshots = watcher.snapshots();
-    let deadline = Instant::now() + Duration::from_secs(20);
+    let deadline = Instant::now() + Duration::from_secs(60);
     loop {
         let now = snapshots.borrow_and_update().clone();
         if holds(&now) {
@@ -209,8 +209,8 @@ async fn a_multi_az_cluster_is_found_from_any_instance() {
 async fn servers_that_misbehave_are_seen_each_for_what_it_is() {
     let refuse = |code, message: &str| Opening::Refuse { code, message: message.to_owned() };
     let openings = [
-        ("hang", Opening::Hang, "within 300 ms"),
-        ("hang-at-login", Opening::HangAtLogin, "within 300 ms"),
+        ("hang", Opening::Hang, "within 2000 ms"),
+        ("hang-at-login", Opening::HangAtLogin, "within 2000 ms"),
         ("close", Opening::Close, ""),
         ("garbage", Opening::Garbage(b"HTTP/1.1 400 Bad Request\r\n\r\n".to_vec()), ""),
         ("full", refuse(1040, "Too many connections"), "raise max_connections"),
@@ -224,7 +224,7 @@ async fn servers_that_misbehave_are_seen_each_for_what_it_is() {
     let instances: Vec<(&str, &ScriptedServer)> =
         servers.iter().map(|(name, server)| (*name, server)).collect();
     let mut config = config("hang", &instances);
-    config.deadline = Duration::from_millis(300);
+    config.deadline = Duration::from_secs(2);
     config.seeds = openings.iter().map(|(name, ..)| Address::tcp(format!("{name}.{DOMAIN}"), 3306)).collect();
     let snapshot = observe::survey(&config).await;
     for (name, opening, words) in &openings {

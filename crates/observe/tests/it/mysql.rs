@@ -15,7 +15,7 @@ async fn a_mysql_fleet_is_found_judged_and_followed() {
     spec.replicas = vec![("c1".to_owned(), "b1".to_owned())];
     let scene = Scene::up(&spec).await;
     for seed in scene.lab.servers() {
-        let snapshot = observe::survey(&scene.config(&[&seed])).await;
+        let snapshot = scene.survey(&seed).await;
         assert_eq!(snapshot.servers.len(), 3, "from {seed}: {snapshot:#?}");
         assert_eq!(writer(&snapshot), Some(scene.name("a1").as_str()), "from {seed}");
         assert!(snapshot.remarks.is_empty(), "{:?}", snapshot.remarks);

@@ -25,7 +25,7 @@ async fn a_missing_privilege_is_named_with_its_grant_and_the_grant_mends_it() {
 
     // Every statement named is run as it stands, until none is named any more. A new account is asked for
     // what was refused only after a while; a changed configuration asks anew.
-    let deadline = Instant::now() + Duration::from_secs(30);
+    let deadline = Instant::now() + Duration::from_secs(60);
     loop {
         let snapshot = watching.watcher.snapshots().borrow().clone();
         let grants: Vec<(&str, String)> = snapshot.remarks.iter().filter_map(|r| grant(&scene, r)).collect();

@@ -11,7 +11,7 @@ async fn any_one_server_leads_to_the_whole_fleet() {
     spec.replicas = vec![("c1".to_owned(), "b1".to_owned())];
     let scene = Scene::up(&spec).await;
     for seed in scene.lab.servers() {
-        let snapshot = observe::survey(&scene.config(&[&seed])).await;
+        let snapshot = scene.survey(&seed).await;
         assert_eq!(snapshot.servers.len(), 4, "from {seed}: {snapshot:#?}");
         assert_eq!(writer(&snapshot), Some(scene.name("a1").as_str()), "from {seed}");
         for (server, zone, role) in [

@@ -23,6 +23,12 @@ impl Scene {
         Self { lab, _base: base }
     }
 
+    /// One look from one server on: whoever answers late is not silent.
+    pub(crate) async fn survey(&self, seed: &str) -> Snapshot {
+        let config = FleetConfig { deadline: Duration::from_secs(20), ..self.config(&[seed]) };
+        observe::survey(&config).await
+    }
+
     /// Watching from one server on, zones by the networks of the lab.
     pub(crate) fn config(&self, seeds: &[&str]) -> FleetConfig {
         let zone = |(at, zone): (usize, &Zone)| ZoneRule {
@@ -79,7 +85,7 @@ pub(crate) struct Watching<'a> {
 impl Watching<'_> {
     /// The first snapshot for which `holds`; shows the last one if none comes.
     pub(crate) async fn until(&mut self, what: &str, holds: impl Fn(&Snapshot) -> bool) -> Arc<Snapshot> {
-        let deadline = Instant::now() + Duration::from_secs(30);
+        let deadline = Instant::now() + Duration::from_secs(60);
         loop {
             let now = self.snapshots.borrow_and_update().clone();
             if holds(&now) {
