@@ -314,7 +314,7 @@ mod tests {
     #[tokio::test]
     async fn the_first_of_a_batch_waits_for_more_and_a_full_one_does_not() {
         let (queue, mut sessions) = mpsc::channel(2048);
-        let (wait, stop) = (Duration::from_millis(200), CancellationToken::new());
+        let (wait, stop) = (Duration::from_secs(1), CancellationToken::new());
         let begun = Instant::now();
         queue.try_send(ended(1)).unwrap();
         let sending = queue.clone();

