@@ -15,7 +15,7 @@
 # Each crate has one program of unit tests and one of integration tests (crates/*/tests/it). They run in
 # lanes:
 #
-#   first     everything in no module named below, crate by crate
+#   first     everything in no module named below, crate by crate; more at a time once `beside` is done
 #   beside    the modules `waiting` (they let a server stand still, or a minute pass, and look at what is
 #             reported), then `mysql`, which mostly wait for servers
 #   idle      clippy, cargo-deny and doc examples, on what processor time the others leave
@@ -35,7 +35,8 @@ set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 PATH=$PWD/target/rust/bin:${CARGO_HOME:-$HOME/.cargo}/bin:$PATH:/usr/local/go/bin:/usr/sbin:/sbin
 folder=$PWD/target/tally
-# Tests at a time in the first lane, and in the lane beside it: half of what a lab's test does is to wait.
+# Tests at a time in the first lane, and in the lane beside it: half of what a lab's test does is to wait. The
+# first lane has two more when the other is done.
 first_threads=3 beside_threads=4 drivers_threads=2
 lanes=(alone waiting mysql drivers)
 
@@ -109,9 +110,11 @@ unit() {
 }
 
 integration() {
-    local crate program
+    local crate program threads
     while read -r crate program; do
-        run tests "$crate" "$program" --test-threads "$first_threads" $(printf -- '--skip %s:: ' "${lanes[@]}")
+        threads=$first_threads
+        [ ! -e "$folder/beside.done" ] || threads=$((first_threads + 2))
+        run tests "$crate" "$program" --test-threads "$threads" $(printf -- '--skip %s:: ' "${lanes[@]}")
     done < <(programs test)
 }
 
@@ -163,6 +166,7 @@ begin_lane() {
     {
         [ "$name" != idle ] || renice -n 19 "$BASHPID" >/dev/null
         steps "$@"
+        : >"$folder/$name.done"
     } >"$folder/$name.out" 2>&1 &
     running+=("$name $!")
     set +m
