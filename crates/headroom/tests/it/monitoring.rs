@@ -188,6 +188,7 @@ fn slug(heading: &str) -> String {
 
 #[test]
 fn dashboards_are_what_grafana_reads() {
+    let metrics = registry::all();
     let mut uids = BTreeSet::new();
     for dashboard in monitoring::dashboard::all() {
         let json: Value = serde_json::from_str(&dashboard.text()).unwrap();
@@ -215,7 +216,7 @@ fn dashboards_are_what_grafana_reads() {
                 assert_eq!(target["datasource"]["uid"], "${datasource}", "{place}: {title}");
                 let legend = target["legendFormat"].as_str().unwrap();
                 let query = target["expr"].as_str().unwrap();
-                legend_labels_exist(place, legend, query);
+                legend_labels_exist(place, legend, query, &metrics);
                 let named = query
                     .split('$')
                     .skip(1)
@@ -229,12 +230,11 @@ fn dashboards_are_what_grafana_reads() {
 }
 
 /// A legend shows labels that the query's result has.
-fn legend_labels_exist(place: &str, legend: &str, query: &str) {
+fn legend_labels_exist(place: &str, legend: &str, query: &str, metrics: &Metrics) {
     let groups = query::grouping(query);
-    let metrics = registry::all();
     let of_metrics: BTreeSet<String> = query::selectors(query)
         .iter()
-        .filter_map(|selector| family(&metrics, &selector.metric))
+        .filter_map(|selector| family(metrics, &selector.metric))
         .flat_map(|(_, metric)| metric.labels.clone())
         .collect();
     for part in legend.split("{{").skip(1) {

@@ -171,7 +171,7 @@ async fn an_agents_history_tells_the_law_and_what_a_role_wants() {
     let (code, _, said) = headroom(&[&["load", "prepare", "oltp_point_select"], &load[..]].concat()).await;
     assert_eq!(code, Some(0), "{said}");
     for rate in ["40", "80", "160", "320"] {
-        let run = ["load", "run", "oltp_point_select", "--rate", rate, "--time", "8s", "--no-store"];
+        let run = ["load", "run", "oltp_point_select", "--rate", rate, "--time", "6s", "--no-store"];
         let (code, _, said) = headroom(&[&run, &load[..]].concat()).await;
         assert!(code == Some(0) || code == Some(1), "{said}");
     }

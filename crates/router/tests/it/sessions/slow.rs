@@ -32,7 +32,7 @@ async fn a_client_that_rests_in_the_middle_of_a_result_for_many_deadlines_gets_a
     let front = Front::start(impatient(), &[Reader], vec![server.replica()]);
     let mut client = Client::login(front.port(0)).await;
     client.send(0, b"\x03FLOOD").await;
-    let resting = tokio::time::sleep(DEADLINE * 6);
+    let resting = tokio::time::sleep(DEADLINE * 4);
     resting.await;
     assert_eq!(front.router.status().sessions, 1);
     client.swallows_a_flood(&server).await;
