@@ -103,7 +103,7 @@ bench-room: ## slow replicas, LIFO pools, a slow reader alone in its zone, equal
 
 fault-matrix: ## every step of a switchover x what can break there, on real servers; writes docs/guide/switchover-faults.md
 	@scripts/install.sh build servers
-	HEADROOM_FAULTS=all cargo test --locked -p switchover --test it faults:: -- --nocapture
+	HEADROOM_FAULTS=all cargo test --locked -p switchover --test it faults::whatever -- --nocapture
 
 check-otlp: ## metrics and spans by OTLP against a real collector, built from Go modules (Go 1.26; ten minutes the first time)
 	@scripts/install.sh build servers
