@@ -202,7 +202,9 @@ async fn cell(step: Step, breaks: Breaks) -> Ended {
         }
         _ => None,
     };
-    let deadlines = Deadlines { catch_up_ms: 3_000, verify_ms: 5_000, ..quick() };
+    // Some of them are waited for in full.
+    let deadlines =
+        Deadlines { prepare_ms: 100, catch_up_ms: 3_000, verify_ms: 5_000, ..Deadlines::default() };
     let plan = fleet.survey("a2").await.plan(deadlines, "test");
     let mut journal = Journal::create(fleet.journals.path(), &plan).unwrap();
     let watch = Watch::start(fleet.clone());

@@ -40,7 +40,7 @@ async fn a_transaction_that_ends_in_time_does_not_stop_the_move() {
     let mut open = fleet.lab.connect("a1").await.unwrap();
     open.query_drop("BEGIN").await.unwrap();
     open.query_drop("INSERT INTO app.writes VALUES (1)").await.unwrap();
-    let plan = survey.plan(Deadlines { drain_ms: 20_000, ..quick() }, "test");
+    let plan = survey.plan(quick(), "test");
     let mut journal = Journal::create(fleet.journals.path(), &plan).unwrap();
     // It ends once the drain has seen it open.
     let (drains, drained) = tokio::sync::oneshot::channel();

@@ -315,9 +315,15 @@ pub(crate) async fn opened_before_the_promotion(fleet: Fleet, opens: &[&str]) {
     fleet.lab.down().await.unwrap();
 }
 
-/// No time for routers that are not there.
+/// No time for routers that are not there, and enough for servers that others delay.
 pub(crate) fn quick() -> Deadlines {
-    Deadlines { prepare_ms: 100, ..Deadlines::default() }
+    Deadlines {
+        prepare_ms: 100,
+        drain_ms: 20_000,
+        freeze_ms: 20_000,
+        await_ms: 60_000,
+        ..Deadlines::default()
+    }
 }
 
 /// Moves the primary around, with writes before each move, and compares all servers after it.
