@@ -1,17 +1,16 @@
 //! Objectives end to end on a lab: an endpoint made slow opens an incident, the webhook hears of it over TLS
 //! although it fails at first, what recovers is closed, and nothing shows the webhook's secret.
 
+use crate::support::going_on::GoingOn;
 use crate::support::receiving::{Receiving, SECRET};
 use crate::support::route::{Route, connect};
 use crate::support::told::{LIMIT, options};
 use lab::{Lab, Spec};
+use mysql_async::Conn;
 use mysql_async::prelude::Queryable;
-use mysql_async::{Conn, OptsBuilder};
 use rustix::process::Signal;
 use serde_json::Value;
 use std::path::Path;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 use testkit::certificate::Authority;
 
@@ -54,7 +53,7 @@ async fn a_slow_endpoint_opens_an_incident_that_is_told_and_closes_when_it_recov
         send(&mut session, SLOW, 20).await;
     }
     // It stays slow until all is seen: an incident closes a second or two after its end.
-    let goes_on = Slow::start(options(&lab, *router.writer.ip(), router.writer.port()));
+    let goes_on = GoingOn::start(options(&lab, *router.writer.ip(), router.writer.port()), SLOW);
     // Refused at first, so it is told twice.
     let opened = receiving.told("opened", 2);
     assert_eq!((&opened["objective"], &opened["pace"]), (&"checkout".into(), &"fast".into()), "{opened}");
@@ -92,35 +91,6 @@ async fn a_slow_endpoint_opens_an_incident_that_is_told_and_closes_when_it_recov
     session.disconnect().await.unwrap();
     drop(router);
     lab.down().await.unwrap();
-}
-
-/// Slow statements on a thread of its own: the test waits for more than its runtime.
-struct Slow {
-    over: Arc<AtomicBool>,
-    thread: std::thread::JoinHandle<()>,
-}
-
-impl Slow {
-    fn start(opts: OptsBuilder) -> Self {
-        let over = Arc::new(AtomicBool::new(false));
-        let ends = over.clone();
-        let thread = std::thread::spawn(move || {
-            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-            runtime.block_on(async {
-                let mut session = Conn::new(opts).await.unwrap();
-                while !ends.load(Relaxed) {
-                    send(&mut session, SLOW, 1).await;
-                }
-                session.disconnect().await.unwrap();
-            });
-        });
-        Self { over, thread }
-    }
-
-    fn end(self) {
-        self.over.store(true, Relaxed);
-        self.thread.join().unwrap();
-    }
 }
 
 fn objective(status: &Value, name: &str) -> Value {

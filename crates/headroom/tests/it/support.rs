@@ -6,6 +6,7 @@ pub(crate) mod bypass;
 pub(crate) mod connecting;
 pub(crate) mod convoy;
 pub(crate) mod driven;
+pub(crate) mod going_on;
 pub(crate) mod one_server;
 pub(crate) mod receiving;
 pub(crate) mod route;

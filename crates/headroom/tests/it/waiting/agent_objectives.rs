@@ -3,6 +3,7 @@
 //! what that would need.
 
 use crate::support::agent::{Agent, headroom, words};
+use crate::support::going_on::GoingOn;
 use crate::support::receiving::{Receiving, SECRET};
 use lab::{Account, Lab, Spec};
 use mysql_async::Conn;
@@ -58,6 +59,9 @@ async fn a_slow_server_is_told_of_by_its_agent_and_what_cannot_be_judged_is_said
         assert!(Instant::now() < deadline, "never an incident: {:#}\n{}", watch(&agent), agent.log());
         tokio::join!(slow(&lab), slow(&lab), slow(&lab), slow(&lab), slow(&lab), slow(&lab));
     }
+    // It stays slow until all is seen: an incident closes some seconds after its end.
+    let app = || lab.opts("a", "a1", Account::App).unwrap();
+    let go_on: Vec<_> = (0..6).map(|_| GoingOn::start(app(), "SELECT SLEEP(0.2)")).collect();
     let opened = receiving.told("opened", 2);
     assert_eq!((&opened["objective"], &opened["pace"]), (&"quick".into(), &"fast".into()), "{opened}");
     let metrics = agent.plain("/metrics", "");
@@ -66,6 +70,7 @@ async fn a_slow_server_is_told_of_by_its_agent_and_what_cannot_be_judged_is_said
     let shown = headroom(base.path()).args(["watch", "--once", "--agent", &url]).output().unwrap();
     let shown = words(&shown);
     assert!(shown.contains("OBJECTIVE") && shown.contains("between is not judged"), "{shown}");
+    go_on.into_iter().for_each(GoingOn::end);
 
     let deadline = Instant::now() + LIMIT;
     while objective(&watch(&agent), "quick")["closed"] == 0 {
