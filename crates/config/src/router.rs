@@ -84,7 +84,8 @@ pub struct Capacity {
 /// How sessions are moved when a better server is there.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Rebalance {
-    /// Off: sessions stay where they are until the client leaves.
+    /// Off: sessions stay where they are until the client leaves, but for writers of a primary that is
+    /// replaced.
     pub enabled: bool,
     /// At most this share of a router's sessions is closed per second.
     pub pace_per_second: f64,

@@ -199,7 +199,7 @@ impl Rebalancer {
         let mut pending = Vec::new();
         if !rebalance.enabled {
             let off = "[router.rebalance] enabled is false";
-            let stays = tasks.extract_if(.., |task| task.urgency != Urgency::Draining);
+            let stays = tasks.extract_if(.., |task| task.is_optional());
             pending.extend(stays.map(|task| task.pending(off.to_owned())));
         }
         if stopping {
@@ -321,6 +321,12 @@ impl MoveTask {
         Self { counters: counters.clone(), role, sessions, why, urgency, working }
     }
 
+    /// Whether these stay where `[router.rebalance] enabled` is false. Not those of a drain, which somebody
+    /// has asked for, nor writers of a primary that is replaced: each write of theirs fails from then on.
+    fn is_optional(&self) -> bool {
+        self.urgency != Urgency::Draining && !matches!(self.why, Closed::Switchover | Closed::NotPrimary)
+    }
+
     fn pending(&self, waits_for: String) -> PendingMove {
         let (server, role, sessions) = (self.counters.name(), self.role, self.sessions);
         PendingMove { server, role, sessions, why: self.why.words(), waits_for }
@@ -392,6 +398,9 @@ fn drain_share(sessions: u32, deadline: Instant, now: Instant) -> u32 {
 mod tests {
     use super::*;
     use crate::server_counters::ServerSlot;
+    use crate::view::tests::snapshot;
+    use config::RouterConfig;
+    use fleet::{Announcement, Role, WriterStatus};
 
     fn task(counters: &Arc<ServerCounters>, sessions: u32) -> MoveTask {
         let (role, why) = (ListenerRole::Reader, Closed::Balance);
@@ -461,6 +470,29 @@ mod tests {
         };
         assert!(waits("stale").starts_with("a session that is idle for 200 ms outside a transaction"));
         assert!(waits("full").starts_with("the pace of "), "{}", waits("full"));
+    }
+
+    #[test]
+    fn writers_leave_a_primary_that_is_replaced_also_where_sessions_are_not_moved() {
+        let mut held = snapshot("a", &[("a", 1.0)], &[("a", 1.0)]);
+        held.servers[0].announced = Announcement::Hold;
+        let mut moved = snapshot("a", &[("a", 1.0)], &[("a", 1.0)]);
+        (moved.servers[0].role, moved.servers[1].role) = (Role::Stray, Role::Primary);
+        moved.writer = WriterStatus::Known { server: moved.servers[1].name.clone() };
+        for (seen, why) in [(held, Closed::Switchover), (moved, Closed::NotPrimary)] {
+            let rebalance = Rebalance { enabled: false, ..Rebalance::default() };
+            let config = RouterConfig { rebalance, ..RouterConfig::default() };
+            let shared = SharedState::new(config, Arc::new(seen), 1, Box::new(|_, _| {}));
+            let counters = shared.routing().counters[0].clone();
+            let _sessions = [ListenerRole::Writer, ListenerRole::Reader]
+                .map(|role| ServerSlot::take(counters.clone(), role, 0));
+            assert!(Rebalancer::default().look(&shared, false, Instant::now()));
+            let request = counters.close_quota(ListenerRole::Writer).now().expect("the writer leaves");
+            assert_eq!((request.why, request.quota), (why, 1));
+            assert_eq!(counters.close_quota(ListenerRole::Reader).now(), None);
+            let off = |pending: &PendingMove| pending.waits_for == "[router.rebalance] enabled is false";
+            assert!(shared.pending_moves().iter().all(|p| off(p) == (p.role == ListenerRole::Reader)));
+        }
     }
 
     #[test]
