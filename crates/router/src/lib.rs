@@ -22,6 +22,7 @@
 //! | how a client is counted against the limits | `admission` |
 //! | which way bytes take, and why | `path`, `relay` |
 //! | what happens to a write while the primary is unknown | `hold` |
+//! | when the drain of a new primary ends | `last_writer` |
 //! | when a peer counts as gone | `peer` |
 //! | what happens when a thread or task of ours ends or stands still | `supervise`, `health` |
 //! | what a refused client sees, and what is logged of it | `refuse`, `refusal` |
@@ -59,6 +60,7 @@ mod heartbeat;
 pub mod heat;
 mod hold;
 mod identity;
+mod last_writer;
 mod listener;
 mod login;
 mod names;

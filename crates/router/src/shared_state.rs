@@ -4,6 +4,7 @@
 use crate::event::{self, History, Picture};
 use crate::health::Health;
 use crate::heat::{Heats, Reader};
+use crate::last_writer::LastWriter;
 use crate::names::Names;
 use crate::pending_move::PendingMove;
 use crate::record::Recorder;
@@ -81,6 +82,7 @@ struct Inputs {
     config: Arc<RouterConfig>,
     snapshot: Arc<Snapshot>,
     drains: HashMap<ServerName, Drain>,
+    last_writer: LastWriter,
     suspects: Suspects,
     /// As last compared; those not named have all of their weight.
     speeds: HashMap<ServerName, Speed>,
@@ -135,6 +137,7 @@ impl SharedState {
         let insight = insight::Shared::new(config.insight.clone());
         let mut inputs = Inputs {
             config: Arc::new(config),
+            last_writer: LastWriter::of(&snapshot.writer),
             snapshot,
             drains: HashMap::new(),
             suspects: Suspects::default(),
@@ -219,10 +222,12 @@ impl SharedState {
     pub(crate) fn renew(&self, snapshot: Option<Arc<Snapshot>>) {
         let now = Instant::now();
         let mut inputs = self.inputs();
-        let mut new_names = Vec::new();
+        let (mut new_names, mut undrained) = (Vec::new(), None);
         if let Some(snapshot) = snapshot {
             new_names = renamed(&inputs.snapshot, &snapshot);
             inputs.rename(&new_names);
+            let new_primary = inputs.last_writer.note(&snapshot.writer);
+            undrained = new_primary.filter(|server| inputs.drains.remove(server).is_some());
             inputs.snapshot = snapshot;
         }
         let snapshot = inputs.snapshot.clone();
@@ -237,6 +242,9 @@ impl SharedState {
         drop(inputs);
         for (before, name) in new_names {
             tracing::info!("server {before} is called {name} from now on; its sessions and its drain stay");
+        }
+        if let Some(server) = undrained {
+            tracing::warn!(%server, "{server} has become the primary: its drain has ended");
         }
         event::log(&events);
         self.epoch.send_modify(|epoch| *epoch += 1);
@@ -392,6 +400,7 @@ impl Inputs {
             if let Some(drain) = self.drains.remove(before) {
                 self.drains.insert(name.clone(), drain);
             }
+            self.last_writer.rename(before, name);
             self.suspects.rename(before, name);
             self.heats.rename(before, name);
             self.new_names.values_mut().filter(|now| **now == *before).for_each(|now| *now = name.clone());
