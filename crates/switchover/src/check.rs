@@ -4,6 +4,7 @@
 //! facts and the command that mends it. What could not be read is never a pass: it warns and says which
 //! privilege is missing.
 
+mod announcement;
 mod candidate;
 mod privileges;
 mod replication;
@@ -68,11 +69,20 @@ pub struct Limits {
     pub lag: Duration,
     /// A transaction open for longer stops a switchover.
     pub transaction: Duration,
+    /// Routers are told this long before the hold.
+    pub prepare: Duration,
+    /// Routers ask each server this often.
+    pub interval: Duration,
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { lag: Duration::from_secs(10), transaction: Duration::from_secs(5) }
+        Self {
+            lag: Duration::from_secs(10),
+            transaction: Duration::from_secs(5),
+            prepare: Duration::from_millis(1_500),
+            interval: Duration::from_millis(500),
+        }
     }
 }
 
@@ -165,6 +175,11 @@ pub const CHECKS: &[Check] = &[
         name: "free disk",
         why: "a primary whose disk is full hangs at its next commit",
         run: candidate::free_disk,
+    },
+    Check {
+        name: "announcement",
+        why: "routers that are not told in time do not hold",
+        run: announcement::announced_in_time,
     },
     Check { name: "clocks", why: "lag and times are compared across hosts", run: candidate::clocks },
     Check {

@@ -200,7 +200,12 @@ pub(crate) async fn run(args: SwitchoverArgs, environment: &Environment) -> anyh
         survey.try_replication_login(replication, &admin, deadline).await;
     }
     survey.measure_exposure(&admin, EXPOSURE, deadline).await;
-    let limits = Limits { lag: args.max_lag, transaction: args.max_transaction };
+    let limits = Limits {
+        lag: args.max_lag,
+        transaction: args.max_transaction,
+        prepare: args.prepare,
+        interval: config.fleet.interval,
+    };
     let findings = survey.checks(limits, replication.is_some());
     let plan = survey.plan(args.deadlines(), &host());
     let paint = Paint::for_stdout(environment.no_colour);
