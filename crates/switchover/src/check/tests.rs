@@ -154,6 +154,29 @@ fn transactions_without_a_gtid_cannot_be_waited_for() {
 }
 
 #[test]
+fn a_domain_that_the_candidate_never_gets_is_named() {
+    let (mut primary, mut candidate) = pair("10.11.6-MariaDB");
+    let of_pair = |primary: &Facts, candidate: &Facts| found("GTID", primary, candidate, &[]);
+    primary.position = "0-1-105,7-1-3".to_owned();
+    candidate.position = "0-1-100".to_owned();
+    let named = of_pair(&primary, &candidate);
+    assert_eq!(named.level, Level::Stop);
+    assert!(named.facts.contains("domain 7, in which a1 has 7-1-3"), "{named:?}");
+    assert!(named.mend.unwrap().contains("on a1, once its"), "the primary forgets it");
+    // What it wrote itself under that domain is not what it replicated.
+    candidate.position = "0-1-100,7-1-3".to_owned();
+    set(&mut candidate, &[("gtid_slave_pos", "0-1-100")]);
+    let mend = of_pair(&primary, &candidate).mend.unwrap();
+    assert!(mend.contains("DELETE_DOMAIN_ID=(7)") && mend.contains("= '0-1-100,7-1-3'"), "{mend}");
+    set(&mut candidate, &[("gtid_slave_pos", "0-1-100,7-1-2")]);
+    assert_eq!(of_pair(&primary, &candidate).level, Level::Pass, "it is late, and gets there");
+    let (mut primary, candidate) = pair("8.4.2");
+    set(&mut primary, &[("gtid_mode", "ON")]);
+    primary.position = "0-1-105".to_owned();
+    assert!(!of_pair(&primary, &candidate).facts.contains("domain"), "MySQL has none");
+}
+
+#[test]
 fn a_channel_with_a_name_or_a_second_one_is_not_moved() {
     let (mut primary, mut candidate) = pair("10.11.6-MariaDB");
     let mut other = facts("b1", "10.11.6-MariaDB");

@@ -4,6 +4,7 @@
 use super::{Outcome, Situation, everybody, nobody, pass, replicas, stop, warn};
 use crate::facts::Facts;
 use crate::failover::rejoin;
+use fleet::GtidPosition;
 use std::collections::BTreeSet;
 
 pub(super) fn gtid(s: &Situation<'_>) -> Outcome {
@@ -18,11 +19,45 @@ pub(super) fn gtid(s: &Situation<'_>) -> Outcome {
             return stop(text, format!("on {}: {}", facts.server, facts.dialect().go_by_gtid()));
         }
     }
+    if let Some(outcome) = domains_that_never_come(s) {
+        return outcome;
+    }
     let loose = |facts: &Facts| facts.is_on(&["gtid_strict_mode"]) == Some(false);
     nobody(everybody(s), loose, "all servers go by GTID", |loose| {
         warn(
             format!("gtid_strict_mode is off on {loose}"),
             "SET GLOBAL gtid_strict_mode = ON: out-of-order transactions are refused instead of mixed in",
+        )
+    })
+}
+
+/// *Catch up* waits on the candidate for every domain of a MariaDB primary, by what was replicated there. A
+/// replica that was made from a backup follows without an error and never gets one whose logs were gone by
+/// then.
+fn domains_that_never_come(s: &Situation<'_>) -> Option<Outcome> {
+    if !s.primary.dialect().is_mariadb() || !s.candidate.dialect().is_mariadb() {
+        return None;
+    }
+    let (primary, candidate) = (&s.primary.server, &s.candidate.server);
+    let written: GtidPosition = s.primary.position.parse().ok()?;
+    let replicated = s.candidate.variable(&["gtid_slave_pos"]).unwrap_or(&s.candidate.position);
+    let replicated: GtidPosition = replicated.parse().ok()?;
+    let missing = written.only(|domain| replicated.domain(domain).is_none());
+    let domains: Vec<String> = missing.domains().map(|(domain, _)| domain.to_string()).collect();
+    let domains = domains.join(",");
+    (!missing.is_empty()).then(|| {
+        stop(
+            format!(
+                "{candidate} has replicated nothing of GTID domain {domains}, in which {primary} has \
+                 {missing}: the move would wait for that in vain"
+            ),
+            format!(
+                "if it has only begun, wait until {candidate} has it; if nothing uses it any more, on \
+                 {primary}, once its binary logs that have it are purged: FLUSH BINARY LOGS \
+                 DELETE_DOMAIN_ID=({domains}); if {candidate} has its data, on {candidate}: STOP SLAVE; \
+                 SET GLOBAL gtid_slave_pos = '{}'; START SLAVE",
+                replicated.union(&missing)
+            ),
         )
     })
 }
