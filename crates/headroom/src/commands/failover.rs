@@ -2,7 +2,7 @@
 
 mod remembered;
 
-use crate::commands::switchover::{OperatorArgs, Resuming, TakeOverArgs, perform, resume};
+use crate::commands::switchover::{OperatorArgs, Resuming, TakeOverArgs, perform, resume, say_not_done};
 use crate::environment::Environment;
 use crate::source::{self, SourceArgs};
 use anyhow::{Context, anyhow};
@@ -41,6 +41,9 @@ Guide: docs/guide/failover.md.";
 
 /// Beyond `--confirm`, how long it may take to see again that it is dead.
 const CONFIRMED_AGAIN: Duration = Duration::from_secs(8);
+
+/// Why nothing is done where the answer was no.
+const NOT_AGREED: &str = "it was not agreed to";
 
 /// Let a replica take over from a dead primary.
 ///
@@ -181,7 +184,7 @@ pub(crate) async fn run(args: FailoverArgs, environment: &Environment) -> anyhow
     };
     if !args.yes {
         if !terminal::ask(&format!("Promote {candidate} in the place of {dead}?"))? {
-            return not_done("it was not agreed to", args.json);
+            return not_done(NOT_AGREED, args.json);
         }
         // The answer may have taken minutes: it is looked again, and decided on what is seen now.
         let briefly = rule.over + CONFIRMED_AGAIN;
@@ -205,11 +208,8 @@ pub(crate) async fn run(args: FailoverArgs, environment: &Environment) -> anyhow
 
 /// Why nothing was done, in words or as JSON.
 fn not_done(why: &str, json: bool) -> anyhow::Result<ExitCode> {
-    if json {
-        terminal::print_json(&text::NotDone { done: false, why: why.to_owned() })?;
-    } else {
-        terminal::complain(&format!("not done: {why}"));
-    }
+    let words = if json { why.to_owned() } else { format!("not done: {why}") };
+    say_not_done(&words, json)?;
     Ok(exit::no())
 }
 
@@ -307,17 +307,17 @@ impl FailoverArgs {
         let successor = Successor { who: &admin, by: &by, deadlines: self.deadlines(), flags: &flags };
         let unfinished = match unfinished::find(snapshot, successor, deadline).await? {
             Found::Nothing => {
-                terminal::complain("the servers show no failover that was begun and is not over");
+                say_not_done("the servers show no failover that was begun and is not over", self.json)?;
                 return Ok(exit::DONE);
             }
             Found::NobodyPromoted(stopped) => {
                 terminal::complain(&text::nobody_promoted(&stopped));
                 if !self.yes && !terminal::ask("Let them look again?")? {
-                    return Ok(exit::no());
+                    return not_done(NOT_AGREED, self.json);
                 }
                 stopped.start(&admin, deadline).await?;
                 let again = flags.after("headroom failover");
-                terminal::complain(&format!("undone; if it is dead, begin again: {again}"));
+                say_not_done(&format!("undone; if it is dead, begin again: {again}"), self.json)?;
                 return Ok(exit::no());
             }
             Found::Promoted(unfinished) => unfinished,
@@ -332,8 +332,7 @@ impl FailoverArgs {
             ));
         }
         if !self.yes && !terminal::ask(&format!("Go on, so that all follow {}?", plan.candidate.name))? {
-            terminal::complain("not done");
-            return Ok(exit::no());
+            return not_done(NOT_AGREED, self.json);
         }
         let mut journal = Journal::create(&self.operator.journals(environment)?, plan)?;
         let state = State::Forward { step: unfinished.from };

@@ -15,6 +15,7 @@ use std::process::ExitCode;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 use switchover::check::{self, Level, Limits};
+use switchover::failover::text::NotDone;
 use switchover::journal::{self, Journal, JournalRecord};
 use switchover::perform::{self, Deadlines, Kind, Logins, Outcome, Plan};
 use switchover::step::{self, State};
@@ -235,12 +236,21 @@ pub(crate) async fn run(args: SwitchoverArgs, environment: &Environment) -> anyh
             plan.primary.name, plan.candidate.name
         ))?
     {
-        terminal::complain("not moved");
+        say_not_done("not moved", args.json)?;
         return Ok(exit::no());
     }
     let mut journal = Journal::create(&directory, &plan)?;
     let logins = Logins { admin, replication: args.operator.replication()?, flags: args.flags() };
     perform(&plan, &logins, &mut journal, State::START, args.drill, args.json, environment).await
+}
+
+/// Why nothing was done, for people or for a program.
+pub(crate) fn say_not_done(why: &str, json: bool) -> anyhow::Result<()> {
+    if json {
+        return terminal::print_json(&NotDone { done: false, why: why.to_owned() });
+    }
+    terminal::complain(why);
+    Ok(())
 }
 
 /// Does the steps and shows what came of them; a drill is interrupted where the freeze would begin.
@@ -296,7 +306,7 @@ async fn resume_from_servers(
     let snapshot = observe::survey(&config.fleet).await;
     let deadline = config.fleet.deadline.max(Duration::from_secs(5));
     let Some(plan) = perform::left_behind(&snapshot, &admin, deadline).await? else {
-        terminal::complain("the servers know of no switchover that was begun and is not over");
+        say_not_done("the servers know of no switchover that was begun and is not over", args.json)?;
         return Ok(exit::DONE);
     };
     let logins = Logins { admin, replication: args.operator.replication()?, flags: args.flags() };

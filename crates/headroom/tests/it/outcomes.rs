@@ -15,12 +15,12 @@ use std::time::{Duration, Instant};
 const NOBODY: &str = "127.0.0.1:1";
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// What is typed (`{primary}`, `{replica}`, `{login}` and `{dir}` stand for the lab's), the exit code, what
-/// the first line says.
+/// What is typed (`{primary}`, `{replica}`, `{login}`, `{admin}` and `{dir}` stand for the lab's), the exit
+/// code, what the first line says.
 type Row = (&'static str, i32, &'static str);
 
 /// No server is needed: these end before they reach one, or find none.
-const ALONE: [Row; 62] = [
+const ALONE: [Row; 63] = [
     ("", 64, ""),
     ("rout", 64, "unrecognized subcommand 'rout'"),
     ("route", 64, "name one with --server"),
@@ -30,6 +30,7 @@ const ALONE: [Row; 62] = [
     ("fleet", 64, "name one with --server"),
     ("fleet --server 127.0.0.1:1", 1, "No primary is known: no server answers."),
     ("fleet --config nowhere.toml", 2, "cannot read nowhere.toml"),
+    ("failover --resume --from-servers --json --server 127.0.0.1:1", 2, "no server was read"),
     ("status --admin 127.0.0.1:1", 2, "is it running there?"),
     ("top --once --admin 127.0.0.1:1", 2, "is it running there?"),
     ("drain", 64, "required arguments"),
@@ -222,11 +223,12 @@ async fn with_servers_a_result_that_is_none_is_no_success() {
     let lab = Lab::up(&Spec::new(&[("a", 2)]), base.path()).await.unwrap();
     let dir = tempfile::tempdir().unwrap();
     let fill = |typed: &str| {
-        let login = lab.credentials_file(Account::App);
+        let (login, admin) = (lab.credentials_file(Account::App), lab.credentials_file(Account::Admin));
         typed
             .replace("{primary}", &lab.real("a1").unwrap().to_string())
             .replace("{replica}", &lab.real("a2").unwrap().to_string())
             .replace("{login}", login.to_str().unwrap())
+            .replace("{admin}", admin.to_str().unwrap())
             .replace("{tables}", &format!("--database {DATABASE} --tables 1 --table-size 100"))
     };
     let refused = |command: &mut Command| {
@@ -241,7 +243,7 @@ async fn with_servers_a_result_that_is_none_is_no_success() {
     let text = String::from_utf8_lossy(&fleet.stdout).into_owned();
     assert_eq!(text.matches("Access denied").count(), 1, "an error is told once:\n{text}");
 
-    let rows: [Row; 4] = [
+    let rows: [Row; 6] = [
         ("load prepare oltp_read_write --option-file {login} --server {primary} {tables}", 0, ""),
         (
             "load run oltp_read_write --option-file {login} --server {replica} {tables} --time 1s --no-store",
@@ -258,6 +260,8 @@ async fn with_servers_a_result_that_is_none_is_no_success() {
             1,
             "No figure: none of ",
         ),
+        ("failover --resume --from-servers --json --option-file {admin} --server {primary}", 0, "{"),
+        ("switchover --resume --from-servers --json --option-file {admin} --server {primary}", 0, "{"),
     ];
     check(&rows, dir.path(), fill, |_| ());
     let written = command(dir.path(), &fill(rows[1].0)).output().unwrap();

@@ -295,6 +295,8 @@ fn json_of_switchover_keeps_its_keys() {
         asked_router: Some("127.0.0.1:9306".to_owned()),
     };
     insta::assert_snapshot!("failover_check", shape(&failover));
+    let not_done = switchover::failover::text::NotDone { done: false, why: "w".into() };
+    insta::assert_snapshot!("switchover_not_done", shape(&not_done));
     let pause = switchover::guard::record::Pause {
         by: "b".into(),
         why: "w".into(),

@@ -84,9 +84,16 @@ pub struct Successor<'a> {
 /// Looks at all servers.
 ///
 /// # Errors
-/// When two servers take writes, or what is seen has another reason than a failover that was cut off.
+/// When no server can be read, two take writes, or what is seen has another reason than a failover that was
+/// cut off.
 pub async fn find(snapshot: &Snapshot, successor: Successor<'_>, deadline: Duration) -> Result<Found, Error> {
     let answers = Answers::read(snapshot, None, successor.who, deadline).await;
+    if answers.answering.is_empty()
+        && let Some((server, why)) = answers.unread.first()
+    {
+        let why = format!("no server was read, so what was begun is not known: {why}");
+        return Err(Error::Refused { server: server.clone(), why });
+    }
     let writers: Vec<&Facts> = answers.answering.iter().filter(|facts| !facts.refuses_writes()).collect();
     let writer = match writers.as_slice() {
         [] => return Ok(nobody_promoted(&answers, snapshot)),
