@@ -3,6 +3,7 @@
 //!
 //! What a step means on the servers stands in `perform/`: [`forward`] and [`undo`], one function a step.
 
+mod acknowledged;
 mod applier;
 mod closed;
 mod forward;

@@ -1,7 +1,7 @@
 //! What each step does on the servers.
 
 use super::servers::{Servers, going_on};
-use super::{FenceBy, Kind, Member, Outcome, Plan, applier, closed, mark, takeover};
+use super::{FenceBy, Kind, Member, Outcome, Plan, acknowledged, applier, closed, mark, takeover};
 use crate::Error;
 use crate::announce::COUNT_ROUTERS;
 use crate::connection::{Connection, quoted};
@@ -519,33 +519,22 @@ const FIRST_FOLLOWER: Duration = Duration::from_secs(1);
 /// With semi-sync, before the first write: as many follow as must acknowledge it. The others are on their
 /// way.
 pub(super) async fn move_acknowledging(plan: &Plan, servers: &mut Servers<'_>) {
-    // MariaDB has no such variable: one is enough there.
-    const NEEDED: &str = "SHOW GLOBAL VARIABLES LIKE 'rpl\\_semi\\_sync\\_%\\_wait\\_for\\_%\\_count'";
-    // Connected, not only told to connect.
-    const CONNECTED: &str = "SHOW GLOBAL STATUS LIKE 'Rpl\\_semi\\_sync\\_%\\_clients'";
-    let mut followers = Followers::begin(plan, servers);
-    let needed = number(&plan.candidate, NEEDED, servers).await.unwrap_or(1);
+    let (mut followers, candidate) = (Followers::begin(plan, servers), &plan.candidate);
+    let needed = acknowledged::needed(candidate, servers).await;
     let until = Instant::now() + FIRST_FOLLOWER;
     let acknowledges =
         |member: &Member| member.follows_primary && member.semi_sync_replica && member.receives();
     let acknowledging = plan.others.iter().any(acknowledges);
-    while acknowledging && number(&plan.candidate, CONNECTED, servers).await.is_some_and(|n| n < needed) {
+    while acknowledging && acknowledged::connected(candidate, servers).await.is_some_and(|n| n < needed) {
         if Instant::now() >= until {
             break;
         }
         tokio::time::sleep(POLL).await;
     }
-    if number(&plan.candidate, CONNECTED, servers).await.is_none_or(|connected| connected < needed) {
+    if acknowledged::connected(candidate, servers).await.is_none_or(|connected| connected < needed) {
         followers.tell_primary(plan, servers).await;
     }
     servers.followers = Some(followers);
-}
-
-/// The value of the first line that a SHOW answers with; `None` when there is none.
-async fn number(member: &Member, show: &str, servers: &mut Servers<'_>) -> Option<u64> {
-    let deadline = servers.deadline();
-    let rows = servers.of(member).await.ok()?.ask(show, deadline).await.ok()?;
-    rows.first()?.get("value")?.parse().ok()
 }
 
 async fn move_followers(plan: &Plan, servers: &mut Servers<'_>) -> Result<(), Error> {
@@ -560,6 +549,7 @@ async fn move_followers(plan: &Plan, servers: &mut Servers<'_>) -> Result<(), Er
     if followers.failed.is_empty() {
         return Ok(());
     }
+    followers.failed.extend(acknowledged::too_few(plan, servers).await);
     Err(Error::Refused { server: plan.candidate.server(), why: followers.failed.join("; ") })
 }
 
