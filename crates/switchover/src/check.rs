@@ -154,6 +154,11 @@ pub const CHECKS: &[Check] = &[
     },
     Check { name: "accounts", why: "clients must be able to log in there", run: candidate::accounts },
     Check { name: "variables", why: "a primary behaves as its variables say", run: candidate::variables },
+    Check {
+        name: "read-only schemas",
+        why: "writes to a schema that is read-only there are refused",
+        run: candidate::read_only_schemas,
+    },
     Check { name: "semi-sync", why: "what was acknowledged must be on a replica", run: semi_sync::semi_sync },
     Check {
         name: "semi-sync plugins",

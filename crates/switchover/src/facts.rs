@@ -3,6 +3,7 @@
 
 mod channel;
 mod grants;
+mod schemas;
 
 use crate::Error;
 use crate::connection::{BRIEFLY, Connection, Named};
@@ -68,6 +69,9 @@ pub struct Facts {
     /// Databases that it leaves out of its binary log, as `name = value`; `None` as above.
     #[serde(skip)]
     pub binary_log_filters: Option<Vec<String>>,
+    /// Schemas that it keeps read-only by itself; `None` as above.
+    #[serde(skip)]
+    pub read_only_schemas: Option<Vec<String>>,
     /// Servers that read its binary log: addresses as they registered.
     pub replicas: Vec<(String, u16)>,
 }
@@ -209,6 +213,7 @@ async fn read_the_rest(facts: &mut Facts, conn: &mut Connection, deadline: Durat
     facts.replicas = replicas(conn, dialect, deadline).await;
     facts.purged = purged(conn, dialect, deadline).await;
     facts.binary_log_filters = binary_log_filters(conn, dialect, deadline).await;
+    facts.read_only_schemas = schemas::read_only(conn, dialect, deadline).await;
 }
 
 async fn read_basics(conn: &mut Connection, reach: &Address, deadline: Duration) -> Result<Facts, Error> {
@@ -252,6 +257,7 @@ async fn read_basics(conn: &mut Connection, reach: &Address, deadline: Duration)
         replicas: Vec::new(),
         purged: None,
         binary_log_filters: None,
+        read_only_schemas: None,
         position,
         version,
         variables,
@@ -609,6 +615,7 @@ pub(crate) mod tests {
             position: String::new(),
             purged: None,
             binary_log_filters: None,
+            read_only_schemas: None,
             replicas: Vec::new(),
         }
     }

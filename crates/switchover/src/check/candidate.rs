@@ -133,6 +133,34 @@ fn moving_events(s: &Situation<'_>, events: &[ScheduledEvent]) -> Outcome {
     }
 }
 
+/// MySQL keeps this in the schema, and does not replicate it.
+pub(super) fn read_only_schemas(s: &Situation<'_>) -> Outcome {
+    let candidate = &s.candidate.server;
+    let (Some(of_primary), Some(of_candidate)) =
+        (&s.primary.read_only_schemas, &s.candidate.read_only_schemas)
+    else {
+        return warn(
+            format!("which schemas of {} or {candidate} are READ ONLY is not known", s.primary.server),
+            "GRANT SHOW DATABASES ON *.* to the account",
+        );
+    };
+    let only_there: Vec<&str> =
+        of_candidate.iter().filter(|schema| !of_primary.contains(schema)).map(String::as_str).collect();
+    if only_there.is_empty() {
+        return pass(format!("{candidate} keeps no schema READ ONLY that {} does not", s.primary.server));
+    }
+    let name = |schema: &&str| format!("ALTER SCHEMA `{}` READ ONLY = 0", schema.replace('`', "``"));
+    let mut statements: Vec<String> = only_there.iter().map(name).collect();
+    if s.candidate.is_on(&["super_read_only"]) == Some(true) {
+        statements.insert(0, "SET GLOBAL super_read_only = OFF".to_owned());
+        statements.push("SET GLOBAL super_read_only = ON".to_owned());
+    }
+    stop(
+        format!("READ ONLY on {candidate} and not on {}: {}", s.primary.server, only_there.join(", ")),
+        format!("on {candidate}: {}", statements.join("; ")),
+    )
+}
+
 pub(super) fn accounts(s: &Situation<'_>) -> Outcome {
     let (Some(ours), Some(theirs)) = (&s.primary.accounts, &s.candidate.accounts) else {
         return warn(

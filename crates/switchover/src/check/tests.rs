@@ -340,6 +340,24 @@ fn what_a_primary_does_by_its_variables_is_compared() {
 }
 
 #[test]
+fn a_schema_that_is_read_only_on_the_candidate_alone_stops_a_move() {
+    let (mut primary, mut candidate) = pair("8.4.2");
+    let check = "read-only schemas";
+    assert_eq!(found(check, &primary, &candidate, &[]).level, Level::Warn, "not known");
+    (primary.read_only_schemas, candidate.read_only_schemas) = (Some(Vec::new()), Some(Vec::new()));
+    assert_eq!(found(check, &primary, &candidate, &[]).level, Level::Pass);
+    candidate.read_only_schemas = Some(vec!["arch`ive".to_owned(), "old".to_owned()]);
+    primary.read_only_schemas = Some(vec!["old".to_owned()]);
+    let stops = found(check, &primary, &candidate, &[]);
+    assert_eq!(stops.level, Level::Stop);
+    assert_eq!(stops.facts, "READ ONLY on a2 and not on a1: arch`ive");
+    assert_eq!(stops.mend.unwrap(), "on a2: ALTER SCHEMA `arch``ive` READ ONLY = 0");
+    set(&mut candidate, &[("super_read_only", "ON")]);
+    let mend = found(check, &primary, &candidate, &[]).mend.unwrap();
+    assert!(mend.contains("read_only = OFF; ALTER") && mend.ends_with("super_read_only = ON"), "{mend}");
+}
+
+#[test]
 fn a_candidate_that_is_late_on_purpose_is_not_moved_to_however_near_it_seems() {
     for (version, changes) in [
         ("10.11.6-MariaDB", "STOP SLAVE; CHANGE MASTER TO MASTER_DELAY = 0; START SLAVE"),
