@@ -16,6 +16,7 @@ mod transaction;
 use crate::facts::Facts;
 use crate::failover::exposure::Exposure;
 use crate::login::LoginAttempt;
+pub(crate) use privileges::failover_privileges;
 pub(crate) use replication::is_source;
 use serde::Serialize;
 use std::time::Duration;
@@ -32,7 +33,7 @@ pub enum Level {
 }
 
 /// One check's outcome.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Finding {
     pub check: &'static str,
     /// How it came out.

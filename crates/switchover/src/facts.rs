@@ -12,7 +12,7 @@ pub use channel::Channel;
 pub(crate) use channel::channels;
 use config::Credentials;
 use fleet::{Address, GtidPosition, GtidSet, ServerName, Version};
-pub(crate) use grants::OwnGrants;
+pub(crate) use grants::{OwnGrants, read_own_grants};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};

@@ -13,6 +13,7 @@ use probe::host;
 use std::process::ExitCode;
 use std::time::Duration;
 use switchover::Flags;
+use switchover::check::Level;
 use switchover::facts;
 use switchover::failover::confirm::Rule;
 use switchover::failover::rejoin::{self, RejoinOutcome};
@@ -169,6 +170,7 @@ pub(crate) async fn run(args: FailoverArgs, environment: &Environment) -> anyhow
     let evidence = args.source_evidence(&scene, &admin, deadline).await;
     let loss = scene.rule_out_loss(&evidence);
     if args.check {
+        scene.read_own_grants(&admin, deadline).await;
         return args.show(&scene, &chosen, &loss, asked_router, environment);
     }
     let candidate = match chosen {
@@ -286,7 +288,8 @@ impl FailoverArgs {
             let paint = Paint::for_stdout(environment.no_colour);
             terminal::print(&text::check(scene, chosen, loss, self.gray, asked_router, paint))?;
         }
-        Ok(if chosen.is_ok() && loss.is_ok() { exit::DONE } else { exit::no() })
+        let may = scene.own_privileges(chosen.as_ref().ok()).level != Level::Stop;
+        Ok(if chosen.is_ok() && loss.is_ok() && may { exit::DONE } else { exit::no() })
     }
 
     fn deadlines(&self) -> Deadlines {

@@ -276,7 +276,7 @@ fn json_of_switchover_keeps_its_keys() {
     };
     let checked = switchover::text::Checked {
         plan: &plan,
-        findings: &[finding],
+        findings: std::slice::from_ref(&finding),
         silent: &[(fleet::ServerName::new("s"), "w".to_owned())],
     };
     insta::assert_snapshot!("switchover_check", shape(&checked));
@@ -293,6 +293,7 @@ fn json_of_switchover_keeps_its_keys() {
         replicas: vec![fleet::ServerName::new("r")],
         replicas_complete: false,
         asked_router: Some("127.0.0.1:9306".to_owned()),
+        own_privileges: finding.clone(),
     };
     insta::assert_snapshot!("failover_check", shape(&failover));
     let not_done = switchover::failover::text::NotDone { done: false, why: "w".into() };

@@ -1,9 +1,13 @@
 //! Whether our own account may say what the steps of [`crate::perform`] say. Without a privilege a step would
-//! be refused while clients wait, and the switchover undone.
+//! be refused while clients wait, and the switchover undone, or the failover given up half-way.
 
-use super::{Outcome, Situation, everybody, is_source, pass, stop, warn};
+use super::{Finding, Outcome, Situation, everybody, is_source, pass, stop, warn};
 use crate::connection::quoted;
 use crate::facts::{Facts, OwnGrants};
+use fleet::ServerName;
+
+/// What is needed on a server for everything, and for the database `headroom`.
+type Needed = (Vec<&'static str>, Vec<&'static str>);
 
 /// What the account lacks on a server.
 struct Lack<'a> {
@@ -14,9 +18,25 @@ struct Lack<'a> {
 }
 
 pub(super) fn own(s: &Situation<'_>) -> Outcome {
+    judge(everybody(s).map(|facts| (facts, needed(s, facts))), Some(&s.primary.server))
+}
+
+/// The same of a failover, on the replicas of the dead primary; `may_be_chosen` are those of them that may
+/// take over, and `semi_sync` says whether the one that does waits for acknowledgements.
+pub(crate) fn failover_privileges<'a>(
+    replicas: impl Iterator<Item = &'a Facts>,
+    may_be_chosen: impl Fn(&Facts) -> bool,
+    semi_sync: bool,
+) -> Finding {
+    let needed = |facts: &'a Facts| (facts, needed_for_failover(facts, may_be_chosen(facts), semi_sync));
+    let (level, facts, mend) = judge(replicas.map(needed), None);
+    Finding { check: "own privileges", level, facts, mend }
+}
+
+/// `primary`: what is granted there comes to the others.
+fn judge<'a>(servers: impl Iterator<Item = (&'a Facts, Needed)>, primary: Option<&ServerName>) -> Outcome {
     let (mut unread, mut missing, mut doubtful) = (Vec::new(), Vec::new(), Vec::new());
-    for facts in everybody(s) {
-        let (global, database) = needed(s, facts);
+    for (facts, (global, database)) in servers {
         if global.is_empty() && database.is_empty() {
             continue;
         }
@@ -37,7 +57,7 @@ pub(super) fn own(s: &Situation<'_>) -> Outcome {
         }
     }
     if !missing.is_empty() {
-        return stop(words(&missing), mend(s, &missing));
+        return stop(words(&missing), mend(primary, &missing));
     }
     if !unread.is_empty() {
         return warn(
@@ -49,7 +69,7 @@ pub(super) fn own(s: &Situation<'_>) -> Outcome {
         let text = words(&doubtful);
         return warn(
             format!("{text}; whether a role or another privilege gives it cannot be told"),
-            format!("SHOW GRANTS; make its role the default one, or {}", mend(s, &doubtful)),
+            format!("SHOW GRANTS; make its role the default one, or {}", mend(primary, &doubtful)),
         );
     }
     pass("our own account may do what the steps need")
@@ -57,7 +77,7 @@ pub(super) fn own(s: &Situation<'_>) -> Outcome {
 
 /// What the steps are certain to need on a server: for everything, and for the database `headroom`. Beside
 /// the primary and the candidate only those that are told to follow another source.
-fn needed(s: &Situation<'_>, facts: &Facts) -> (Vec<&'static str>, Vec<&'static str>) {
+fn needed(s: &Situation<'_>, facts: &Facts) -> Needed {
     let (is_primary, is_candidate) = (facts.server == s.primary.server, facts.server == s.candidate.server);
     let moves = is_primary || is_candidate;
     if !moves && !facts.channels.iter().any(|channel| is_source(s.primary, channel)) {
@@ -89,6 +109,22 @@ fn needed(s: &Situation<'_>, facts: &Facts) -> (Vec<&'static str>, Vec<&'static 
     (global, database.to_vec())
 }
 
+/// What a failover is certain to need on a replica: receivers are stopped everywhere, and one is promoted.
+fn needed_for_failover(facts: &Facts, may_be_chosen: bool, semi_sync: bool) -> Needed {
+    let mariadb = facts.dialect().is_mariadb();
+    let mut global = vec![if mariadb { "REPLICATION SLAVE ADMIN" } else { "REPLICATION_SLAVE_ADMIN" }];
+    if !may_be_chosen {
+        return (global, Vec::new());
+    }
+    global.push(if mariadb { "READ_ONLY ADMIN" } else { "SYSTEM_VARIABLES_ADMIN" });
+    if mariadb && semi_sync {
+        global.push("REPLICATION MASTER ADMIN");
+    }
+    // It forgets its source.
+    global.push("RELOAD");
+    (global, vec!["SELECT", "INSERT", "DELETE"])
+}
+
 /// MariaDB has taken from SUPER what has a privilege of its own, see [`by_super`].
 fn suffices(facts: &Facts, grants: &OwnGrants, privilege: &str) -> bool {
     let narrow = if privilege == "READ_ONLY ADMIN" { (10, 11, 0) } else { (11, 0, 0) };
@@ -112,11 +148,11 @@ fn words(lacks: &[Lack<'_>]) -> String {
 }
 
 /// What is granted on the primary replicates; a replica that lacks more is told by itself.
-fn mend(s: &Situation<'_>, lacks: &[Lack<'_>]) -> String {
-    let of_primary = lacks.iter().find(|lack| lack.facts.server == s.primary.server);
+fn mend(primary: Option<&ServerName>, lacks: &[Lack<'_>]) -> String {
+    let of_primary = lacks.iter().find(|lack| Some(&lack.facts.server) == primary);
     let mut mends = Vec::new();
     for lack in lacks {
-        let is_primary = lack.facts.server == s.primary.server;
+        let is_primary = Some(&lack.facts.server) == primary;
         let replicates = of_primary.filter(|_| !is_primary);
         let comes = |name: &str| replicates.is_some_and(|primary| primary.global.contains(&name));
         let global: Vec<&str> = lack.global.iter().copied().filter(|name| !comes(name)).collect();
@@ -270,6 +306,36 @@ mod tests {
         primary.own_grants = Some(OwnGrants::of("admin@%", MYSQL));
         let unread = of(&primary, &candidate, &[]);
         assert!(unread.level == Level::Warn && unread.facts.ends_with("on a2"), "{unread:?}");
+    }
+
+    #[test]
+    fn a_failover_needs_less_of_those_that_are_not_chosen_and_nothing_comes_from_a_dead_primary() {
+        for (version, lines) in EACH {
+            let (mut a2, mut b1) = (facts("a2", version), facts("b1", version));
+            a2.own_grants = Some(OwnGrants::of("admin@%", lines));
+            b1.own_grants = a2.own_grants.clone();
+            let found = |a2: &Facts, b1: &Facts| {
+                let chosen = |facts: &Facts| facts.server.as_str() == "a2";
+                failover_privileges([a2, b1].into_iter(), chosen, true)
+            };
+            assert_eq!(found(&a2, &b1).level, Level::Pass, "{version}");
+            let admin = match version.contains("MariaDB") {
+                true => "READ_ONLY ADMIN",
+                false => "SYSTEM_VARIABLES_ADMIN",
+            };
+            let less = without(lines, admin);
+            let less: Vec<&str> = less.iter().map(String::as_str).collect();
+            b1.own_grants = Some(OwnGrants::of("admin@%", &less));
+            assert_eq!(found(&a2, &b1).level, Level::Pass, "{version}: it does not take over");
+            a2.own_grants = b1.own_grants.clone();
+            let stops = found(&a2, &b1);
+            assert_eq!(stops.facts, format!("on a2 admin@% lacks {admin} ON *.*"));
+            let wanted = format!("on a2: SET sql_log_bin = 0; GRANT {admin} ON *.* TO 'admin'@'%'");
+            assert_eq!((stops.level, stops.mend.as_deref()), (Level::Stop, Some(wanted.as_str())));
+            b1.own_grants = None;
+            let unread = found(&b1, &b1);
+            assert!(unread.level == Level::Warn && unread.facts.ends_with("on b1, b1"), "{unread:?}");
+        }
     }
 
     #[test]

@@ -1,8 +1,10 @@
 //! What our own account may do on a server, as SHOW GRANTS says. Of a line nothing is kept but names of
 //! privileges: what follows the account may be its password.
 
-use crate::connection::{Connection, Named};
+use super::Facts;
+use crate::connection::{BRIEFLY, Connection, Named};
 use crate::dialect::Dialect;
+use config::Credentials;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
@@ -36,6 +38,18 @@ pub(super) async fn own(conn: &mut Connection, dialect: Dialect, deadline: Durat
     let mut grants = OwnGrants { account, ..OwnGrants::default() };
     rows.iter().flat_map(Named::values).for_each(|line| grants.add(line));
     (!rows.is_empty()).then_some(grants)
+}
+
+/// Reads them of servers of which the rest is known, over connections of its own; `None` where one does not
+/// say.
+pub(crate) async fn read_own_grants(servers: &mut [Facts], who: &Credentials, deadline: Duration) {
+    for facts in servers {
+        let opened = Connection::open(&facts.server, &facts.reach, who, deadline, BRIEFLY).await;
+        if let Ok(mut conn) = opened {
+            facts.own_grants = own(&mut conn, facts.dialect(), deadline).await;
+            conn.close().await;
+        }
+    }
 }
 
 impl OwnGrants {

@@ -4,6 +4,7 @@ use super::choose::{NoChoice, Received, Standing, choose};
 use super::confirm::{Look, Rule, Verdict, View, confirm};
 use super::risk::{self, LossRisk, SemiSync, SourceEvidence};
 use super::{gray, receiver};
+use crate::check::{self, Finding};
 use crate::connection::{BRIEFLY, Connection};
 use crate::dialect::Dialect;
 use crate::facts::{self, Channel, Facts};
@@ -240,6 +241,20 @@ impl Scene {
     /// Whether too few would be left to acknowledge what `candidate` commits, where somebody did before.
     pub fn semi_sync_stays_off(&self, candidate: &ServerName) -> bool {
         self.was_semi_sync() && !self.enough_acknowledge(candidate)
+    }
+
+    /// Reads what our own account may do on the replicas, for [`Self::own_privileges`].
+    pub async fn read_own_grants(&mut self, who: &Credentials, deadline: Duration) {
+        facts::read_own_grants(&mut self.replicas, who, deadline).await;
+    }
+
+    /// Whether it may do what a failover to `candidate` needs; of nobody, what all of them need.
+    pub fn own_privileges(&self, candidate: Option<&ServerName>) -> Finding {
+        let is_chosen = |facts: &Facts| Some(&facts.server) == candidate;
+        let moves = |facts: &&Facts| has_one_plain_channel(facts) || is_chosen(facts);
+        let acknowledged = |candidate| self.was_semi_sync() && self.enough_acknowledge(candidate);
+        let semi_sync = candidate.is_some_and(acknowledged);
+        check::failover_privileges(self.replicas.iter().filter(moves), is_chosen, semi_sync)
     }
 
     /// The dead one's `server_id`, as its replicas know it; 0 when none does.

@@ -4,6 +4,7 @@ use super::risk::LossRisk;
 use super::scene::Scene;
 use super::unfinished::Stopped;
 use crate::Error;
+use crate::check::{Finding, Level};
 use crate::facts::Facts;
 use fleet::ServerName;
 use serde::Serialize;
@@ -49,6 +50,8 @@ pub struct Checked {
     pub replicas_complete: bool,
     /// The running router that was asked which servers it knows; none where none of this fleet answered.
     pub asked_router: Option<String>,
+    /// Whether our own account may do what the failover needs on the replicas that answer.
+    pub own_privileges: Finding,
 }
 
 impl Checked {
@@ -73,6 +76,7 @@ impl Checked {
             replicas: scene.known().into_iter().cloned().collect(),
             replicas_complete: gray,
             asked_router: asked_router.map(str::to_owned),
+            own_privileges: scene.own_privileges(chosen.as_ref().ok()),
         }
     }
 }
@@ -112,6 +116,16 @@ pub fn check(
     }
     if !gray {
         text.push_str(&format!("{} {}\n", paint.yellow("WARN"), others_unknown(scene, asked_router)));
+    }
+    let privileges = scene.own_privileges(chosen.as_ref().ok());
+    let level = match privileges.level {
+        Level::Pass => None,
+        Level::Warn => Some(paint.yellow("WARN")),
+        Level::Stop => Some(paint.red("STOP")),
+    };
+    if let Some(level) = level {
+        let mend = privileges.mend.unwrap_or_default();
+        text.push_str(&format!("{level} {}\n  -> {mend}\n", privileges.facts));
     }
     for (server, why) in &scene.unread {
         text.push_str(&format!("{} {server} was not read: {why}\n", paint.yellow("WARN")));

@@ -3,8 +3,9 @@
 use super::decide::{Decision, LockCount};
 use super::lock::LOCK;
 use super::record::{self, FailoverRecord, GuardRecord, Pause};
+use crate::check::{self, Finding, Level};
 use crate::connection::{BRIEFLY, Connection};
-use crate::facts;
+use crate::facts::{self, Facts};
 use crate::failover::risk::{self, LossRisk, SourceEvidence};
 use crate::failover::{scene, source};
 use crate::{Error, Flags};
@@ -108,6 +109,8 @@ pub struct GuardOverview {
     /// What a failover now could lose, or the facts by which nothing could.
     #[serde(serialize_with = "in_words")]
     pub loss: Result<String, LossRisk>,
+    /// Whether our own account may do what a failover needs, on each replica that answers.
+    pub own_privileges: Finding,
 }
 
 /// What could be lost is a sentence in JSON.
@@ -127,7 +130,7 @@ impl GuardOverview {
     pub async fn read(snapshot: &Snapshot, who: &Credentials, deadline: Duration, flags: &Flags) -> Self {
         let primary = snapshot.primary().map(|server| server.name.clone());
         let (mut evidence, mut writable_replicas) = (SourceEvidence::Unknown, Vec::new());
-        let (mut holders, mut silent, mut recorded, mut replicas) =
+        let (mut holders, mut silent, mut recorded, mut found_replicas) =
             (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         for server in &snapshot.servers {
             let is_primary = Some(&server.name) == primary.as_ref();
@@ -150,7 +153,7 @@ impl GuardOverview {
                     let words =
                         channel.map(|channel| scene::writable_replica(channel, facts.dialect(), flags));
                     writable_replicas.extend(words.map(|words| (facts.server.clone(), words)));
-                    replicas.push(scene::semi_sync(&facts));
+                    found_replicas.push(Facts { reserved: server.reserved.clone(), ..facts });
                 }
                 Err(_) => {}
             }
@@ -163,8 +166,13 @@ impl GuardOverview {
             .collect();
         let unknown = ServerName::new("the primary");
         let named = primary.as_ref().unwrap_or(&unknown);
+        let replicas: Vec<_> = found_replicas.iter().map(scene::semi_sync).collect();
         let loss = risk::rule_out_loss(&replicas, &names, named, &evidence);
-        Self { primary, holders, pause, last_failover, silent, writable_replicas, loss }
+        facts::read_own_grants(&mut found_replicas, who, deadline).await;
+        let (may_be_chosen, semi_sync) =
+            (|facts: &Facts| facts.reserved.is_none(), replicas.iter().any(|replica| replica.replica));
+        let own_privileges = check::failover_privileges(found_replicas.iter(), may_be_chosen, semi_sync);
+        Self { primary, holders, pause, last_failover, silent, writable_replicas, loss, own_privileges }
     }
 
     /// In a few lines.
@@ -194,6 +202,10 @@ impl GuardOverview {
             Ok(facts) => writeln!(text, "could be lost   nothing: {facts}"),
             Err(loss) => writeln!(text, "could be lost   {loss}. The guard would not act by itself"),
         };
+        if self.own_privileges.level != Level::Pass {
+            let mend = self.own_privileges.mend.as_deref().unwrap_or_default();
+            let _ = writeln!(text, "own privileges  {}\n  -> {mend}", self.own_privileges.facts);
+        }
         text
     }
 }
