@@ -108,9 +108,9 @@ pub(crate) async fn run(mut args: RoomArgs) -> anyhow::Result<ExitCode> {
     for part in args.only.clone() {
         let cells = tokio::select! {
             cells = measured(&args, part) => cells.with_context(|| format!("part {part:?}"))?,
-            () = interrupted() if report.cells.is_empty() => anyhow::bail!("interrupted"),
-            // What was measured takes long, and is worth as much without the rest.
             () = interrupted() => {
+                anyhow::ensure!(!report.cells.is_empty(), "interrupted");
+                // What was measured takes long, and is worth as much without the rest.
                 terminal::complain(&format!("interrupted: {part:?} and what follows are not measured"));
                 break;
             }

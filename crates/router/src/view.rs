@@ -364,7 +364,9 @@ impl fmt::Display for Fallback {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
-    use fleet::{Demand, KnownZone, Lag, LagSource, Replication, Server, State, Weight, ZoneShare, ZoneSource};
+    use fleet::{
+        Demand, KnownZone, Lag, LagSource, Replication, Server, State, Weight, ZoneShare, ZoneSource,
+    };
     use std::time::Duration;
 
     /// A fleet of answering replicas `r0..` in the given zones (`""` is none) and the primary `p` in zone a.

@@ -483,11 +483,7 @@ fn spreads(page: &mut String, load: &LoadReport) {
     let per_second = |moment: &Moment| Some(moment.per_second);
     page.push_str(&over_time("Transactions of each second, last stage", "", per_second));
     let first = load.cells.first().filter(|cell| cell.ratio.is_some());
-    let spreads: [(&str, fn(&Figures) -> Option<Spread>); 2] = [
-        ("have a p99", |run| run.p99_seconds),
-        ("have a number of transactions", |run| run.seconds),
-    ];
-    for (what, of) in spreads {
+    let mut say = |what: &str, of: fn(&Figures) -> Option<Spread>| {
         let width = |run: &Figures| of(run).map(|spread| spread.width() * 100.0);
         if let Some((base, best)) = width(&load.baseline_run).zip(first.and_then(|cell| width(&cell.run))) {
             let _ = writeln!(
@@ -496,5 +492,7 @@ fn spreads(page: &mut String, load: &LoadReport) {
                  of the ranking, and of {base:.0} % at the baseline.</p>"
             );
         }
-    }
+    };
+    say("have a p99", |run| run.p99_seconds);
+    say("have a number of transactions", |run| run.seconds);
 }

@@ -100,7 +100,8 @@ mod tests {
     #[test]
     fn mysql_is_told_from_mariadb_and_from_what_says_no_version() {
         let mysql = |rows: &[(&str, &str)]| {
-            let row = |(name, value): &(&str, &str)| vec![Some((*name).to_owned()), Some((*value).to_owned())];
+            let row =
+                |(name, value): &(&str, &str)| vec![Some((*name).to_owned()), Some((*value).to_owned())];
             let names = ["Variable_name", "Value"].map(str::to_owned);
             Settings::read(&Rows::new(names, rows.iter().map(row).collect())).mysql
         };

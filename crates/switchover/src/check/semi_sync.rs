@@ -47,9 +47,8 @@ pub(super) fn semi_sync_plugins(s: &Situation<'_>) -> Outcome {
     // Replicas of the primary follow the candidate afterwards, and its own do already.
     let acknowledges = |facts: &&Facts| {
         // Threads that somebody stopped are not started by a move.
-        let receives = |channel: &Channel| {
-            !matches!(channel.stopped_by_hand(), Some(Thread::Receiver | Thread::Both))
-        };
+        let receives =
+            |channel: &Channel| !matches!(channel.stopped_by_hand(), Some(Thread::Receiver | Thread::Both));
         let follows = |channel: &Channel| {
             receives(channel) && (is_source(s.primary, channel) || is_source(s.candidate, channel))
         };

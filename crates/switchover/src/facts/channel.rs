@@ -290,11 +290,8 @@ mod tests {
     #[test]
     fn threads_that_somebody_stopped_are_told_from_those_that_failed() {
         let stopped = |receiver: &str, applier: &str, error: &str| {
-            let row = [
-                ("slave_io_running", receiver),
-                ("slave_sql_running", applier),
-                ("last_sql_error", error),
-            ];
+            let row =
+                [("slave_io_running", receiver), ("slave_sql_running", applier), ("last_sql_error", error)];
             channel(&row.map(|(name, value)| (name.to_owned(), value.to_owned())).into()).stopped_by_hand()
         };
         assert_eq!(stopped("Yes", "Yes", ""), None);
