@@ -93,4 +93,17 @@ mod tests {
             }
         }
     }
+
+    #[test]
+    fn every_bottleneck_has_a_colour_of_the_timeline() {
+        let script = WATCH.iter().find(|(path, ..)| *path == "/watch/timeline.js").unwrap().2;
+        let colours = &script[script.find("const COLOURS = {").unwrap()..];
+        let colours = &colours[..colours.find('}').unwrap()];
+        for name in diagnose::verdict::Name::every() {
+            let name = serde_json::to_value(name).unwrap();
+            let name = name.as_str().unwrap();
+            let known = colours.contains(&format!("\"{name}\": ")) || colours.contains(&format!(" {name}: "));
+            assert!(known, "{name} would look like round trips between zones");
+        }
+    }
 }
