@@ -339,8 +339,8 @@ shows! {
         /// Seconds, commits that wait for a replica left out.
         longest_commit_s: Option<f64>,
         in_login: Option<f64>,
-        /// Statements that wait until fewer are at work.
-        in_admission: f64,
+        /// Statements that wait until fewer are at work; null where the server does not tell.
+        in_admission: Option<f64>,
         longest_s: Option<f64>,
         row_waits_per_s: f64,
         row_blocker: Option<BlockerView>,

@@ -54,8 +54,9 @@ pub struct Reading {
     pub metadata_blocker: Option<Blocker>,
     /// The oldest open transaction, looked for while purge is far behind.
     pub oldest_transaction: Option<Blocker>,
-    /// Statements that wait until fewer are at work, where there is such a limit.
-    pub in_admission: u64,
+    /// Statements that wait until fewer are at work, where there is such a limit; `None` where the server
+    /// does not tell.
+    pub in_admission: Option<u64>,
     /// Inserts that wait until another statement has its auto-increment values.
     pub in_auto_increment: u64,
     /// Undo logs that purge has not removed, as last asked.
@@ -136,9 +137,10 @@ pub struct Sample {
     pub longest_commit_s: f64,
     /// Connections that are being authenticated.
     pub in_login: f64,
-    /// Statements that wait until fewer are at work; not among those at work.
+    /// Statements that wait until fewer are at work; not among those at work. `None` where there is such a
+    /// limit and the server does not tell who waits.
     #[serde(default)]
-    pub in_admission: f64,
+    pub in_admission: Option<f64>,
     /// The longest that anybody at work has been at it, seconds.
     pub longest_s: f64,
     /// Row-lock waits that began, a second.
@@ -277,6 +279,7 @@ impl Sample {
         let active = mean(|r| r.sessions.active as f64);
         let newest = |of: fn(&Reading) -> &Option<Blocker>| readings.iter().rev().find_map(|r| of(r).clone());
         let row_waits: Vec<u64> = readings.iter().filter_map(|r| r.row_waits()).collect();
+        let let_in: Vec<u64> = readings.iter().filter_map(|r| r.in_admission).collect();
         let counted = first.histogram.as_ref().zip(last.histogram.as_ref());
         Some(Self {
             seconds,
@@ -309,7 +312,8 @@ impl Sample {
                 .map(|r| r.sessions.longest_commit_ms / 1e3)
                 .fold(f64::INFINITY, f64::min),
             in_login: mean(|r| r.sessions.login as f64),
-            in_admission: mean(|r| r.in_admission as f64),
+            in_admission: (!let_in.is_empty())
+                .then(|| let_in.iter().sum::<u64>() as f64 / let_in.len() as f64),
             longest_s: last.sessions.longest_ms / 1e3,
             row_waits_per_s: per_s(|s| s.row_waits),
             row_blocker: newest(|r| &r.row_blocker),
@@ -386,7 +390,7 @@ mod tests {
             row_blocker: None,
             metadata_blocker: None,
             oldest_transaction: None,
-            in_admission: 0,
+            in_admission: Some(0),
             in_auto_increment: 0,
             history: None,
             replica: None,
@@ -433,6 +437,20 @@ mod tests {
         assert_eq!(waits(15, 20, true), (10.0, false));
         // A version that does not tell how many are connected.
         assert_eq!((waits(8, 0, false), waits(0, 0, false)), ((0.0, true), (0.0, false)));
+    }
+
+    #[test]
+    fn who_waits_to_be_let_in_is_not_known_where_no_reading_tells() {
+        let start = Instant::now();
+        let mean = |waiting: [Option<u64>; 2]| {
+            let at = |s, in_admission| {
+                let reading = reading(start + Duration::from_secs(s), Status::default(), Sessions::default());
+                Arc::new(Reading { in_admission, ..reading })
+            };
+            Sample::over(&[at(0, waiting[0]), at(1, waiting[1])]).unwrap().in_admission
+        };
+        assert_eq!(mean([None, None]), None);
+        assert_eq!((mean([Some(0), Some(3)]), mean([None, Some(3)])), (Some(1.5), Some(3.0)));
     }
 
     #[test]

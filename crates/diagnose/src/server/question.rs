@@ -164,14 +164,19 @@ pub(super) const LOCK_PLUGIN: &str = "SELECT p.id AS id, p.user AS user, p.host 
     ('MDL_EXCLUSIVE', 'MDL_SHARED_NO_READ_WRITE', 'MDL_SHARED_NO_WRITE', 'MDL_SHARED_READ_ONLY')) DESC, \
     age_s DESC LIMIT 1";
 
-/// Statements that wait until fewer are at work: in the thread pool's queues (MariaDB), or before the engine
-/// (MySQL, `innodb_thread_concurrency`).
-pub(super) fn admission(dialect: Dialect) -> &'static str {
-    if dialect.is_mariadb() {
-        "SELECT SUM(QUEUE_LENGTH) AS waiting FROM information_schema.THREAD_POOL_GROUPS"
-    } else {
-        "SELECT COUNT(*) AS waiting FROM information_schema.INNODB_TRX \
-         WHERE trx_operation_state = 'sleeping before entering InnoDB'"
+/// Statements that wait until fewer are at work: in the queues of the pool of threads, or before the engine
+/// (`innodb_thread_concurrency`). `None` where the server does not tell: Percona Server has MariaDB's pool
+/// without its table of groups, and who waits in a pool's queue is not counted by the engine.
+pub(super) fn admission(dialect: Dialect, pool_of_threads: bool) -> Option<&'static str> {
+    match (pool_of_threads, dialect.is_mariadb()) {
+        (true, true) => {
+            Some("SELECT SUM(QUEUE_LENGTH) AS waiting FROM information_schema.THREAD_POOL_GROUPS")
+        }
+        (true, false) => None,
+        (false, _) => Some(
+            "SELECT COUNT(*) AS waiting FROM information_schema.INNODB_TRX \
+             WHERE trx_operation_state = 'sleeping before entering InnoDB'",
+        ),
     }
 }
 
@@ -233,3 +238,21 @@ pub(super) fn digests(dialect: Dialect) -> String {
 /// A statement that ended within this many seconds is one of now: three times as long as between two
 /// questions.
 const LATELY_S: u32 = 30;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn dialect(version: &str) -> Dialect {
+        Dialect { version: version.parse().unwrap(), aurora: false }
+    }
+
+    #[test]
+    fn the_queue_of_a_pool_of_threads_is_asked_where_it_is_told_and_not_taken_for_the_engines() {
+        let (mariadb, percona) = (dialect("10.11.6-MariaDB"), dialect("8.0.36-28"));
+        let asked = |of, pooled| admission(of, pooled).unwrap_or("nothing");
+        assert!(asked(mariadb, true).contains("THREAD_POOL_GROUPS"));
+        assert_eq!(asked(percona, true), "nothing");
+        assert!(asked(percona, false).contains("INNODB_TRX") && asked(mariadb, false).contains("INNODB_TRX"));
+    }
+}

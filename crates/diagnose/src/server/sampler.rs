@@ -249,11 +249,13 @@ impl Open {
             }
             missing.extend_from_slice(&self.seen.unanswered.metadata_blocker);
         }
-        let mut in_admission = 0;
+        let mut in_admission = Some(0);
         if self.seen.settings.at_work > 0 {
-            let what = "who waits to be let in";
-            let rows = asking.may(question::admission(self.dialect), what, &mut missing).await?;
-            in_admission = rows.as_ref().and_then(|rows| rows.first()?.parse(&["waiting"])).unwrap_or(0);
+            in_admission = None;
+            if let Some(statement) = question::admission(self.dialect, self.seen.settings.pool_of_threads) {
+                let rows = asking.may(statement, "who waits to be let in", &mut missing).await?;
+                in_admission = rows.as_ref().and_then(|rows| rows.first()?.parse(&["waiting"]));
+            }
         }
         if !self.dialect.is_mariadb() && self.history.now() {
             self.history.after(HISTORY_EVERY);

@@ -23,9 +23,11 @@ pub struct Settings {
     pub parallel_appliers: u64,
     /// `table_open_cache`; 0 when not known.
     pub table_open_cache: u64,
-    /// Threads that may be at work at a time: `thread_pool_size` with a pool of threads (MariaDB),
-    /// `innodb_thread_concurrency` (MySQL); 0 without such a limit.
+    /// Threads that may be at work at a time: `thread_pool_size` with a pool of threads (MariaDB, Percona
+    /// Server), else `innodb_thread_concurrency`; 0 without such a limit.
     pub at_work: u64,
+    /// Whether it is the pool of threads that limits them (`thread_handling = pool-of-threads`).
+    pub pool_of_threads: bool,
     /// Whether a statement may hold a table's auto-increment lock to its end (`innodb_autoinc_lock_mode` 0 or
     /// 1).
     pub holds_auto_increment: bool,
@@ -50,7 +52,7 @@ impl Settings {
     /// Reads rows of `variable_name`, `value`.
     pub(super) fn read(rows: &Rows) -> Self {
         let mut settings = Self::default();
-        let (mut pooled, mut pool) = (false, 0);
+        let mut pool = 0;
         for row in rows.iter() {
             let value = row.text(&["value"]).unwrap_or_default();
             let number = value.parse().unwrap_or(0);
@@ -67,7 +69,9 @@ impl Settings {
                     settings.parallel_appliers = number;
                 }
                 "table_open_cache" => settings.table_open_cache = number,
-                "thread_handling" => pooled = value.eq_ignore_ascii_case("pool-of-threads"),
+                "thread_handling" => {
+                    settings.pool_of_threads = value.eq_ignore_ascii_case("pool-of-threads");
+                }
                 "thread_pool_size" => pool = number,
                 "innodb_thread_concurrency" => settings.at_work = number,
                 "innodb_autoinc_lock_mode" => settings.holds_auto_increment = matches!(value, "0" | "1"),
@@ -81,7 +85,7 @@ impl Settings {
                 _ => {}
             }
         }
-        if pooled {
+        if settings.pool_of_threads {
             settings.at_work = pool;
         }
         settings
@@ -107,5 +111,23 @@ mod tests {
         };
         assert!(mysql(&[("version", "8.4.3")]));
         assert!(!mysql(&[("version", "10.11.6-MariaDB-log")]) && !mysql(&[("port", "3306")]));
+    }
+
+    #[test]
+    fn with_a_pool_of_threads_it_is_the_pool_that_limits_who_is_at_work() {
+        let read = |handling: &str| {
+            let variables = [
+                ("thread_pool_size", "4"),
+                ("thread_handling", handling),
+                ("innodb_thread_concurrency", "16"),
+                ("version", "8.0.36-28"),
+            ];
+            let row = |(name, value): &(&str, &str)| vec![Some((*name).to_owned()), Some((*value).to_owned())];
+            let names = ["Variable_name", "Value"].map(str::to_owned);
+            let settings = Settings::read(&Rows::new(names, variables.iter().map(row).collect()));
+            (settings.pool_of_threads, settings.at_work)
+        };
+        assert_eq!(read("pool-of-threads"), (true, 4));
+        assert_eq!(read("one-thread-per-connection"), (false, 16));
     }
 }

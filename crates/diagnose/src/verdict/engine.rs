@@ -136,12 +136,13 @@ pub(super) fn table_cache(window: &Window) -> Option<Finding> {
 /// what was asked for.
 pub(super) fn admission(window: &Window) -> Option<Finding> {
     let server = window.server.as_ref().filter(|server| server.settings.at_work > 0)?;
-    let share = server.in_admission / (server.in_admission + server.active).max(1.0);
+    let waiting = server.in_admission?;
+    let share = waiting / (waiting + server.active).max(1.0);
     let idle = window.own_cpus().map_or(1.0, |own| 1.0 - own.busy);
-    let load = least([(server.in_admission, 1.0), (share, ADMISSION.0), (idle, ADMISSION.1)]);
+    let load = least([(waiting, 1.0), (share, ADMISSION.0), (idle, ADMISSION.1)]);
     Some(
         Finding::new(Name::Admission, load, share.max(0.5))
-            .figure("statements that wait to be let in", server.in_admission, Unit::Count, Some(1.0))
+            .figure("statements that wait to be let in", waiting, Unit::Count, Some(1.0))
             .figure("of those and the ones at work", share, Unit::Share, Some(ADMISSION.0))
             .figure("may be at work", server.settings.at_work as f64, Unit::Count, None)
             .figure("CPU idle", idle, Unit::Share, Some(ADMISSION.1)),

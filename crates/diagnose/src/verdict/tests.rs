@@ -196,7 +196,7 @@ fn each_bottleneck_is_named_when_only_it_is_there() {
         (
             Name::Admission,
             with(|_, server| {
-                (server.settings.at_work, server.active, server.in_admission) = (2, 2.0, 12.0);
+                (server.settings.at_work, server.active, server.in_admission) = (2, 2.0, Some(12.0));
             }),
         ),
         (Name::ThreadLimit, {
