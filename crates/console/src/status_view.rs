@@ -320,6 +320,9 @@ pub struct RoutingView {
     pub warmth: Option<f64>,
     /// Why it counts for less because it warms up, in words.
     pub warming: Option<String>,
+    /// Why it is the clock that says how warm it is, or ended its warm-up, in words; `null` where its misses
+    /// said so.
+    pub warm_by_clock: Option<String>,
     /// For how many average sessions one of its reader sessions counts, by what they do; `null` while that is
     /// not known, which counts as one.
     pub work_per_session: Option<f64>,

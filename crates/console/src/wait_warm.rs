@@ -24,7 +24,11 @@ const MISSED: Duration = Duration::from_secs(10);
 #[derive(Clone, Debug, PartialEq)]
 enum Standing {
     /// It takes reads and is warm. It must be so for this long.
-    Warm { for_at_least: Duration },
+    Warm {
+        for_at_least: Duration,
+        /// Why the clock alone says so, where it does.
+        by_clock: Option<String>,
+    },
     /// Not yet, and why.
     Waiting { warmth: Option<f64>, why: String },
 }
@@ -38,6 +42,8 @@ struct Outcome<'a> {
     /// How warm it was at the last look, 0 to 1; `null` while that is not known.
     warmth: Option<f64>,
     waited_s: f64,
+    /// Why the clock alone says that it is warm; `null` where its misses do, and where it is not.
+    by_clock: Option<String>,
     /// The same in words.
     text: String,
 }
@@ -62,25 +68,25 @@ pub async fn run(
             }
             Err(error) => missed(error, last_good, now)?,
         };
-        let (done, warmth, why) = match standing {
-            Standing::Warm { for_at_least } => {
+        let (done, warmth, by_clock, why) = match standing {
+            Standing::Warm { for_at_least, by_clock } => {
                 let since = *warm_since.get_or_insert(now);
                 let why = format!("{server} is warm, if the router has noticed all that happened to it");
-                (now.duration_since(since) >= for_at_least, Some(1.0), why)
+                (now.duration_since(since) >= for_at_least, Some(1.0), by_clock, why)
             }
             Standing::Waiting { warmth, why } => {
                 warm_since = None;
-                (false, warmth, why)
+                (false, warmth, None, why)
             }
         };
         let waited_s = waited.as_secs_f64();
         if done {
-            let text = format!("{server} is warm, after {}", fleet::long(waited));
-            break Outcome { server, warm: true, warmth, waited_s, text };
+            let text = is_warm(server, waited, by_clock.as_deref());
+            break Outcome { server, warm: true, warmth, waited_s, by_clock, text };
         }
         if waited >= timeout {
             let text = format!("{server} is not warm after {}: {why}", fleet::long(waited));
-            break Outcome { server, warm: false, warmth, waited_s, text };
+            break Outcome { server, warm: false, warmth, waited_s, by_clock: None, text };
         }
         progress.show(waited, || why);
         tokio::time::sleep(EVERY.min(timeout.saturating_sub(waited))).await;
@@ -94,6 +100,12 @@ pub async fn run(
         terminal::complain(&format!("headroom: {}", outcome.text));
     }
     Ok(if outcome.warm { exit::DONE } else { exit::no() })
+}
+
+/// That it is warm, and whether only the clock says so: then nobody knows what its disk still has to read.
+fn is_warm(server: &str, waited: Duration, by_clock: Option<&str>) -> String {
+    let by_clock = by_clock.map(|why| format!("; by the clock alone, {why}")).unwrap_or_default();
+    format!("{server} is warm, after {}{by_clock}", fleet::long(waited))
 }
 
 /// What a look means that brought nothing: not warm yet.
@@ -140,7 +152,8 @@ fn standing(status: &StatusView, server: &str) -> anyhow::Result<Standing> {
     }
     let two = |every_ms: Option<f64>| Duration::try_from_secs_f64(2.0 * every_ms.unwrap_or(0.0) / 1e3);
     let longest = [seen.asked_every_ms, seen.counted_every_ms].into_iter().flat_map(two).max();
-    Ok(Standing::Warm { for_at_least: longest.unwrap_or(LEAST).max(LEAST) })
+    let for_at_least = longest.unwrap_or(LEAST).max(LEAST);
+    Ok(Standing::Warm { for_at_least, by_clock: routing.warm_by_clock.clone() })
 }
 
 #[cfg(test)]
@@ -165,13 +178,25 @@ mod tests {
         let warm = |asked_every_ms| {
             standing(&status(|server, _| server.asked_every_ms = asked_every_ms), "db4").unwrap()
         };
-        assert_eq!(warm(Some(500.0)), Standing::Warm { for_at_least: LEAST });
-        assert_eq!(warm(Some(55_000.0)), Standing::Warm { for_at_least: Duration::from_secs(110) });
+        let after = |for_at_least| Standing::Warm { for_at_least, by_clock: None };
+        assert_eq!(warm(Some(500.0)), after(LEAST));
+        assert_eq!(warm(Some(55_000.0)), after(Duration::from_secs(110)));
         let seldom = status(|server, _| {
             (server.asked_every_ms, server.counted_every_ms) = (Some(3_200.0), Some(33_000.0));
         });
-        let for_at_least = Duration::from_secs(66);
-        assert_eq!(standing(&seldom, "db4").unwrap(), Standing::Warm { for_at_least });
+        assert_eq!(standing(&seldom, "db4").unwrap(), after(Duration::from_secs(66)));
+    }
+
+    #[test]
+    fn one_that_is_warm_by_the_clock_alone_is_said_to_be() {
+        let why = "with no other reader to compare with";
+        let alone = status(|_, routing| routing.warm_by_clock = Some(why.to_owned()));
+        let by_clock = Some(why.to_owned());
+        assert_eq!(standing(&alone, "db4").unwrap(), Standing::Warm { for_at_least: LEAST, by_clock });
+        let waited = Duration::from_secs(12);
+        assert_eq!(is_warm("db4", waited, None), "db4 is warm, after 12 s");
+        let words = format!("db4 is warm, after 12 s; by the clock alone, {why}");
+        assert_eq!(is_warm("db4", waited, Some(why)), words);
     }
 
     #[test]

@@ -124,6 +124,7 @@ fn routing(server: &ServerStatus) -> RoutingView {
         slow: server.slow.clone(),
         warmth: Some(server.capacity.warmth),
         warming: server.warming.clone(),
+        warm_by_clock: server.warm_by_clock.map(str::to_owned),
         work_per_session: server.per_session,
         work: server.work.clone(),
         share: server.share,

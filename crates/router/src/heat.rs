@@ -107,6 +107,8 @@ pub struct Heat {
     pub loading: Option<f64>,
     /// The share that its statements allow: 0 to 1, 0 while nothing is known of them.
     pub proven: f64,
+    /// Its last warm-up ended with `warm_up_limit`, and not because it was warm.
+    pub limit_passed: bool,
 }
 
 /// A warm-up that is over.
@@ -313,7 +315,7 @@ impl Heat {
             return None;
         }
         let compared = self.share.is_some() || self.proven >= heat::WARM;
-        (self.since, self.share, self.proven) = (None, None, 0.0);
+        (self.since, self.share, self.proven, self.limit_passed) = (None, None, 0.0, !warm);
         compared.then_some((lasts, !warm))
     }
 
@@ -329,6 +331,33 @@ impl Heat {
             Some(share) => fast.min(share.max(slow).max(self.proven)),
             None if self.awaits.is_some() => fast.min(slow.max(self.proven)),
             None => fast,
+        }
+    }
+
+    /// Why its misses are not compared.
+    fn not_compared(&self) -> Option<&'static str> {
+        let warms_up = self.since.is_some();
+        if self.without_counters {
+            Some("it shows no counters of a buffer pool")
+        } else if warms_up && self.own.is_none() {
+            Some("with too few page reads to compare")
+        } else if warms_up && self.others.is_none() {
+            Some("with no other reader to compare with")
+        } else {
+            None
+        }
+    }
+
+    /// Why it is the clock that says how warm a server is, or that said it at the end of its warm-up, in
+    /// words; `None` where its misses or its statements say so, and where nobody saw it cold.
+    pub fn by_clock(&self, config: &RouterConfig) -> Option<&'static str> {
+        if !config.capacity.heat {
+            return (!config.warm_up.is_zero()).then_some("as heat = false wants it");
+        }
+        match self.since {
+            Some(_) if self.share.is_none() && self.awaits.is_none() => self.not_compared(),
+            None if self.limit_passed => Some("warm_up_limit was over before its misses said so"),
+            _ => None,
         }
     }
 
@@ -358,16 +387,10 @@ impl Heat {
             }
             (_, Some(part), Some(_)) => format!("it has read back {} of its buffer pool", percent(part)),
             (None, None, Some(_)) => "it missed more than the others when last compared".to_owned(),
-            _ if self.without_counters => {
-                "by the clock alone, it shows no counters of a buffer pool".to_owned()
-            }
-            _ if self.since.is_some() && self.own.is_none() => {
-                "by the clock alone, with too few page reads to compare".to_owned()
-            }
-            _ if self.since.is_some() && self.others.is_none() => {
-                "by the clock alone, with no other reader to compare with".to_owned()
-            }
-            _ => "by the clock".to_owned(),
+            _ => match self.not_compared() {
+                Some(why) => format!("by the clock alone, {why}"),
+                None => "by the clock".to_owned(),
+            },
         };
         let lasts = self.since.filter(|_| self.share.is_some());
         let lasts = lasts.map(|since| format!(", for {}", fleet::long(now.saturating_duration_since(since))));

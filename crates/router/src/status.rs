@@ -94,6 +94,8 @@ pub struct ServerStatus {
     pub slow: Option<String>,
     /// Why it counts for less than its weight because it warms up, in words; `None` when it is warm.
     pub warming: Option<String>,
+    /// Why it is the clock that says how warm it is, in words; `None` where its misses say so.
+    pub warm_by_clock: Option<&'static str>,
     /// For how many average sessions one of its reader sessions counts, by what they do; `None` while that is
     /// not known, which counts as one.
     pub per_session: Option<f64>,
@@ -328,6 +330,7 @@ fn server(
         capacity: candidate.capacity,
         slow: candidate.speed.reason(Instant::now()),
         warming: candidate.heat.reason(candidate.capacity.warmth, Instant::now()),
+        warm_by_clock: candidate.heat.by_clock(&routing.view.config),
         per_session: routing.per_session[at],
         work: (routing.view.config.capacity.work && readers > 0).then(|| work(routing.per_session[at])),
         share,

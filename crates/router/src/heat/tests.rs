@@ -67,6 +67,10 @@ impl Fleet {
     fn reason(&self, at: usize) -> Option<String> {
         self.heats.of(&self.readers[at].name).reason(self.warmth(at), self.now())
     }
+
+    fn by_clock(&self, at: usize) -> Option<&'static str> {
+        self.heats.of(&self.readers[at].name).by_clock(&self.config)
+    }
 }
 
 #[test]
@@ -84,7 +88,7 @@ fn a_cold_reader_gets_its_share_in_step_with_its_misses_and_not_by_the_clock() {
     (0..40).for_each(|_| fleet.run([0.02, 0.002, 0.002]));
     assert!((0.36..0.41).contains(&fleet.warmth(0)), "{}", fleet.warmth(0));
     (0..30).for_each(|_| fleet.run([0.003, 0.002, 0.002]));
-    assert_eq!((fleet.warmth(0), fleet.reason(0)), (1.0, None));
+    assert_eq!((fleet.warmth(0), fleet.reason(0), fleet.by_clock(0)), (1.0, None, None));
     let [ended] = &fleet.ended[..] else { panic!("{:?}", fleet.ended) };
     assert!(!ended.at_the_limit && ended.to_string().contains("r0 is warm after"), "{ended}");
 }
@@ -253,6 +257,12 @@ fn unknown_heat_leaves_the_clock_and_says_so() {
     (0..4).for_each(|_| alone.run([0.4; 3]));
     assert!((alone.warmth(0) - 0.46).abs() < 1e-9);
     assert!(alone.reason(0).unwrap().contains("no other reader"));
+    // It is warm as soon as the clock says so, and by nothing else.
+    (0..10).for_each(|_| alone.run([0.4; 3]));
+    assert_eq!((alone.warmth(0), alone.reason(0)), (1.0, None));
+    assert_eq!(alone.by_clock(0), Some("with no other reader to compare with"));
+    (0..300).for_each(|_| alone.run([0.4; 3]));
+    assert!(alone.by_clock(0).unwrap().starts_with("warm_up_limit was over"));
 }
 
 #[test]
@@ -287,6 +297,7 @@ fn after_the_limit_a_server_counts_as_warm_whatever_it_misses() {
     assert!((0.5..0.6).contains(&fleet.warmth(0)), "half of the limit is over: {}", fleet.warmth(0));
     (0..150).for_each(|_| fleet.run([0.9, 0.0, 0.0]));
     assert_eq!(fleet.warmth(0), 1.0);
+    assert!(fleet.by_clock(0).unwrap().starts_with("warm_up_limit was over"));
     assert!(
         fleet.ended[0].at_the_limit && fleet.ended[0].to_string().contains("90.0 %"),
         "{:?}",
@@ -311,7 +322,7 @@ fn switched_off_the_clock_is_all_there_is() {
     fleet.run([0.0; 3]);
     fleet.restart(0);
     (0..11).for_each(|_| fleet.run([0.9, 0.0, 0.0]));
-    assert_eq!(fleet.warmth(0), 1.0);
+    assert_eq!((fleet.warmth(0), fleet.by_clock(0)), (1.0, Some("as heat = false wants it")));
 }
 
 /// A fleet whose counters come every `spacing` seconds. The counters go on; what is published of them stands
