@@ -299,7 +299,8 @@ fn limits(limits: &LimitsView) -> Vec<String> {
     }
     // Far from full, they say nothing.
     if let Some(threads) = limits.threads.as_ref().filter(|t| t.used * 2 >= t.limit || t.refused > 0) {
-        known.push(format!("threads {} of its limit of {}", threads.used, threads.limit));
+        let whose = if threads.by_ulimit { " (ulimit -u)" } else { "" };
+        known.push(format!("threads {} of its limit of {}{whose}", threads.used, threads.limit));
     }
     if let Some(files) = limits.files.as_ref().filter(|files| files.open * 2 >= files.limit) {
         known.push(format!("open files {} of its limit of {}", files.open, files.limit));

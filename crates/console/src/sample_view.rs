@@ -246,12 +246,16 @@ shows! {
 
     /// A limit of threads and processes.
     ThreadLimitView of host::cgroup::ThreadLimit {
-        /// The cgroup it stands at.
+        /// The cgroup it stands at; empty for the limit of its user.
         path: String,
         limit: u64,
+        /// Of its user's limit, its own threads alone.
         used: u64,
         /// How often one more was refused in the window.
         refused: u64,
+        /// Whether it is the limit of its user (`ulimit -u`).
+        #[serde(default)]
+        by_ulimit: bool,
     }
 
     /// The files that a process may open, and those that it has open.

@@ -140,7 +140,7 @@ pub enum Name {
     MemoryLimit,
     /// A limit of IO of the server's cgroup.
     IoLimit,
-    /// The limit of threads of the server's cgroup.
+    /// The limit of threads of the server's cgroup or of its user.
     ThreadLimit,
     /// The limit of open files of the server's process.
     OpenFiles,

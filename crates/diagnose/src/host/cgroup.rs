@@ -1,5 +1,6 @@
 //! The limits that a process lives under: those of its cgroup (a container's, a service's), version 1 or 2,
-//! and how often it met them; on which CPUs it may run, and how many files it may open.
+//! and how often it met them; on which CPUs it may run, how many files it may open and how many threads its
+//! user may have.
 //!
 //! A limit may stand at any level above the process: a pod's above a container's. Of each kind the one that
 //! is used most counts; how often it was met is read where it stands. Version 1 and 2 may be mounted beside
@@ -16,6 +17,7 @@
 
 mod files;
 mod level;
+mod ulimit;
 
 pub use level::Kills;
 
@@ -26,6 +28,7 @@ use level::nearest;
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
+use ulimit::OwnThreads;
 
 /// A memory limit at or above this is none: version 1 writes the greatest number of pages.
 const NO_LIMIT: u64 = 1 << 60;
@@ -41,6 +44,8 @@ pub struct Limits {
     io: Vec<Throttle>,
     /// The process in `/proc`, where its open files can be counted.
     process: Option<PathBuf>,
+    /// The same, where the threads of its user are limited.
+    of_user: Option<PathBuf>,
     /// The CPUs that it may run on, where those are not all that are online.
     pinned_to: Option<Vec<u32>>,
 }
@@ -114,6 +119,7 @@ pub struct Reading {
     /// Of each throttle, in the order of [`IO`].
     io: Vec<[u64; 4]>,
     files: Option<FileLimit>,
+    own_threads: Option<OwnThreads>,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -153,12 +159,16 @@ pub struct Sample {
 /// A limit of threads and processes.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ThreadLimit {
-    /// The cgroup it stands at.
+    /// The cgroup it stands at; empty for the limit of its user.
     pub path: String,
     pub limit: u64,
+    /// Of its user's limit, its own threads alone.
     pub used: u64,
     /// How often one more was refused in the window.
     pub refused: u64,
+    /// Whether it is the limit of its user (`ulimit -u`).
+    #[serde(default)]
+    pub by_ulimit: bool,
 }
 
 /// The files that a process may open, and those that it has open.
@@ -238,14 +248,16 @@ impl Limits {
         let io = find("io").map_or_else(Vec::new, |(dir, mount, _)| throttles(&dir, &mount));
         let process = proc.join(pid.to_string());
         let pinned_to = pinned_to(&process, proc);
+        let of_user = OwnThreads::of(&process).map(|_| process.clone());
         let process = FileLimit::of(&process).map(|_| process);
         let any = !cpu.is_empty()
             || !memory.is_empty()
             || !threads.is_empty()
             || !io.is_empty()
             || process.is_some()
+            || of_user.is_some()
             || pinned_to.is_some();
-        any.then_some(Self { cpu, memory, threads, io, process, pinned_to })
+        any.then_some(Self { cpu, memory, threads, io, process, of_user, pinned_to })
     }
 
     /// Whether the cgroup of process `pid` is not mounted here, as another container's is not inside of a
@@ -274,6 +286,7 @@ impl Limits {
             memory: self.memory.iter().map(Ceiling::read).collect(),
             threads: self.threads.iter().map(ThreadCeiling::read).collect(),
             files: self.process.as_deref().and_then(FileLimit::of),
+            own_threads: self.of_user.as_deref().and_then(OwnThreads::of),
             io: self.io.iter().map(Throttle::read).collect(),
         }
     }
@@ -341,8 +354,11 @@ impl Limits {
             limit: ceiling.most,
             used: *used,
             refused,
+            by_ulimit: false,
         });
-        let threads: Vec<ThreadLimit> = threads.collect();
+        // Where a cgroup refused one, it is the cgroup's that is met.
+        let own = now.own_threads.filter(|_| refused == 0).map(OwnThreads::as_limit);
+        let threads: Vec<ThreadLimit> = threads.chain(own).collect();
         let threads = nearest(threads, |limit| (limit.used as f64, limit.limit as f64));
         Some(Sample { cpu, memory, io, threads, files: now.files, pinned_to: self.pinned_to.clone() })
     }
@@ -404,23 +420,6 @@ impl ThreadCeiling {
     fn read(&self) -> (u64, u64) {
         let read = |file| bytes(&self.dir, file);
         (first(&read("pids.current")).unwrap_or(0), named(&read("pids.events"), b"max").unwrap_or(0))
-    }
-}
-
-impl FileLimit {
-    /// Of the process in this directory of `/proc`; `None` where they cannot be counted.
-    fn of(process: &Path) -> Option<Self> {
-        let limits = std::fs::read_to_string(process.join("limits")).ok()?;
-        let line = limits.lines().find_map(|line| line.strip_prefix("Max open files"))?;
-        let limit = line.split_whitespace().next()?.parse().ok()?;
-        let files = process.join("fd");
-        // From Linux 6.2 on the directory's size is their number; before it is 0.
-        let counted = std::fs::metadata(&files).ok()?.len();
-        let open = match counted {
-            0 => std::fs::read_dir(&files).ok()?.count() as u64,
-            counted => counted,
-        };
-        Some(Self { limit, open })
     }
 }
 
@@ -515,6 +514,7 @@ mod tests {
             threads: Vec::new(),
             io: Vec::new(),
             files: None,
+            own_threads: None,
         };
         let sample = limits.between(&before, &limits.read()).unwrap();
         let (cpu, memory) = (sample.cpu.unwrap(), sample.memory.unwrap());
@@ -543,7 +543,8 @@ mod tests {
         let limits = limits(&root).unwrap();
         let at = Instant::now().checked_sub(std::time::Duration::from_secs(10)).unwrap();
         let (cpu, memory, threads) = (Vec::new(), Vec::new(), Vec::new());
-        let before = Reading { at, cpu, memory, threads, io: vec![[0; 4]; 2], files: None };
+        let io = vec![[0; 4]; 2];
+        let before = Reading { at, cpu, memory, threads, io, files: None, own_threads: None };
         let io = limits.between(&before, &limits.read()).unwrap().io.unwrap();
         assert!(io.path.ends_with("cg/pod/db") && io.device == "8:16" && io.what == "bytes read", "{io:?}");
         assert_eq!(io.limit, 2_097_152.0);

@@ -1,4 +1,5 @@
-//! Limits of a container or service (its cgroup), of open files, and of the file system with the data.
+//! Limits of a container or service (its cgroup), of open files and threads of the process, and of the file
+//! system with the data.
 
 use super::{Finding, Name, Unit, Window, greatest, least};
 
@@ -16,7 +17,7 @@ const NOT_MET: f64 = 0.9;
 const LIMIT_MET: (f64, f64) = (100.0, 20.0);
 /// Of what `io.max` allows, over the whole window.
 const IO_USED: f64 = 0.90;
-/// Of the threads that its cgroup may have.
+/// Of the threads that its cgroup or its user may have.
 const THREADS_USED: f64 = 0.95;
 /// Of the files that its process may open.
 const FILES_USED: f64 = 0.90;
@@ -110,11 +111,16 @@ pub(super) fn threads(window: &Window) -> Option<Finding> {
     let used = limit.used as f64 / limit.limit as f64;
     let refused = limit.refused as f64;
     let weight = if limit.refused > 0 { 1.0 } else { 0.3 };
+    let finding = Finding::new(Name::ThreadLimit, greatest([(used, THREADS_USED), (refused, 1.0)]), weight)
+        .ceiling(used)
+        .figure("of the threads that its limit allows", used, Unit::Share, Some(THREADS_USED))
+        .figure("the limit", limit.limit as f64, Unit::Count, None);
+    if limit.by_ulimit {
+        // Nobody counts how often the kernel refused one.
+        return Some(finding.who(Some("ulimit -u of its user, by its own threads alone".to_owned())));
+    }
     Some(
-        Finding::new(Name::ThreadLimit, greatest([(used, THREADS_USED), (refused, 1.0)]), weight)
-            .ceiling(used)
-            .figure("of the threads that its limit allows", used, Unit::Share, Some(THREADS_USED))
-            .figure("the limit", limit.limit as f64, Unit::Count, None)
+        finding
             .figure("threads that could not be started", refused, Unit::Count, Some(1.0))
             .who(Some(format!("cgroup {}", limit.path))),
     )

@@ -89,11 +89,11 @@ pub static RULES: &[Rule] = &[
     },
     Rule {
         name: ThreadLimit,
-        called: "the limit of threads of its cgroup",
-        when: ">= 95 % of the threads that pids.max of its cgroup allows are there (I), or one could not be started (K)",
+        called: "its limit of threads",
+        when: ">= 95 % of the threads are there that pids.max of its cgroup allows, or, by its own alone, ulimit -u (I); or the cgroup refused one (K)",
         explains: &[Connections],
         next: &[
-            "raise it: TasksMax= of the service, pids of the container; each connection is a thread",
+            "raise the one that is named: TasksMax= of the service or pids of the container (cgroup), LimitNPROC= (ulimit -u); each connection is a thread",
             "fewer connections: smaller pools in the applications; thread_handling = pool-of-threads (MariaDB)",
         ],
         judge: limit::threads,

@@ -59,7 +59,7 @@ function surroundings({ limits, space }) {
     known.push(limits.io.what + " " + figure(limits.io.used, unit) + " of its limit of " + figure(limits.io.limit, unit));
   }
   // Far from full, they say nothing.
-  if (limits?.threads && (limits.threads.used * 2 >= limits.threads.limit || limits.threads.refused)) known.push("threads " + limits.threads.used + " of its limit of " + limits.threads.limit);
+  if (limits?.threads && (limits.threads.used * 2 >= limits.threads.limit || limits.threads.refused)) known.push("threads " + limits.threads.used + " of its limit of " + limits.threads.limit + (limits.threads.by_ulimit ? " (ulimit -u)" : ""));
   if (limits?.files && limits.files.open * 2 >= limits.files.limit) known.push("open files " + limits.files.open + " of its limit of " + limits.files.limit);
   if (space) known.push(figure(space.available, "bytes") + " left for its data" + fullAbout(space.full_in_s));
   return known;

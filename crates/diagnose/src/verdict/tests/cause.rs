@@ -214,3 +214,19 @@ fn a_host_without_swap_is_short_of_memory_where_programs_wait_for_it_and_one_is_
     // Nobody was killed; or a cgroup had met its own limit, and nobody else noticed.
     assert_eq!((named(&window(0.3, 0)), named(&window(0.01, 1))), (None, None));
 }
+
+#[test]
+fn which_limit_of_threads_is_near_is_said() {
+    let who = |by_ulimit: bool, path: &str| {
+        let threads =
+            host::cgroup::ThreadLimit { path: path.to_owned(), limit: 100, used: 97, refused: 0, by_ulimit };
+        let limits = Some(host::cgroup::Sample { threads: Some(threads), ..Default::default() });
+        let bottleneck = judge(&Window { limits, ..healthy() }).bottleneck.unwrap();
+        assert_eq!(bottleneck.name, Name::ThreadLimit);
+        // That none was refused is known of a cgroup only.
+        assert_eq!(bottleneck.evidence.len(), if by_ulimit { 2 } else { 3 });
+        bottleneck.who.unwrap()
+    };
+    assert_eq!(who(false, "/sys/fs/cgroup/db"), "cgroup /sys/fs/cgroup/db");
+    assert!(who(true, "").starts_with("ulimit -u of its user"));
+}
