@@ -16,6 +16,8 @@ const FIRST_WINDOW: &str = "the first window is being read";
 const REQUESTS: usize = 5;
 /// Seconds ahead for which a disk's end is told.
 const FORETOLD_S: f64 = 30.0 * 86_400.0;
+/// How busy CPUs are whose frequency says something.
+const BUSY: f64 = 0.5;
 
 /// The whole page.
 pub fn text(view: &WatchView, paint: Paint) -> String {
@@ -161,7 +163,7 @@ fn one_host(name: &str, host: &HostSampleView, paint: Paint) -> String {
     let all = &host.cpu.all;
     let level = &host.memory.level;
     let mut text = format!(
-        "{}  {} CPUs, {} busy (user {}, system {}, softirq {}, steal {}), memory {} available of {}\n",
+        "{}  {} CPUs, {} busy (user {}, system {}, softirq {}, steal {}){}, memory {} available of {}\n",
         paint.bold(name),
         host.cpus(),
         share(all.busy()),
@@ -169,6 +171,7 @@ fn one_host(name: &str, host: &HostSampleView, paint: Paint) -> String {
         share(all.system),
         share(all.softirq + all.irq),
         share(all.steal),
+        speed(host),
         figure(level.available as f64, Unit::Bytes),
         figure(level.total as f64, Unit::Bytes),
     );
@@ -189,6 +192,19 @@ fn one_host(name: &str, host: &HostSampleView, paint: Paint) -> String {
         ]);
     }
     text.push_str(&table.text());
+    text
+}
+
+/// How fast the CPUs run, as far as that says something: one that is idle runs slowly because it may.
+fn speed(host: &HostSampleView) -> String {
+    let frequency = &host.frequency;
+    let mut text = String::new();
+    if let Some(share) = frequency.share_of_highest.filter(|_| host.cpu.all.busy() >= BUSY) {
+        text.push_str(&format!(" at {} of their highest frequency", figure(share, Unit::Share)));
+    }
+    if let Some(times) = frequency.throttled.filter(|times| *times > 0) {
+        text.push_str(&format!(", throttled for heat {times} times"));
+    }
     text
 }
 
@@ -281,6 +297,9 @@ fn limits(limits: &LimitsView) -> Vec<String> {
             figure(cpu.used, Unit::Count),
             figure(cpu.throttled, Unit::Share),
         ));
+        if let Some(burst) = &cpu.burst {
+            known.push(format!("its burst used in {} of them", figure(burst.periods, Unit::Share)));
+        }
     }
     if let Some(cpus) = &limits.pinned_to {
         known.push(format!("may run on {} of the CPUs", cpus.len()));
@@ -445,6 +464,20 @@ mod tests {
         let alone = with(vec![server("db1", cpu())]);
         assert_eq!(alone.matches("the CPU: probably").count(), 1, "{alone}");
         assert!(!alone.contains("concerns"), "{alone}");
+    }
+
+    #[test]
+    fn how_fast_cpus_run_is_told_of_busy_ones_and_heat_always() {
+        let said = |user: f64, share_of_highest, throttled| {
+            let mut host = HostSampleView::default();
+            host.cpu.all.user = user;
+            (host.frequency.share_of_highest, host.frequency.throttled) = (share_of_highest, throttled);
+            speed(&host)
+        };
+        let words = " at 62 % of their highest frequency, throttled for heat 14 times";
+        assert_eq!(said(0.9, Some(0.62), Some(14)), words);
+        assert_eq!(said(0.1, Some(0.3), Some(1)), ", throttled for heat 1 times");
+        assert_eq!((said(0.1, Some(0.3), Some(0)), said(0.9, None, None)), (String::new(), String::new()));
     }
 
     #[test]

@@ -89,6 +89,9 @@ shows! {
         /// CPU time of a reading.
         cost_ms: f64,
         cpu: CpuView,
+        /// How fast its CPUs run.
+        #[serde(default)]
+        frequency: FrequencyView,
         pressure: PressuresView,
         memory: MemoryView,
         disks: Vec<DiskView>,
@@ -112,6 +115,14 @@ shows! {
         forks_per_s: f64,
         running: u64,
         blocked: u64,
+    }
+
+    /// How fast CPUs run; null where it is not known, as on most guests.
+    FrequencyView of host::frequency::Sample {
+        /// Of their highest frequency, at which they run.
+        share_of_highest: Option<f64>,
+        /// How often heat held back the one that was held back most.
+        throttled: Option<u64>,
     }
 
     /// Shares of CPU time, 0 to 1.
@@ -281,6 +292,18 @@ shows! {
         used: f64,
         /// Share of periods in which it was held back.
         throttled: f64,
+        /// What it draws on beyond its quota; null where it may not.
+        burst: Option<BurstView>,
+    }
+
+    /// The burst of a quota of CPU time.
+    BurstView of host::cgroup::Burst {
+        /// CPU seconds that may be saved up.
+        allowed_s: f64,
+        /// Share of periods in which some of it was used.
+        periods: f64,
+        /// CPUs used beyond the quota.
+        cpus: f64,
     }
 
     /// A limit of memory, bytes.

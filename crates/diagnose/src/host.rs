@@ -9,6 +9,7 @@
 pub mod cgroup;
 pub mod cpu;
 pub mod disk;
+pub mod frequency;
 pub mod interrupt;
 pub mod memory;
 pub mod nic;
@@ -99,6 +100,7 @@ pub struct SlowReading {
     pub softirqs: interrupt::Reading,
     /// Interface -> what its link carries each way, bytes a second.
     pub links: Vec<(String, f64)>,
+    pub frequency: frequency::Reading,
 }
 
 /// CPU, memory and io, each where the kernel offers it.
@@ -119,6 +121,9 @@ pub struct Sample {
     /// CPU time that reading it takes, milliseconds a reading.
     pub cost_ms: f64,
     pub cpu: cpu::Sample,
+    /// How fast its CPUs run.
+    #[serde(default)]
+    pub frequency: frequency::Sample,
     pub pressure: Pressures<pressure::Sample>,
     pub memory: memory::Sample,
     pub disks: Vec<disk::Sample>,
@@ -159,6 +164,7 @@ impl Reading {
             seconds,
             cost_ms: self.cost.as_secs_f64() * 1e3,
             cpu: self.cpu.since(&before.cpu, seconds),
+            frequency: self.seldom.frequency.since(&before.seldom.frequency, apart >= 1e-3),
             pressure: self.pressure.since(&before.pressure, seconds),
             memory: self.memory.since(&before.memory, seconds),
             disks: disk::since(&self.disks, &before.disks, seconds),

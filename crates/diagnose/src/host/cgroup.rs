@@ -15,14 +15,17 @@
 //! read of version 2 alone. Open files: `proc(5)`, `limits` and `fd`, for its own user and root. CPUs:
 //! `proc(5)`, `Cpus_allowed_list` of `status`, which has both the cgroup's cpuset and `sched_setaffinity`.
 
+mod burst;
 mod files;
 mod level;
 mod ulimit;
 
+pub use burst::Burst;
 pub use level::Kills;
 
 use super::pressure;
 use super::text::{decimal, grown, lines, words};
+use burst::{Drawn, allowed_us};
 use files::{Hierarchies, bytes, ceilings, first, named, pinned_to, quotas, thread_ceilings, throttles};
 use level::nearest;
 use serde::{Deserialize, Serialize};
@@ -81,6 +84,8 @@ struct Quota {
     /// CPU time a second.
     cpus: f64,
     used: Used,
+    /// What of it may be saved up, microseconds.
+    burst_us: Option<u64>,
 }
 
 /// Where the CPU time that counts against a quota is counted.
@@ -128,6 +133,7 @@ struct CpuReading {
     /// Periods in which something ran, and those in which the quota ended before the work.
     periods: u64,
     throttled: u64,
+    drawn: Option<Drawn>,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -203,6 +209,9 @@ pub struct CpuLimit {
     pub used: f64,
     /// Share of the periods with work in which it was held back, 0 to 1.
     pub throttled: f64,
+    /// What it draws on beyond its quota; `None` where it may not.
+    #[serde(default)]
+    pub burst: Option<Burst>,
 }
 
 /// A limit of memory.
@@ -240,7 +249,8 @@ impl Limits {
                 }
             };
             let all = quotas(&dir, &mount, version).into_iter();
-            all.map(|(dir, cpus)| Quota { used: used(&dir), dir, cpus }).collect()
+            let burst = |dir: &Path| allowed_us(dir, version);
+            all.map(|(dir, cpus)| Quota { used: used(&dir), burst_us: burst(&dir), dir, cpus }).collect()
         });
         let memory =
             find("memory").map_or_else(Vec::new, |(dir, mount, version)| ceilings(&dir, &mount, version));
@@ -315,11 +325,13 @@ impl Limits {
         let cpu = self.cpu.iter().zip(before.cpu.iter().zip(&now.cpu)).map(|(quota, (before, now))| {
             let periods = grown(now.periods, before.periods);
             let throttled = grown(now.throttled, before.throttled);
+            let drawn = quota.burst_us.zip(now.drawn.zip(before.drawn));
             CpuLimit {
                 path: quota.dir.display().to_string(),
                 cpus: quota.cpus,
                 used: grown(now.used_us, before.used_us) as f64 / 1e6 / seconds,
                 throttled: if periods > 0 { throttled as f64 / periods as f64 } else { 0.0 },
+                burst: drawn.map(|(us, (now, before))| now.since(before, us, periods, seconds)),
             }
         });
         let cpu = nearest(cpu.collect::<Vec<CpuLimit>>(), |limit| (limit.used, limit.cpus));
@@ -389,6 +401,7 @@ impl Quota {
             used_us,
             periods: named(&stat, b"nr_periods").unwrap_or(0),
             throttled: named(&stat, b"nr_throttled").unwrap_or(0),
+            drawn: Drawn::read(&stat),
         }
     }
 }
@@ -574,7 +587,8 @@ mod tests {
         assert!(limits.memory.is_empty());
         let quota = &limits.cpu[0];
         assert_eq!(quota.cpus, 0.2);
-        assert_eq!(quota.read(), CpuReading { used_us: 2_000_000, periods: 10, throttled: 9 });
+        let read = CpuReading { used_us: 2_000_000, periods: 10, throttled: 9, drawn: None };
+        assert_eq!(quota.read(), read);
     }
 
     #[test]

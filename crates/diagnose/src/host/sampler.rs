@@ -1,11 +1,13 @@
 //! Reads everything about this host at once, cheaply: each file stays open and is read from its start again
-//! (`pread`), into one buffer that is kept. Interrupts and link speeds are read only every [`SELDOM`].
+//! (`pread`), into one buffer that is kept. Interrupts, link speeds and the frequencies of some CPUs are read
+//! only every [`SELDOM`].
 //!
 //! A file that is not there (an old kernel, a container, conntrack not loaded) is tried again every
 //! [`SELDOM`].
 
 use super::{
-    Pressures, Reading, SlowReading, cpu, disk, interrupt, memory, nic, pressure, softnet, table, tcp,
+    Pressures, Reading, SlowReading, cpu, disk, frequency, interrupt, memory, nic, pressure, softnet, table,
+    tcp,
 };
 use rustix::time::{ClockId, clock_gettime};
 use std::fs::File;
@@ -142,6 +144,7 @@ impl Sampler {
             interrupts: interrupt::parse(self.bytes(&proc.join("interrupts"))),
             softirqs: interrupt::parse(self.bytes(&proc.join("softirqs"))),
             links,
+            frequency: frequency::read(&self.places.sys),
         });
         self.seldom = Some(seldom.clone());
         seldom

@@ -24,9 +24,17 @@ const SHORT: (f64, f64, f64) = (0.15, 10.0, 1.0);
 
 pub(super) fn cpu(window: &Window) -> Option<Finding> {
     let (host, own) = (window.host.as_ref()?, window.own_cpus()?);
-    let finding = busy_and_waited_for(Name::Cpu, host, &own, window)
+    let mut finding = busy_and_waited_for(Name::Cpu, host, &own, window)
         .figure("in programs", host.cpu.all.user, Unit::Share, None)
         .figure("in the kernel", host.cpu.all.system, Unit::Share, None);
+    // Where others of its CPUs are idle, those run slowly because they may.
+    let frequency = Some(host.frequency).filter(|_| own.pinned.is_none()).unwrap_or_default();
+    if let Some(share) = frequency.share_of_highest {
+        finding = finding.figure("of their highest frequency, at which they run", share, Unit::Share, None);
+    }
+    if let Some(times) = frequency.throttled.filter(|times| *times > 0) {
+        finding = finding.figure("times they were throttled for heat", times as f64, Unit::Count, None);
+    }
     Some(finding.who(own.pinned.map(|(numbers, _)| the_cpus(&numbers))))
 }
 

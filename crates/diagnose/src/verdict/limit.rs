@@ -34,15 +34,19 @@ pub(super) fn cpu(window: &Window) -> Option<Finding> {
     let limit = window.limits.as_ref()?.cpu.as_ref()?;
     let used = if limit.cpus > 0.0 { limit.used / limit.cpus } else { 0.0 };
     let load = least([(used, QUOTA_USED), (limit.throttled, THROTTLED)]);
-    Some(
-        Finding::new(Name::CpuLimit, load, limit.throttled.min(1.0) * window.rest())
-            .ceiling(used)
-            .figure("of the CPU time that its limit allows", used, Unit::Share, Some(QUOTA_USED))
-            .figure("periods in which it was held back", limit.throttled, Unit::Share, Some(THROTTLED))
-            .figure("the limit, CPUs", limit.cpus, Unit::Count, None)
-            .figure("used, CPUs", limit.used, Unit::Count, None)
-            .who(Some(format!("cgroup {}", limit.path))),
-    )
+    let finding = Finding::new(Name::CpuLimit, load, limit.throttled.min(1.0) * window.rest())
+        .ceiling(used)
+        .figure("of the CPU time that its limit allows", used, Unit::Share, Some(QUOTA_USED))
+        .figure("periods in which it was held back", limit.throttled, Unit::Share, Some(THROTTLED))
+        .figure("the limit, CPUs", limit.cpus, Unit::Count, None)
+        .figure("used, CPUs", limit.used, Unit::Count, None)
+        .who(Some(format!("cgroup {}", limit.path)));
+    Some(match &limit.burst {
+        Some(burst) => finding
+            .figure("periods in which it drew on its burst", burst.periods, Unit::Share, None)
+            .figure("burst that it may save up, of CPU time", burst.allowed_s, Unit::Seconds, None),
+        None => finding,
+    })
 }
 
 pub(super) fn memory(window: &Window) -> Option<Finding> {

@@ -361,6 +361,7 @@ pub static RULES: &[Rule] = &[
         explains: &[],
         next: &[
             "see who uses it: top; if it is not the database, move it away",
+            "far below their highest frequency, or throttled for heat: the cooling, the power profile of the firmware, the governor (cpupower frequency-info)",
             "the statements that take most time: an index saves more than a core",
             "many statements a request (N+1)? headroom top --by request finds it: one that fetches all rows costs less",
             "send reads to a replica with room",

@@ -230,3 +230,35 @@ fn which_limit_of_threads_is_near_is_said() {
     assert_eq!(who(false, "/sys/fs/cgroup/db"), "cgroup /sys/fs/cgroup/db");
     assert!(who(true, "").starts_with("ulimit -u of its user"));
 }
+
+#[test]
+fn a_busy_cpu_says_at_which_frequency_it_runs_where_that_is_known() {
+    let evidence = |share_of_highest, throttled| {
+        let window = with(|host, _| {
+            busy(host);
+            host.frequency = host::frequency::Sample { share_of_highest, throttled };
+        });
+        let bottleneck = judge(&window).bottleneck.unwrap();
+        assert_eq!(bottleneck.name, Name::Cpu);
+        let about = |figure: &&Figure| figure.what.contains("frequency") || figure.what.contains("heat");
+        let values = bottleneck.evidence.iter().filter(about).map(|figure| figure.value);
+        values.collect::<Vec<f64>>()
+    };
+    assert_eq!(evidence(Some(0.62), Some(14)), [0.62, 14.0]);
+    assert_eq!(evidence(Some(0.62), Some(0)), [0.62]);
+    assert_eq!(evidence(None, None), [0.0; 0], "a guest does not tell");
+}
+
+#[test]
+fn who_may_exceed_a_limit_of_cpu_for_a_while_is_told_how_often_it_does() {
+    let evidence = |burst| {
+        let cpu =
+            host::cgroup::CpuLimit { cpus: 0.2, used: 0.2, throttled: 0.9, burst, ..Default::default() };
+        let limits = Some(host::cgroup::Sample { cpu: Some(cpu), ..Default::default() });
+        let bottleneck = judge(&Window { limits, ..healthy() }).bottleneck.unwrap();
+        assert_eq!(bottleneck.name, Name::CpuLimit);
+        bottleneck.evidence.iter().any(|figure| figure.what.contains("burst"))
+    };
+    assert!(evidence(Some(host::cgroup::Burst { allowed_s: 0.1, periods: 0.4, cpus: 0.05 })));
+    assert!(!evidence(None));
+}
