@@ -372,6 +372,8 @@ shows! {
         row_waits_per_s: f64,
         row_blocker: Option<BlockerView>,
         metadata_blocker: Option<BlockerView>,
+        /// Who holds a table of an engine without row locks.
+        table_blocker: Option<BlockerView>,
         oldest_transaction: Option<BlockerView>,
         /// Undo logs that purge has not removed.
         history: Option<u64>,

@@ -52,6 +52,8 @@ pub struct Reading {
     pub row_blocker: Option<Blocker>,
     /// Whom metadata locks wait for, when any do.
     pub metadata_blocker: Option<Blocker>,
+    /// Whom sessions wait for that want a table of an engine without row locks, when any do.
+    pub table_blocker: Option<Blocker>,
     /// The oldest open transaction, looked for while purge is far behind.
     pub oldest_transaction: Option<Blocker>,
     /// Statements that wait until fewer are at work, where there is such a limit; `None` where the server
@@ -149,6 +151,9 @@ pub struct Sample {
     pub row_blocker: Option<Blocker>,
     /// Whom metadata and global locks wait for.
     pub metadata_blocker: Option<Blocker>,
+    /// Whom those wait for that want a table of an engine without row locks, where it is told.
+    #[serde(default)]
+    pub table_blocker: Option<Blocker>,
     /// The oldest open transaction, looked for while purge is far behind.
     pub oldest_transaction: Option<Blocker>,
     /// Undo logs that purge has not removed; `None` when not known.
@@ -318,6 +323,7 @@ impl Sample {
             row_waits_per_s: per_s(|s| s.row_waits),
             row_blocker: newest(|r| &r.row_blocker),
             metadata_blocker: newest(|r| &r.metadata_blocker),
+            table_blocker: newest(|r| &r.table_blocker),
             oldest_transaction: newest(|r| &r.oldest_transaction),
             history: last.history,
             connected: last.status.connected as f64,
@@ -389,6 +395,7 @@ mod tests {
             sessions_seen: true,
             row_blocker: None,
             metadata_blocker: None,
+            table_blocker: None,
             oldest_transaction: None,
             in_admission: Some(0),
             in_auto_increment: 0,

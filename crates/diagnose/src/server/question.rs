@@ -7,6 +7,7 @@
 //! | replication | each reading, on a replica | its own threads only |
 //! | who holds a row lock | at most every 3 s, only while somebody waits | looks at the lock system |
 //! | who holds a metadata or global lock | likewise | |
+//! | who holds a table of an engine without row locks | likewise, only up to [`MOST_HANDLES`] open tables and where `performance_schema` is on | two looks at them and at the sessions; an index for each on MySQL |
 //! | whether metadata locks are told (MySQL) | likewise, only where no holder was found | one row |
 //! | who waits to be let in | each reading, only where a limit is set | the groups of the thread pool (MariaDB), or one walk over the transactions (MySQL) |
 //! | who waits for auto-increment values | each reading, only where a statement may hold that lock to its end and sessions insert | one walk over the transactions |
@@ -163,6 +164,32 @@ pub(super) const LOCK_PLUGIN: &str = "SELECT p.id AS id, p.user AS user, p.host 
     GROUP BY p.id ORDER BY guessed, MAX(i.lock_mode LIKE 'MDL_BACKUP_FTWRL%' OR i.lock_mode IN \
     ('MDL_EXCLUSIVE', 'MDL_SHARED_NO_READ_WRITE', 'MDL_SHARED_NO_WRITE', 'MDL_SHARED_READ_ONLY')) DESC, \
     age_s DESC LIMIT 1";
+
+/// Up to this many open tables who holds one is asked for: `table_handles` has a row for each.
+pub(super) const MOST_HANDLES: u64 = 10_000;
+
+/// Who holds the table, of an engine that locks whole tables, that most wait for, and waits for none itself,
+/// on either flavour; of several who may write, then the one that is at its statement longest. Who waits has
+/// its lock on the table here, too, so both are told apart by what their session does. Two that read do not
+/// hold each other back.
+pub(super) const TABLE_BLOCKER: &str = "SELECT t.processlist_id AS id, t.processlist_user AS user, \
+    t.processlist_host AS host, t.processlist_command AS command, IFNULL(t.processlist_time, 0) AS age_s, \
+    0 AS in_transaction, CONCAT(w.object_schema, '.', w.object_name) AS held, w.waiting AS waiting, \
+    0 AS guessed FROM (SELECT h.object_schema, h.object_name, COUNT(*) AS waiting, \
+    MAX(h.internal_lock LIKE 'WRITE%') AS wants_write FROM (SELECT thread_id FROM performance_schema.threads \
+    WHERE processlist_state LIKE 'Waiting for table level lock%' LIMIT 200) q \
+    JOIN performance_schema.table_handles h ON h.owner_thread_id = q.thread_id \
+    WHERE h.internal_lock IS NOT NULL GROUP BY h.object_schema, h.object_name ORDER BY waiting DESC \
+    LIMIT 5) w JOIN performance_schema.table_handles g ON g.object_schema = w.object_schema \
+    AND g.object_name = w.object_name AND g.internal_lock IS NOT NULL \
+    JOIN performance_schema.threads t ON t.thread_id = g.owner_thread_id \
+    WHERE t.processlist_id IS NOT NULL AND IFNULL(t.processlist_state, '') NOT LIKE 'Waiting for%' \
+    AND (w.wants_write OR g.internal_lock LIKE 'WRITE%') \
+    ORDER BY w.waiting DESC, g.internal_lock LIKE 'WRITE%' DESC, age_s DESC LIMIT 1";
+
+/// Whether the server keeps which session has a lock on a table.
+pub(super) const TABLE_INSTRUMENT: &str = "SELECT enabled AS enabled FROM performance_schema.setup_instruments \
+    WHERE name = 'wait/lock/table/sql/handler'";
 
 /// Statements that wait until fewer are at work: in the queues of the pool of threads, or before the engine
 /// (`innodb_thread_concurrency`). `None` where the server does not tell: Percona Server has MariaDB's pool

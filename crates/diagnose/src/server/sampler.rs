@@ -38,6 +38,10 @@ const LONGEST: Duration = Duration::from_secs(3);
 const NOT_COUNTED: &str = "what its sessions wait for is not known: performance_schema is off. Set \
     performance_schema = ON in the server's configuration and restart it";
 
+/// Of a server without its `performance_schema` whose sessions wait for a whole table.
+const TABLES_UNTOLD: &str = "who holds the table that is waited for is not told here, as performance_schema \
+    is off: set performance_schema = ON in the server's configuration and restart it";
+
 /// Asks one server.
 pub struct Sampler {
     address: Address,
@@ -55,6 +59,7 @@ struct Open {
     needs_table: bool,
     row_blocker: Due,
     metadata_blocker: Due,
+    table_blocker: Due,
     oldest_transaction: Due,
     history: Due,
     durations: Due,
@@ -86,6 +91,7 @@ struct RareAnswers {
 struct Unanswered {
     row_blocker: Vec<String>,
     metadata_blocker: Vec<String>,
+    table_blocker: Vec<String>,
     oldest_transaction: Vec<String>,
     history: Vec<String>,
 }
@@ -165,6 +171,7 @@ impl Open {
             needs_table: false,
             row_blocker: now,
             metadata_blocker: now,
+            table_blocker: now,
             oldest_transaction: now,
             history: now,
             durations: now,
@@ -249,6 +256,17 @@ impl Open {
             }
             missing.extend_from_slice(&self.seen.unanswered.metadata_blocker);
         }
+        let mut table_blocker = None;
+        if tables && sessions.table_lock > 0 {
+            if self.table_blocker.now() {
+                self.table_blocker.after(BLOCKERS_EVERY);
+                let mut lacks = Vec::new();
+                let told = self.seen.settings.performance_schema;
+                table_blocker = asking.table_holder(told, status.open_tables, &mut lacks).await?;
+                self.seen.unanswered.table_blocker = lacks;
+            }
+            missing.extend_from_slice(&self.seen.unanswered.table_blocker);
+        }
         let mut in_admission = Some(0);
         if self.seen.settings.at_work > 0 {
             in_admission = None;
@@ -288,6 +306,7 @@ impl Open {
             sessions_seen,
             row_blocker,
             metadata_blocker,
+            table_blocker,
             oldest_transaction,
             in_admission,
             in_auto_increment,
@@ -376,7 +395,7 @@ impl Asker<'_> {
             if rows.is_some() && found.is_none() {
                 let mut absent = Vec::new();
                 let rows = self.may(question::LOCK_INSTRUMENT, what, &mut absent).await?;
-                missing.extend(rows.as_ref().and_then(untold_locks));
+                missing.extend(rows.as_ref().and_then(|rows| untold_locks(rows, &METADATA_LOCKS)));
             }
             return Ok(found);
         }
@@ -413,6 +432,33 @@ impl Asker<'_> {
         }
         let rows = self.may(question::metadata_blocker(dialect), what, missing).await?;
         Ok(rows.as_ref().and_then(Blocker::read))
+    }
+
+    /// Who holds the table, of an engine without row locks, that sessions wait for: by `performance_schema`,
+    /// where it is on (`told`). No other means tells it.
+    async fn table_holder(
+        &mut self,
+        told: bool,
+        open_tables: u64,
+        missing: &mut Vec<String>,
+    ) -> Result<Option<Blocker>, AskError> {
+        let (what, most) = ("who holds table locks", question::MOST_HANDLES);
+        if !told {
+            missing.push(TABLES_UNTOLD.to_owned());
+            return Ok(None);
+        }
+        if open_tables > most {
+            missing.push(format!("{what} is not asked where more than {most} tables are open"));
+            return Ok(None);
+        }
+        let rows = self.may(question::TABLE_BLOCKER, what, missing).await?;
+        let found = rows.as_ref().and_then(Blocker::read);
+        if rows.is_some() && found.is_none() {
+            let mut absent = Vec::new();
+            let rows = self.may(question::TABLE_INSTRUMENT, what, &mut absent).await?;
+            missing.extend(rows.as_ref().and_then(|rows| untold_locks(rows, &TABLE_LOCKS)));
+        }
+        Ok(found)
     }
 
     async fn replica(
@@ -471,13 +517,36 @@ impl std::fmt::Debug for Sampler {
     }
 }
 
-/// That MySQL does not keep metadata locks, and what mends it.
-fn untold_locks(instrument: &Rows) -> Option<String> {
+/// Locks that a server keeps if an instrument of its `performance_schema` is on.
+struct KeptLocks {
+    called: &'static str,
+    instrument: &'static str,
+    /// What it tells of once that is switched on.
+    then: &'static str,
+}
+
+const METADATA_LOCKS: KeptLocks = KeptLocks {
+    called: "metadata locks",
+    instrument: "wait/lock/metadata/sql/mdl",
+    then: "locks that are taken from then on",
+};
+
+const TABLE_LOCKS: KeptLocks = KeptLocks {
+    called: "table locks",
+    instrument: "wait/lock/table/sql/handler",
+    then: "tables that are opened from then on",
+};
+
+/// That a server does not keep these locks, and what mends it.
+fn untold_locks(instrument: &Rows, of: &KeptLocks) -> Option<String> {
     let enabled = instrument.first()?.text(&["enabled"])?;
-    let mend = "UPDATE performance_schema.setup_instruments SET enabled = 'YES' WHERE name = \
-                'wait/lock/metadata/sql/mdl' (the server tells of locks that are taken from then on)";
+    let KeptLocks { called, instrument, then } = of;
+    let mend = format!(
+        "UPDATE performance_schema.setup_instruments SET enabled = 'YES' WHERE name = '{instrument}' (the \
+         server tells of {then})"
+    );
     let is_off = !enabled.eq_ignore_ascii_case("yes");
-    is_off.then(|| format!("who holds metadata locks is not told here, as an instrument is off: {mend}"))
+    is_off.then(|| format!("who holds {called} is not told here, as an instrument is off: {mend}"))
 }
 
 /// Whether grants let an account see the sessions of all.
@@ -527,13 +596,18 @@ mod tests {
     #[test]
     fn a_server_that_keeps_no_metadata_locks_is_told_how_to() {
         let told = |enabled: &str| {
-            untold_locks(&Rows::new(["enabled".to_owned()], vec![vec![Some(enabled.to_owned())]]))
+            let rows = Rows::new(["enabled".to_owned()], vec![vec![Some(enabled.to_owned())]]);
+            untold_locks(&rows, &METADATA_LOCKS)
         };
         assert!(
             told("NO").unwrap().contains("setup_instruments SET enabled = 'YES' WHERE name = 'wait/lock")
         );
         assert_eq!(told("YES"), None);
-        assert_eq!(untold_locks(&Rows::new(["enabled".to_owned()], Vec::new())), None);
+        let nothing = Rows::new(["enabled".to_owned()], Vec::new());
+        assert_eq!(untold_locks(&nothing, &METADATA_LOCKS), None);
+        let off = Rows::new(["enabled".to_owned()], vec![vec![Some("NO".to_owned())]]);
+        let text = untold_locks(&off, &TABLE_LOCKS).unwrap();
+        assert!(text.starts_with("who holds table locks") && text.contains("'wait/lock/table/sql/handler'"));
     }
 
     #[test]

@@ -36,7 +36,8 @@ pub(super) fn metadata_locks(window: &Window) -> Option<Finding> {
     )
 }
 
-/// Which session has it is not told: of the statements on that table the one that runs is the longest at it.
+/// Where nobody tells which session has it: of the statements on that table the one that runs is the longest
+/// at it.
 pub(super) fn table_locks(window: &Window) -> Option<Finding> {
     let server = window.server.as_ref()?.with_sessions()?;
     let share = share(server.in_table_lock, server.active);
@@ -45,7 +46,8 @@ pub(super) fn table_locks(window: &Window) -> Option<Finding> {
         Finding::new(Name::TableLocks, load, share)
             .figure("sessions at work that wait for a whole table", share, Unit::Share, Some(WAITING))
             .figure("sessions that wait", server.in_table_lock, Unit::Count, Some(SESSIONS))
-            .figure("the longest at it", server.longest_s, Unit::Seconds, None),
+            .figure("the longest at it", server.longest_s, Unit::Seconds, None)
+            .who(server.table_blocker.as_ref().map(Blocker::to_string)),
     )
 }
 

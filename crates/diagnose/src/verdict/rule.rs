@@ -179,7 +179,7 @@ pub static RULES: &[Rule] = &[
         when: ">= 20 % of the sessions at work, and at least one, wait for a whole table, as engines without row locks have it (MyISAM, Aria, MEMORY) (I)",
         explains: &[Connections],
         next: &[
-            "look at the statement that has been at that table longest (SHOW PROCESSLIST): the others wait for it",
+            "look at the session that is named, else at the statement that has been at that table longest (SHOW PROCESSLIST): the others wait for it",
             "ALTER TABLE ... ENGINE = InnoDB, which locks rows: SELECT table_schema, table_name, engine FROM information_schema.tables WHERE engine IN ('MyISAM', 'Aria', 'MEMORY')",
         ],
         judge: lock::table_locks,

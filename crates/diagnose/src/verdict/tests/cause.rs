@@ -262,3 +262,29 @@ fn who_may_exceed_a_limit_of_cpu_for_a_while_is_told_how_often_it_does() {
     assert!(evidence(Some(host::cgroup::Burst { allowed_s: 0.1, periods: 0.4, cpus: 0.05 })));
     assert!(!evidence(None));
 }
+
+#[test]
+fn who_holds_a_whole_table_is_named_where_it_is_told() {
+    let who = |table_blocker: Option<server::Blocker>| {
+        let window = with(|_, server| {
+            (server.active, server.in_table_lock) = (20.0, 18.0);
+            server.table_blocker = table_blocker;
+        });
+        let bottleneck = judge(&window).bottleneck.unwrap();
+        assert_eq!(bottleneck.name, Name::TableLocks);
+        bottleneck.who
+    };
+    let holder = server::Blocker {
+        id: 42,
+        user: "app".to_owned(),
+        host: "10.0.0.7".to_owned(),
+        held: server::HeldBy::ByAnIdleClient,
+        age_s: 31,
+        in_transaction: false,
+        table: Some("shop.log".to_owned()),
+        waiting: 18,
+        guessed: false,
+    };
+    assert_eq!(who(Some(holder)).as_deref(), Some("session 42 of app@10.0.0.7, idle for 31 s, on shop.log"));
+    assert_eq!(who(None), None);
+}

@@ -154,6 +154,34 @@ pub(crate) async fn inserts_behind_another_statements_values_are_seen(scene: &Sc
     until(&mut watching, "nobody waits for values", |r| r.in_auto_increment == 0).await;
 }
 
+/// Who holds a table of an engine that locks whole tables is told by `performance_schema`.
+pub(crate) async fn who_holds_a_whole_table_is_named(scene: &Scene) {
+    let instrument = "UPDATE performance_schema.setup_instruments SET enabled = 'YES' \
+                      WHERE name = 'wait/lock/table/sql/handler'";
+    scene.run("a1", instrument).await;
+    scene.run("a1", "CREATE TABLE app.board (id INT PRIMARY KEY, n INT) ENGINE = MyISAM").await;
+    // The lock on a table of a single row ends before the statement does.
+    scene.run("a1", "INSERT INTO app.board VALUES (1, 1), (2, 1), (3, 1)").await;
+    let mut watching = scene.sampler("a1", Duration::from_secs(5));
+    let quiet = watching.read().await.unwrap();
+    assert!(quiet.settings.performance_schema && quiet.table_blocker.is_none());
+    let mut holder = app(scene).await;
+    let id = holder.id();
+    let holds = tokio::spawn(async move { holder.query_drop("SELECT SLEEP(2), n FROM app.board").await });
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    let mut waiter = app(scene).await;
+    let waits = tokio::spawn(async move { waiter.query_drop("UPDATE app.board SET n = n + 1").await });
+    let locked = until(&mut watching, "who holds a table", |r| r.table_blocker.is_some()).await;
+    let blocker = locked.table_blocker.clone().unwrap();
+    assert_eq!((blocker.id, blocker.held), (u64::from(id), HeldBy::ByAStatement), "{blocker}");
+    assert_eq!((blocker.table.as_deref(), blocker.waiting), (Some("app.board"), 1), "{blocker}");
+    assert!(!blocker.guessed && locked.sessions.table_lock == 1, "{locked:#?}");
+    let sample = Sample::over(&[Arc::new(quiet), Arc::new(locked)]).unwrap();
+    assert!(sample.in_table_lock > 0.0 && sample.table_blocker.is_some(), "{sample:#?}");
+    holds.await.unwrap().unwrap();
+    waits.await.unwrap().unwrap();
+}
+
 /// An account that sees no session but its own does not take the others for nobody.
 pub(crate) async fn sessions_that_are_hidden_are_said_to_be(scene: &Scene) {
     scene.run("a1", "CREATE USER small@'%' IDENTIFIED BY 'Sm4ll-pass'").await;
