@@ -14,6 +14,7 @@ use crate::watched_server::WatchedServer;
 use config::Credentials;
 use console::admin_client::AdminClient;
 use console::fleet_view;
+use console::own_limit::OwnLimit;
 use console::sample_view::{HostSampleView, ServerSampleView, Shows};
 use console::watch_view::{self, RouterWatch, ServerWatch, VerdictView, WatchView};
 use diagnose::Recent;
@@ -50,6 +51,7 @@ pub(crate) struct Evaluator {
     settlings: Settlings,
     gaps: u64,
     cost: Meter,
+    own_limit: OwnLimit,
 }
 
 /// What was read up to a moment.
@@ -128,6 +130,7 @@ impl Evaluator {
             settlings: Settlings::default(),
             gaps: 0,
             cost: Meter::start(),
+            own_limit: OwnLimit::default(),
         }
     }
 
@@ -309,6 +312,7 @@ impl Evaluator {
             webhook,
             gaps: self.gaps,
             cost: self.cost.read(),
+            held_back: self.own_limit.held_back(),
         }
     }
 }

@@ -49,6 +49,9 @@ pub fn text(view: &WatchView, paint: Paint) -> String {
             }
             (None, None) => text.push_str(&format!("{}: {FIRST_WINDOW}.\n", host.agent)),
         }
+        if let Some(held_back) = &host.held_back {
+            text.push_str(&format!("  {} this agent is {held_back}\n", paint.yellow("!")));
+        }
         let shared = sharing(view, Some(&host.agent), &host.verdict);
         if host.host.is_some() && (!beside(Some(&host.agent)) || !shared.is_empty()) {
             text.push_str(&verdict(&host.verdict, paint));
@@ -68,6 +71,9 @@ pub fn text(view: &WatchView, paint: Paint) -> String {
     }
     if let Some(left_out) = &view.left_out {
         text.push_str(&format!("\n{} {left_out}\n", paint.yellow("!")));
+    }
+    if let Some(held_back) = &view.held_back {
+        text.push_str(&format!("\n{} the process that watches is {held_back}\n", paint.yellow("!")));
     }
     if let Some(router) = &view.router {
         text.push_str(&requests(router, paint));
@@ -401,6 +407,7 @@ fn near(next: &NamedView) -> String {
 mod tests {
     use super::*;
     use console::sample_view::SpaceView;
+    use console::watch_view::HostWatch;
     use diagnose::verdict::Confidence;
 
     fn named(name: diagnose::verdict::Name, called: &str) -> VerdictView {
@@ -507,6 +514,19 @@ mod tests {
         assert_eq!(news(&at(42, 31)), news(&at(42, 34)));
         assert_ne!(news(&at(42, 31)), news(&at(7, 1)));
         assert_ne!(news(&at(42, 31)), news(&WatchView::default()));
+    }
+
+    #[test]
+    fn who_watches_and_is_held_back_by_its_own_limit_says_so() {
+        let held_back = || Some("held back by its own limit of 0.50 CPUs".to_owned());
+        let own = WatchView { held_back: held_back(), ..WatchView::default() };
+        let said = text(&own, Paint::off());
+        assert!(said.contains("! the process that watches is held back by its own limit"), "{said}");
+        let agent = "https://db1".to_owned();
+        let host = HostWatch { agent, held_back: held_back(), ..HostWatch::default() };
+        let said = text(&WatchView { hosts: vec![host], ..WatchView::default() }, Paint::off());
+        assert!(said.contains("! this agent is held back by its own limit of 0.50 CPUs\n"), "{said}");
+        assert!(!text(&WatchView::default(), Paint::off()).contains("held back"));
     }
 
     #[test]

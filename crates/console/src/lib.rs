@@ -26,6 +26,7 @@ pub mod http;
 pub mod insight_metrics;
 pub mod insight_view;
 pub mod objectives;
+pub mod own_limit;
 pub mod page;
 pub mod pinned_text;
 #[cfg(any(test, feature = "sample"))]

@@ -22,6 +22,7 @@ pub fn status() -> StatusView {
             uptime_s: 7_512.0,
             config: Some("/etc/headroom/headroom.toml".into()),
             reload: None,
+            held_back: None,
         },
         ..StatusView::default()
     };

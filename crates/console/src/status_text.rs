@@ -20,6 +20,9 @@ pub fn text(status: &StatusView, paint: Paint) -> String {
     if status.process.stopping {
         text.push_str(&paint.yellow("It stops: no new clients; it ends when its sessions have ended.\n"));
     }
+    if let Some(held_back) = &status.process.held_back {
+        text.push_str(&format!("{} this router is {held_back}\n", paint.yellow("!")));
+    }
     if let Some(recording) = &status.recording {
         text.push_str(&paint.red(&format!("RECORDING: {}\n", recording.text())));
     }
@@ -177,6 +180,15 @@ mod tests {
         let work = "what its sessions do is unknown: each counts as the mean";
         replica.routing.as_mut().unwrap().work = Some(work.to_owned());
         assert_eq!(line(replica), format!("eligible; {work}"), "{name}");
+    }
+
+    #[test]
+    fn a_router_that_its_own_limit_holds_back_says_so_at_the_top() {
+        let mut status = crate::sample_status::status();
+        assert!(!text(&status, Paint::off()).contains("this router is"));
+        status.process.held_back = Some("held back by its own limit of 0.50 CPUs".to_owned());
+        let text = text(&status, Paint::off());
+        assert!(text.contains("! this router is held back by its own limit of 0.50 CPUs\n"), "{text}");
     }
 
     #[test]

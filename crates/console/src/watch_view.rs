@@ -45,6 +45,10 @@ pub struct WatchView {
     pub gaps: u64,
     /// What watching costs this host.
     pub cost: Cost,
+    /// That the CPU limit of its own cgroup holds the process that watches back, in words; absent where none
+    /// does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub held_back: Option<String>,
 }
 
 /// What a process uses.
@@ -69,6 +73,9 @@ pub struct HostWatch {
     pub verdict: VerdictView,
     /// What the agent costs it.
     pub cost: Cost,
+    /// That the CPU limit of its own cgroup holds the agent back, in words; absent where none does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub held_back: Option<String>,
 }
 
 /// One server.

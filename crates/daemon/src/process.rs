@@ -10,6 +10,7 @@ use console::admin::{self, Live};
 use console::control::server::{Controlled, DrainRequest, RecordRequest};
 use console::control::{self, Directory};
 use console::objectives::{Objectives, WebhookSender};
+use console::own_limit::OwnLimit;
 use console::status_view::{ProcessView, ReloadView, StatusView};
 use insight::Since;
 use std::ffi::OsString;
@@ -46,6 +47,7 @@ pub struct Process {
     /// Nobody records from this process any more.
     leaves: Arc<AtomicBool>,
     changing: Mutex<Changing>,
+    own_limit: OwnLimit,
 }
 
 /// What a reload changes. Locked for moments, never over an await.
@@ -82,6 +84,7 @@ impl Process {
             stopping: AtomicBool::new(false),
             leaves: Arc::default(),
             changing,
+            own_limit: OwnLimit::default(),
         }
     }
 
@@ -304,6 +307,7 @@ impl Live for Process {
                 age_s: reload.at.elapsed().as_secs_f64(),
                 notes: reload.notes.clone(),
             }),
+            held_back: self.own_limit.held_back(),
         };
         status
     }

@@ -69,8 +69,8 @@ pub(crate) fn merge(all: Vec<AgentAnswer>) -> WatchView {
             (known, other) => known.or(other),
         };
         told.extend(view.servers.into_iter().map(|server| (word(&server), of_agent(server))));
-        let (host, verdict, cost) = (view.host, view.verdict, view.cost);
-        whole.hosts.push(HostWatch { agent, unanswered: None, host, verdict, cost });
+        let (host, verdict, cost, held_back) = (view.host, view.verdict, view.cost, view.held_back);
+        whole.hosts.push(HostWatch { agent, unanswered: None, host, verdict, cost, held_back });
     }
     // The order of the agents among those that are as good.
     told.sort_by_key(|(word, _)| *word);

@@ -193,6 +193,7 @@ function notices(status) {
   if (hook && hook.failed_because) list.push(["warn", "Webhook", hook.failed_because + "; " + count(hook.waiting) + " waiting, " + count(hook.lost) + " lost"]);
   const r = status.recording;
   if (r) list.push(["bad", "Recording", (r.one_in > 1 ? "what one session in " + r.one_in + " sends" : "what all clients send") + " is recorded, literals included: " + count(r.commands) + " commands so far" + (r.lost ? ", " + count(r.lost) + " events lost" : "") + "; ends by itself in " + age(r.left_s)]);
+  if (status.process.held_back) list.push(["warn", "Router", "it is " + status.process.held_back]);
   status.troubles.forEach((text) => list.push(["bad", "Router", text]));
   status.fallbacks.forEach((f) => list.push(["warn", "Fallback", f.text]));
   const e = status.epoch;

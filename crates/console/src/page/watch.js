@@ -47,6 +47,8 @@ function headline(view) {
 function notices(view) {
   const list = view.servers.filter((server) => server.unanswered).map((server) => ["bad", server.name, "does not answer: " + server.unanswered]);
   if (view.left_out) list.push(["warn", "Servers left out", view.left_out]);
+  if (view.held_back) list.push(["warn", "This agent", "is " + view.held_back]);
+  (view.hosts ?? []).forEach((host) => { if (host.held_back) list.push(["warn", "Agent " + host.agent, "is " + host.held_back]); });
   if (view.servers.length && !view.writer) list.push(["warn", "No primary", "none can be named; headroom fleet says why"]);
   promised(view).filter((one) => one.incident).forEach((one) => list.push(["bad", "Incident", one.name + ": " + one.promise + "; open for " + lasted(one.incident.for_s)]));
   return list.map(([mood, name, text]) => h("div", { class: "notice " + mood }, h("b", {}, name), h("span", {}, text)));

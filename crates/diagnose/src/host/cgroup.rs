@@ -18,6 +18,7 @@
 mod burst;
 mod files;
 mod level;
+mod quota;
 mod ulimit;
 
 pub use burst::Burst;
@@ -25,9 +26,10 @@ pub use level::Kills;
 
 use super::pressure;
 use super::text::{decimal, grown, lines, words};
-use burst::{Drawn, allowed_us};
-use files::{Hierarchies, bytes, ceilings, first, named, pinned_to, quotas, thread_ceilings, throttles};
+use burst::Drawn;
+use files::{Hierarchies, bytes, ceilings, first, named, pinned_to, thread_ceilings, throttles};
 use level::nearest;
+use quota::cpu_quotas;
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -236,22 +238,7 @@ impl Limits {
     pub fn of(pid: u32, proc: &Path) -> Option<Self> {
         let hierarchies = Hierarchies::of(pid, proc)?;
         let find = |controller: &str| hierarchies.directory(controller);
-        let cpu = find("cpu").map_or_else(Vec::new, |(dir, mount, version)| {
-            let used = |dir: &Path| {
-                let counted = || {
-                    let same = find("cpuacct")?.1.join(dir.strip_prefix(&mount).ok()?);
-                    same.is_dir().then_some(Used::Counted(same))
-                };
-                let process = || Used::Process(proc.join(pid.to_string()).join("stat"));
-                match version {
-                    Version::Two => Used::There,
-                    Version::One => counted().unwrap_or_else(process),
-                }
-            };
-            let all = quotas(&dir, &mount, version).into_iter();
-            let burst = |dir: &Path| allowed_us(dir, version);
-            all.map(|(dir, cpus)| Quota { used: used(&dir), burst_us: burst(&dir), dir, cpus }).collect()
-        });
+        let cpu = cpu_quotas(&hierarchies, pid, proc);
         let memory =
             find("memory").map_or_else(Vec::new, |(dir, mount, version)| ceilings(&dir, &mount, version));
         let threads = find("pids").map_or_else(Vec::new, |(dir, mount, _)| thread_ceilings(&dir, &mount));
