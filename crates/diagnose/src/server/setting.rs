@@ -122,7 +122,8 @@ mod tests {
                 ("innodb_thread_concurrency", "16"),
                 ("version", "8.0.36-28"),
             ];
-            let row = |(name, value): &(&str, &str)| vec![Some((*name).to_owned()), Some((*value).to_owned())];
+            let row =
+                |(name, value): &(&str, &str)| vec![Some((*name).to_owned()), Some((*value).to_owned())];
             let names = ["Variable_name", "Value"].map(str::to_owned);
             let settings = Settings::read(&Rows::new(names, variables.iter().map(row).collect()));
             (settings.pool_of_threads, settings.at_work)
