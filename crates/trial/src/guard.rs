@@ -58,7 +58,8 @@ pub fn held_against(newest_first: impl Iterator<Item = Window>) -> Option<Window
 
 /// Why a cell is given up at once, after its warm-up or its measurement; `None` to go on. `baseline` is what
 /// it is held against; without one (it is the baseline itself) only memory and overload are looked at.
-/// `memory` is the share in use on the server's host, where that host is seen.
+/// `memory` is the share in use on the server's host, or of the limit of its cgroup where that is the larger,
+/// where that host is seen.
 pub fn gives_up(
     guard: &Guard,
     window: &Window,
@@ -68,7 +69,8 @@ pub fn gives_up(
     let percent = |share: f64| format!("{:.1} %", share * 100.0);
     if let Some(memory) = memory.filter(|memory| *memory > guard.memory) {
         return Some(format!(
-            "{} of the host's memory is in use (limit {}: memory in [guard])",
+            "{} of the host's memory, or of the limit of the server's cgroup, is in use (limit {}: memory in \
+             [guard])",
             percent(memory),
             percent(guard.memory)
         ));

@@ -7,7 +7,7 @@ use crate::spec::{Data, HOST, Point, Reset, TrialHost};
 use crate::store::{HostFigures, Second};
 use config::Credentials;
 use diagnose::host::cgroup::Limits;
-use diagnose::host::{Roots, Sample, Sampler, disk};
+use diagnose::host::{Roots, Sample, Sampler, disk, process};
 use diagnose::{Recent, server, verdict};
 use fleet::Address;
 use knob::apply::{self, Change, Manner, Outcome, Status};
@@ -60,6 +60,8 @@ pub struct HostRig {
     load: Option<(Load, Arrivals)>,
     /// The server of the load, and when it was started, from the moment when the clients were connected.
     ran: Option<(String, Facts)>,
+    /// Of the cgroup of that server's process, where it runs on this host and is known.
+    server_limits: Option<Limits>,
     /// Names of the knobs that were set and are to be put back: those that are held, and the others.
     held: BTreeSet<String>,
     own: BTreeSet<String>,
@@ -149,6 +151,7 @@ impl HostRig {
             sampler,
             load,
             ran: None,
+            server_limits: None,
             held,
             own,
         }
@@ -213,6 +216,20 @@ impl HostRig {
             answer => answer,
         };
         Ok(answer.map_err(knob::Error::Server)?)
+    }
+
+    /// The limits of the cgroup of the server that is in turn; `None` where it runs elsewhere, or it is not
+    /// known which process it is.
+    fn limits_of_server(&mut self) -> Option<Limits> {
+        if !self.target.writers.iter().all(diagnose::host::is_here) {
+            return None;
+        }
+        let address = self.server.clone()?;
+        let port = self.ask(&address, |server| server.global("port")).ok()?.parse().ok()?;
+        let datadir = self.ask(&address, |server| server.global("datadir")).ok()?;
+        let proc = Roots::default().proc;
+        let pid = process::serving(&process::database_servers(&proc), port, &datadir, &proc)?;
+        Limits::of(pid, &proc)
     }
 
     fn present(&mut self, knob: &str) -> Result<String, RigError> {
@@ -483,6 +500,8 @@ impl Rig for HostRig {
         };
         let load = Load::connect(plan)?;
         self.load = Some((load, arrivals));
+        // Anew for each trial: its settings may have moved a limit, or restarted the server.
+        self.server_limits = self.limits_of_server();
         Ok(())
     }
 
@@ -514,11 +533,14 @@ impl Rig for HostRig {
         // Its own flag, so that a guard can end this stretch and nothing else; Ctrl-C ends it too.
         let over = Arc::new(AtomicBool::new(self.stop.load(Ordering::Relaxed)));
         let mut watcher = Sampler::new(Roots::default());
+        let server_limits = self.server_limits.as_ref();
+        // A server in a container is killed at its own limit, however much the host has.
+        let fuller = |of_host: f64| of_host.max(server_limits.and_then(Limits::memory_in_use).unwrap_or(0.0));
         let outcome = load.send(arrivals, time, seed, &over, |moment| {
             let second = Second { done: moment.done, failed: moment.failed, p99_ms: moment.p99_ms };
             let host = watcher.read();
             // The generator's memory says nothing of a server elsewhere.
-            let go_on = go_on(&second, here.then(|| memory(&host.memory.level)));
+            let go_on = go_on(&second, here.then(|| fuller(memory(&host.memory.level))));
             look(&mut recent, host);
             if !go_on || self.stop.load(Ordering::Relaxed) {
                 over.store(true, Ordering::Relaxed);
@@ -536,7 +558,7 @@ impl Rig for HostRig {
         let bottleneck =
             found.and_then(|found| serde_json::to_value(found.name).ok()?.as_str().map(str::to_owned));
         let stretch = stretch(outcome, &sample, throttled.unwrap_or(0.0));
-        let memory = here.then_some(stretch.host.memory);
+        let memory = here.then(|| fuller(stretch.host.memory));
         Ok(Stretch { bottleneck, memory, ..stretch })
     }
 

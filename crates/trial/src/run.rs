@@ -46,7 +46,8 @@ pub struct Stretch {
     pub notes: Vec<String>,
     pub series: Vec<Second>,
     pub host: HostFigures,
-    /// Memory of the server's host in use in the end, share of all; `None` where that host is not seen.
+    /// Memory in use in the end, of the server's host or of the limit of its cgroup, whichever share is the
+    /// larger; `None` where that host is not seen.
     pub memory: Option<f64>,
     /// What `diagnose` names as the bottleneck of this stretch.
     pub bottleneck: Option<String>,
@@ -105,8 +106,8 @@ pub trait Rig {
     /// They cannot be connected.
     fn connect(&mut self, point: Point) -> Result<(), RigError>;
 
-    /// Sends for a while; `go_on` is asked every second, with the share of memory of the server's host in use
-    /// where that host is seen.
+    /// Sends for a while; `go_on` is asked every second, with the share of memory in use (as in
+    /// [`Stretch`]) where the server's host is seen.
     ///
     /// # Errors
     /// A fault of our own.

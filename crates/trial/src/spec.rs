@@ -23,7 +23,7 @@
 //! [guard]                        # a cell is given up beyond these
 //! latency = 2.0                  # p99, times the baseline's
 //! errors = 0.01                  # share of failed transactions, above the baseline's
-//! memory = 0.9                   # share of the host's memory in use
+//! memory = 0.9                   # share of the memory in use, of the host's or of the server's cgroup
 //! steal = 0.05                   # void: share of the CPU that the hypervisor took
 //!
 //! [design]
@@ -245,7 +245,7 @@ pub struct Guard {
     pub latency: f64,
     /// So large a share of its transactions fails, beyond the baseline's.
     pub errors: f64,
-    /// So large a share of the host's memory is in use.
+    /// So large a share of the memory is in use, of the host's or of what the server's cgroup may have.
     pub memory: f64,
     /// A measurement is void when the hypervisor took more of the CPU.
     pub steal: f64,

@@ -27,7 +27,9 @@ pub use level::Kills;
 use super::pressure;
 use super::text::{decimal, grown, lines, words};
 use burst::Drawn;
-use files::{Hierarchies, bytes, ceilings, first, named, pinned_to, thread_ceilings, throttles};
+use files::{
+    Hierarchies, bytes, ceilings, first, in_use, named, pinned_to, thread_ceilings, throttles,
+};
 use level::nearest;
 use quota::cpu_quotas;
 use serde::{Deserialize, Serialize};
@@ -273,6 +275,13 @@ impl Limits {
     /// The smallest limit of memory, bytes.
     pub fn memory_limit(&self) -> Option<u64> {
         self.memory.iter().map(|ceiling| ceiling.bytes).min()
+    }
+
+    /// The share in use now, without the file cache, of the memory limit that is used most of those at which
+    /// processes are killed.
+    pub fn memory_in_use(&self) -> Option<f64> {
+        let shares = self.memory.iter().filter_map(|ceiling| in_use(&ceiling.dir, ceiling.version));
+        shares.max_by(f64::total_cmp)
     }
 
     /// Counters now.

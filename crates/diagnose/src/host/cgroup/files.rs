@@ -151,6 +151,24 @@ pub(super) fn ceilings(dir: &Path, mount: &Path, version: Version) -> Vec<Ceilin
     upwards(dir, mount).filter_map(of).collect()
 }
 
+/// The share of the memory limit of `dir` that is in use, without the file cache: the kernel takes that back
+/// before it kills. `None` where no limit kills (`memory.high` only slows down), or one cannot be read.
+pub(super) fn in_use(dir: &Path, version: Version) -> Option<f64> {
+    let (limit, used, caches) = match version {
+        Version::Two => ("memory.max", "memory.current", ["active_file", "inactive_file"]),
+        Version::One => (
+            "memory.limit_in_bytes",
+            "memory.usage_in_bytes",
+            ["total_active_file", "total_inactive_file"],
+        ),
+    };
+    let limit = first(&bytes(dir, limit)).filter(|limit| (1..NO_LIMIT).contains(limit))?;
+    let used = first(&bytes(dir, used))?;
+    let stat = bytes(dir, "memory.stat");
+    let cache = caches.iter().map(|name| named(&stat, name.as_bytes())).sum::<Option<u64>>()?;
+    Some(used.saturating_sub(cache) as f64 / limit as f64)
+}
+
 /// Every limit of threads, likewise.
 pub(super) fn thread_ceilings(dir: &Path, mount: &Path) -> Vec<ThreadCeiling> {
     let of = |dir: &Path| Some(ThreadCeiling { dir: dir.to_owned(), most: first(&bytes(dir, "pids.max"))? });

@@ -103,6 +103,41 @@ mod tests {
     }
 
     #[test]
+    fn memory_in_use_leaves_the_file_cache_out_and_is_that_of_the_limit_that_is_used_most() {
+        let stat = |active: u32| format!("anon 9\nactive_file {active}\ninactive_file 100000\n");
+        let two = |db_stat: &str| {
+            let root = host(
+                "0::/pod/db\n",
+                &[("cg", "cgroup2", "rw")],
+                &[
+                    ("cg/pod/memory.max", "1000000\n"),
+                    ("cg/pod/memory.current", "990000\n"),
+                    ("cg/pod/memory.stat", stat(390_000).as_str()),
+                    ("cg/pod/db/memory.max", "500000\n"),
+                    ("cg/pod/db/memory.current", "490000\n"),
+                    ("cg/pod/db/memory.stat", db_stat),
+                ],
+            );
+            limits(&root).unwrap().memory_in_use()
+        };
+        assert_eq!(two(&stat(40_000)), Some(0.7), "of 490000 bytes 140000 are file cache");
+        assert_eq!(two(""), Some(0.5), "what cannot be told apart is unknown, and the pod's is known");
+        let slows = [("cg/db/memory.high", "500000\n"), ("cg/db/memory.current", "490000\n")];
+        let root = host("0::/db\n", &[("cg", "cgroup2", "rw")], &slows);
+        assert_eq!(limits(&root).unwrap().memory_in_use(), None, "nobody is killed there");
+        let root = host(
+            "1:memory:/db\n",
+            &[("mem", "cgroup", "rw,memory")],
+            &[
+                ("mem/db/memory.limit_in_bytes", "1000000\n"),
+                ("mem/db/memory.usage_in_bytes", "950000\n"),
+                ("mem/db/memory.stat", "cache 5\ntotal_active_file 100000\ntotal_inactive_file 50000\n"),
+            ],
+        );
+        assert_eq!(limits(&root).unwrap().memory_in_use(), Some(0.8));
+    }
+
+    #[test]
     fn where_nothing_is_known_of_what_is_used_the_smallest_limit_counts() {
         let nearest = |levels: &[(f64, f64)]| nearest(levels.to_vec(), |level| *level).unwrap().1;
         assert_eq!(nearest(&[(0.0, 300.0), (0.0, 100.0), (0.0, 200.0)]), 100.0);
