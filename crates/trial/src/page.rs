@@ -118,8 +118,11 @@ fn next_steps(page: &mut String, report: &Report) {
     let void = report.loads.iter().any(|load| load.void);
     let winner = report.loads.iter().any(|load| load.winner.is_some());
     let undecided = report.loads.iter().flat_map(|load| &load.cells);
+    // One that is better and not confirmed needs more blocks, too.
+    let better = !winner && !void;
+    let open = |verdict: Verdict| verdict == Verdict::Undecided || better && verdict == Verdict::Better;
     let undecided =
-        undecided.filter(|cell| cell.standing == Standing::Judged { verdict: Verdict::Undecided });
+        undecided.filter(|cell| matches!(cell.standing, Standing::Judged { verdict } if open(verdict)));
     if void {
         page.push_str(
             "<li>Run it again: something beside the settings changed while it ran (the A/A cell differs). That \
@@ -143,8 +146,8 @@ fn next_steps(page: &mut String, report: &Report) {
     let undecided = undecided.count() > 0;
     if undecided {
         page.push_str(
-            "<li>Cells that are undecided need more blocks or longer trials, if they matter: leave only those \
-             levels in the spec and run it again.</li>\n",
+            "<li>Cells that are undecided, or better and not confirmed, need more blocks or longer trials, if \
+             they matter: leave only those levels in the spec and run it again.</li>\n",
         );
     }
     if !winner && !void && !undecided {

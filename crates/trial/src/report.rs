@@ -13,7 +13,7 @@ use crate::schedule::{self, pairs};
 use crate::snippet::snippet;
 use crate::spec::{Metric, Point};
 use crate::store::{History, Measured, Outcome, RefusedLevel, Trial};
-use crate::verdict::{Verdict, is_void, of_the_best, verdicts};
+use crate::verdict::{Verdict, is_confirmed, is_void, of_the_best, verdicts};
 use knob::Host;
 use plan::comparison::paired;
 use plan::quantile::{median, sorted};
@@ -101,6 +101,7 @@ pub struct LoadReport {
     pub courses: Vec<(String, Vec<Moment>)>,
     /// The cells, the best first.
     pub cells: Vec<CellReport>,
+    /// The best cell whose interval, wider for its being the best of several, excludes no effect.
     pub winner: Option<Winner>,
     /// The best confirmed cell that cannot lose data, where the winner can.
     pub safe: Option<Winner>,
@@ -248,7 +249,8 @@ fn of_one_load(
     let compared = cells.iter().filter(|cell| cell.effect.is_some()).count();
     let better = cells.iter().filter(|_| !void).filter_map(|cell| {
         let better = cell.standing == Standing::Judged { verdict: Verdict::Better };
-        let (settings, effect) = (cell.settings.clone(), cell.effect.filter(|_| better)?);
+        let confirmed = |effect: &Effect| better && is_confirmed(effect, compared, spec.level);
+        let (settings, effect) = (cell.settings.clone(), cell.effect.filter(confirmed)?);
         let (ratio, confidence) = (of_the_best(&effect, compared, spec.level), 1.0 - spec.level);
         let dangerous = schedule::is_dangerous(spec, &experiment.design, cell.cell);
         let snippet = snippet(&Host::new("/"), &settings, remark);
@@ -496,6 +498,27 @@ mod tests {
         let words = crate::text::winner_range(winner);
         assert!(words.contains("95 % for the best of 2 cells: +"), "{words}");
         assert!(winner.snippet.ends_with("[mysqld]\nb = 1\n"), "{}", winner.snippet);
+    }
+
+    #[test]
+    fn a_cell_that_is_better_with_an_interval_that_holds_no_effect_is_not_the_winner() {
+        // Five errors of two degrees of freedom: p = 0.038, enough at the second step of Holm alone.
+        let (experiment, history) = history(|next| {
+            let block = f64::from(next.place.block);
+            measured(match next.run {
+                Run::Cell(2) => 100.0 * (0.3 + 0.104 * (block - 1.0)).exp(),
+                Run::Cell(1) => 120.0 * (1.0 + block / 1_000.0),
+                Run::Cell(_) => 80.0,
+                Run::LeadIn | Run::Baseline | Run::Same => 100.0,
+            })
+        });
+        let report = report(&experiment, &history);
+        let load = &report.loads[0];
+        let better = Standing::Judged { verdict: Verdict::Better };
+        assert_eq!((load.cells[0].cell, load.cells[0].standing.clone()), (2, better.clone()), "{load:?}");
+        assert_eq!((load.cells[1].cell, load.cells[1].standing.clone()), (1, better), "{load:?}");
+        let winner = load.winner.as_ref().unwrap();
+        assert!(winner.cell == 1 && winner.ratio.low > 1.0, "{winner:?}");
     }
 
     #[test]

@@ -13,7 +13,7 @@ use crate::halving::{Stage, promote};
 use crate::order::{Run, block};
 use crate::run::Experiment;
 use crate::store::Trial;
-use crate::verdict::{Good, Verdict, is_void, of_the_best, verdicts};
+use crate::verdict::{Good, Verdict, is_confirmed, is_void, of_the_best, verdicts};
 use plan::comparison::paired;
 use rand::Rng;
 use rand::rngs::StdRng;
@@ -177,7 +177,7 @@ pub struct Finding {
     pub covered: usize,
     pub best: usize,
     /// Whether the interval of the winner, which allows for its being the best, holds the truth; `None` if no
-    /// cell is called better.
+    /// cell is confirmed better.
     pub winner_covered: Option<bool>,
     /// Trials of cells, without baselines.
     pub trials: usize,
@@ -272,9 +272,10 @@ impl<'a> Host<'a> {
             (ratio.low..=ratio.high).contains(&self.truth[*cell])
         };
         let best = judged.iter().max_by(|a, b| a.1.log_mean.total_cmp(&b.1.log_mean));
-        let winner = best.filter(|best| {
-            judged.iter().zip(&said).any(|(one, said)| one.0 == best.0 && *said == Verdict::Better)
+        let confirmed = judged.iter().zip(&said).filter(|(one, said)| {
+            **said == Verdict::Better && is_confirmed(&one.1, judged.len(), LEVEL)
         });
+        let winner = confirmed.map(|(one, _)| one).max_by(|a, b| a.1.log_mean.total_cmp(&b.1.log_mean));
         let winner_covered = winner.map(|(cell, effect)| {
             let ratio = of_the_best(effect, judged.len(), LEVEL);
             (ratio.low..=ratio.high).contains(&self.truth[*cell])

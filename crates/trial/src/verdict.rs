@@ -69,6 +69,13 @@ pub fn of_the_best(effect: &Effect, family: usize, level: f64) -> Interval {
     effect.ratio(1.0 - level / family.max(1) as f64)
 }
 
+/// Whether that interval excludes no effect. Holm asks less of all but the smallest probability, so a cell
+/// may be better by it and have an interval that includes no effect.
+pub fn is_confirmed(effect: &Effect, family: usize, level: f64) -> bool {
+    let Interval { low, high, .. } = of_the_best(effect, family, level);
+    low > 1.0 || high < 1.0
+}
+
 /// Whether the A/A cell shows an effect, which voids the experiment.
 pub fn is_void(same: &Effect, level: f64) -> bool {
     same.p_differs() < level
@@ -98,6 +105,15 @@ mod tests {
         // Seven degrees of freedom: the 97.5 % point is 2.365, the 99.58 % point 3.61.
         let reach = |ratio: Interval| (ratio.high / ratio.estimate).ln() / 0.02;
         assert!((reach(alone) - 2.365).abs() < 0.01 && (reach(best) - 3.61).abs() < 0.03, "{best:?}");
+    }
+
+    #[test]
+    fn a_cell_that_is_better_by_a_later_step_of_holm_alone_is_not_confirmed() {
+        // Seven degrees of freedom: 2.6 errors are p = 0.035, which is enough at the second step of two.
+        let effects = [effect(0.2, 0.2 / 2.6), effect(0.1, 0.01)];
+        assert_eq!(verdicts(&effects, Good::More, 0.03, 0.05), [Verdict::Better; 2]);
+        assert_eq!(effects.map(|one| is_confirmed(&one, 2, 0.05)), [false, true]);
+        assert!(is_confirmed(&effect(-0.1, 0.01), 2, 0.05), "less may be good");
     }
 
     #[test]
