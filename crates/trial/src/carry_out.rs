@@ -2,11 +2,13 @@
 //! that cannot be set here are left out, and it goes on from what is on disk already.
 
 use crate::design::DesignError;
+use crate::order::Run;
 use crate::past::{Past, PastError};
 use crate::preview::{self, RunWrites};
 use crate::report::Report;
 use crate::rig::HostRig;
 use crate::run::{self, End, Event, Experiment, RunError};
+use crate::schedule::{self, TrialSlot};
 use crate::spec::{Spec, is_of_this_machine};
 use crate::store::{self, Begun, RefusedLevel, Store, StoreError};
 use crate::text;
@@ -53,6 +55,22 @@ pub enum CarryOutError {
     Design(#[from] DesignError),
     #[error("every cell has a level that cannot be set here; there is nothing to compare")]
     NothingPossible,
+    /// Gone on with, some cells would be run twice and others never.
+    #[error(
+        "{dir} was begun by version {begun}, whose order of trials is not that of this one: it ran \
+         {recorded} where this one has {expected} (stage {}, block {}, trial {}); go on with that version, or \
+         name another --dir",
+        place.stage + 1, place.block + 1, place.position + 1
+    )]
+    OtherOrder {
+        dir: PathBuf,
+        /// The version that began it.
+        begun: String,
+        place: TrialSlot,
+        /// What was run there, and what stands there, in words.
+        recorded: String,
+        expected: String,
+    },
     #[error(transparent)]
     Run(#[from] RunError),
     #[error(transparent)]
@@ -127,6 +145,17 @@ pub fn carry_out(
     let mut experiment = Experiment::new(spec, &begun.refused)?;
     if !resume {
         experiment.check_stages()?;
+    }
+    let (design, possible) = (&experiment.design, &experiment.possible);
+    if let Some((trial, here)) = schedule::misplaced(&experiment.spec, design, possible, &trials) {
+        let words = |run: Run| match run {
+            // A design of that version's.
+            Run::Cell(cell) if cell >= design.cells.len() => format!("cell {cell}"),
+            run => experiment.words(run),
+        };
+        let expected = here.map_or_else(|| "nothing".to_owned(), words);
+        let (begun, place, recorded) = (begun.version, trial.place, words(trial.run));
+        return Err(CarryOutError::OtherOrder { dir, begun, place, recorded, expected });
     }
     if dry_run {
         return Ok(CarryOutOutcome::Preview(preview::of(&experiment, rig)));

@@ -116,14 +116,7 @@ fn walk(
     (load, stage, block): (usize, usize, u32),
     progress: &mut Progress,
 ) {
-    let words = [spec.seed, load as u64, stage as u64, u64::from(block)];
-    let mut seed = [0; 32];
-    for (bytes, word) in seed.chunks_exact_mut(8).zip(words) {
-        bytes.copy_from_slice(&word.to_le_bytes());
-    }
-    let mut rng = StdRng::from_seed(seed);
-    let order = order::block(&design.cells, live, &spec.factors, &design.baseline, &mut rng);
-    for (position, run) in order.into_iter().enumerate() {
+    for (position, run) in order(spec, design, live, (load, stage, block)).into_iter().enumerate() {
         let here = |trial: &&&Trial| {
             let TrialSlot { stage: s, block: b, position: p, .. } = trial.place;
             (s, b, p) == (stage, block, position)
@@ -140,6 +133,42 @@ fn walk(
             attempts.iter().any(|trial| matches!(trial.outcome, Outcome::Void { slow: true, .. }));
         progress.next.get_or_insert(Next { place, run, slow_before });
     }
+}
+
+/// The runs of a block, by their positions.
+fn order(
+    spec: &Spec,
+    design: &Design,
+    live: &[usize],
+    (load, stage, block): (usize, usize, u32),
+) -> Vec<Run> {
+    let words = [spec.seed, load as u64, stage as u64, u64::from(block)];
+    let mut seed = [0; 32];
+    for (bytes, word) in seed.chunks_exact_mut(8).zip(words) {
+        bytes.copy_from_slice(&word.to_le_bytes());
+    }
+    let mut rng = StdRng::from_seed(seed);
+    order::block(&design.cells, live, &spec.factors, &design.baseline, &mut rng)
+}
+
+/// The first trial that is not what stands at its place, and what does: another version wrote it, whose order
+/// was another. Gone on with, some cells would be run twice and others never.
+pub fn misplaced<'a>(
+    spec: &Spec,
+    design: &Design,
+    possible: &[usize],
+    trials: &'a [Trial],
+) -> Option<(&'a Trial, Option<Run>)> {
+    let (stages, reached) =
+        (stages(spec, possible.len()), progress(spec, design, possible, trials).stages);
+    trials.iter().find_map(|trial| {
+        let TrialSlot { load, stage, block, position, .. } = trial.place;
+        let is_there = stages.get(stage).is_some_and(|stage| block < stage.blocks);
+        let live = reached.get(load).and_then(|reached| reached.get(stage)).filter(|_| is_there);
+        let here =
+            live.and_then(|live| order(spec, design, live, (load, stage, block)).get(position).copied());
+        (here != Some(trial.run)).then_some((trial, here))
+    })
 }
 
 /// Whether a cell has a level that can lose data, be it the baseline's. Where the danger lies in the change
@@ -267,6 +296,7 @@ mod tests {
             let progress = progress(&spec, &design, &possible, &trials[..count]);
             assert_eq!(progress.left, 26 - count);
             assert_eq!(progress.next.map(|next| next.place), Some(trials[count].place), "it goes on there");
+            assert_eq!(misplaced(&spec, &design, &possible, &trials[..count]), None);
         }
     }
 
@@ -290,6 +320,33 @@ mod tests {
         };
         let of = |load| trials.iter().filter(|trial| trial.place.load == load).count();
         assert_eq!((of(0), of(1), end.cut, end.left), (10, 10, 32, 0));
+        assert_eq!(misplaced(&spec, &design, &possible, &trials), None);
+    }
+
+    #[test]
+    fn lines_of_an_order_that_is_not_ours_are_found() {
+        let (spec, design, possible) = scene();
+        let (trials, _) = all(|next| match next.run {
+            Run::Cell(0) => Outcome::void("late".to_owned()),
+            Run::Cell(2) if next.place.stage == 1 => Outcome::GivenUp { why: "slow".to_owned() },
+            run => better(run),
+        });
+        let found = |trials: &[Trial]| {
+            misplaced(&spec, &design, &possible, trials).map(|(trial, here)| (trial.place.position, here))
+        };
+        assert_eq!(found(&trials), None, "void and given up trials are part of the order");
+        // Two trials of the first block the other way round: what stands before a baseline, and it.
+        let (trials, _) = all(|next| better(next.run));
+        let mut other = trials.clone();
+        (other[1].run, other[2].run) = (trials[2].run, trials[1].run);
+        assert_ne!(trials[1].run, trials[2].run);
+        assert_eq!(found(&other), Some((1, Some(trials[1].run))));
+        // A block more than there is, and a stage.
+        for (stage, block) in [(0, 1), (2, 0)] {
+            let mut other = trials[..1].to_vec();
+            (other[0].place.stage, other[0].place.block) = (stage, block);
+            assert_eq!(found(&other), Some((0, None)), "{stage} {block}");
+        }
     }
 
     #[test]
