@@ -146,6 +146,10 @@ impl Access<'_> {
             }
             Item::Service { service } => {
                 let runs = tuner::running(self.host).iter().any(|tuner| tuner.program == *service);
+                if let Some(why) = tuner::unseen(self.host).filter(|_| !runs) {
+                    let why = format!("whether {service} runs on this host is not known: {why}");
+                    return Err(Refusal::Denied { why });
+                }
                 Ok(if runs { "on" } else { "off" }.to_owned())
             }
             Item::Variable { variable, .. } => self.server()?.global(variable).map_err(Into::into),

@@ -3,7 +3,9 @@
 
 use crate::catalogue::Family;
 use crate::host::Host;
+use crate::name;
 use serde::Serialize;
+use std::path::Path;
 
 /// One row: a program and what it rewrites.
 struct Row {
@@ -75,6 +77,37 @@ pub fn running(host: &Host) -> Vec<Tuner> {
     found
 }
 
+/// The first namespace of processes, which the host's are in (`PROC_PID_INIT_INO` of the kernel's
+/// `proc_ns.h`).
+const OF_THE_HOST: &str = "pid:[4026531836]";
+
+/// Why a program may run on this host and not be seen from here: then "none runs" is not known.
+pub fn unseen(host: &Host) -> Option<&'static str> {
+    // Our own: that of process 1 is shown to root alone. A kernel without such namespaces has none.
+    let namespace = std::fs::read_link(host.path("/proc/self/ns/pid")).ok()?;
+    if namespace != Path::new(OF_THE_HOST) {
+        return Some("this is a container, which sees only its own processes");
+    }
+    let hidden = host.read("/proc/1/comm").is_err();
+    hidden.then_some("/proc hides the processes of other users (hidepid)")
+}
+
+/// What is not known before these knobs (`NAME` or `NAME=VALUE`) are set: whether programs run that change
+/// them. `None` where it is known, or nothing changes such knobs.
+pub fn doubt<'a>(host: &Host, knobs: impl IntoIterator<Item = &'a str>) -> Option<String> {
+    let why = unseen(host)?;
+    let family = |knob: &str| {
+        let name = knob.split_once('=').map_or(knob, |(name, _)| name);
+        Some(name::parse(host, name).ok()?.knob.family)
+    };
+    let families: Vec<Family> = knobs.into_iter().filter_map(family).collect();
+    let concerns = |row: &&Row| row.rewrites.iter().any(|family| families.contains(family));
+    let programs: Vec<&str> = ROWS.iter().filter(concerns).map(|row| row.program).collect();
+    (!programs.is_empty()).then(|| {
+        format!("whether {} runs on this host is not known: {why}", programs.join(" or "))
+    })
+}
+
 /// TuneD is a Python script: its process is called `tuned` or `python3`, with the script as an argument. The
 /// kernel cuts names at 15 bytes.
 fn is(program: &str, comm: &str, arguments: &str) -> bool {
@@ -110,5 +143,29 @@ mod tests {
         let names: Vec<String> =
             running(&Host::new(dir.path())).into_iter().map(|tuner| tuner.program).collect();
         assert_eq!(names, ["irqbalance", "tuned", "power-profiles-daemon"]);
+    }
+
+    #[test]
+    fn in_a_container_that_none_is_found_says_nothing_of_the_host() {
+        let dir = tempfile::tempdir().unwrap();
+        let host = Host::new(dir.path());
+        assert_eq!(unseen(&host), None, "a kernel without namespaces");
+        let (own, init) = (dir.path().join("proc/self/ns"), dir.path().join("proc/1"));
+        std::fs::create_dir_all(&own).unwrap();
+        std::fs::create_dir_all(&init).unwrap();
+        let in_namespace = |name: &str| {
+            let _ = std::fs::remove_file(own.join("pid"));
+            std::os::unix::fs::symlink(name, own.join("pid")).unwrap();
+        };
+        in_namespace(OF_THE_HOST);
+        assert!(unseen(&host).unwrap().contains("hidepid"));
+        std::fs::write(init.join("comm"), "systemd\n").unwrap();
+        assert_eq!(unseen(&host), None);
+        assert_eq!(doubt(&host, ["memory.swappiness=1"]), None);
+        in_namespace("pid:[4026532200]");
+        assert!(unseen(&host).unwrap().contains("container"));
+        let said = doubt(&host, ["memory.swappiness=1"]).unwrap();
+        assert!(said.starts_with("whether tuned or numad runs on this host is not known"), "{said}");
+        assert_eq!(doubt(&host, ["server.innodb_io_capacity=1"]), None, "none of them changes it");
     }
 }

@@ -167,6 +167,8 @@ pub fn one(
 #[derive(Debug, Serialize)]
 pub struct SetReport<'a> {
     pub tuners: &'a [Tuner],
+    /// Why it is not known whether others run; `None` where it is known.
+    pub tuners_unknown: Option<&'a str>,
     pub left_out: &'a [String],
     pub recovered: &'a [RestoreOutcome],
     pub outcomes: &'a [Outcome],

@@ -13,6 +13,7 @@ use crate::spec::{Spec, is_of_this_machine};
 use crate::store::{self, Begun, RefusedLevel, Store, StoreError};
 use crate::text;
 use knob::server::ServerError;
+use knob::tuner;
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 
@@ -138,6 +139,9 @@ pub fn carry_out(
                 factor.knob
             ));
         }
+    }
+    if let Some(unknown) = tuner::doubt(&rig.host, spec.factors.iter().map(|factor| factor.knob.as_str())) {
+        say(&format!("Warning: {unknown}"));
     }
     let refusal =
         |level: &RefusedLevel| format!("refused, not tried: {}={}: {}", level.knob, level.level, level.why);

@@ -236,6 +236,7 @@ fn json_of_knob_keeps_its_keys() {
     let left_out = ["l".to_owned()];
     let report = SetReport {
         tuners: &[tuner],
+        tuners_unknown: Some("w"),
         left_out: &left_out,
         recovered: &restored,
         outcomes: &outcomes,

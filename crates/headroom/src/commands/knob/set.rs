@@ -105,10 +105,14 @@ pub(super) async fn set(args: SetArgs, environment: &Environment) -> anyhow::Res
     for words in &left_out {
         terminal::complain(&format!("left out: {words}"));
     }
+    let unknown = tuner::doubt(&host, assignments.iter().map(String::as_str));
     let request = request(&args, &host, assignments)?;
     let tuners = request.tuners.clone();
     for Tuner { program, pid, why, .. } in &tuners {
         terminal::complain(&format!("{program} (process {pid}) runs here and {why}"));
+    }
+    if let Some(unknown) = &unknown {
+        terminal::complain(unknown);
     }
     let restore = restore_command(&args.place, &args.login);
     let connect = args.login.connect(environment)?;
@@ -142,6 +146,7 @@ pub(super) async fn set(args: SetArgs, environment: &Environment) -> anyhow::Res
         let (tuners, left_out, recovered) = (&tuners, &left_out, &recovered);
         terminal::print_json(&SetReport {
             tuners,
+            tuners_unknown: unknown.as_deref(),
             left_out,
             recovered,
             outcomes: &outcomes,
