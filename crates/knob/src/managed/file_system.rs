@@ -133,7 +133,7 @@ pub(super) fn check(managed: &Managed, host: &Host, value: &str) -> Result<(), R
 
 /// The size of an image, MiB, if there is room for it.
 fn fits(managed: &Managed, host: &Host) -> Result<u64, Refusal> {
-    let used = host.ask("du", &["-sm", &managed.data_dir])?;
+    let used = host.ask_within("du", &["-sm", &managed.data_dir], LONG_LIMIT)?;
     let used: u64 = used.split_whitespace().next().and_then(|word| word.parse().ok()).unwrap_or(0);
     let size = managed.image_mib.unwrap_or(used * 2 + 1024).max(SMALLEST_MIB);
     if size < used + used / 10 {
