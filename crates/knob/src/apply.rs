@@ -92,7 +92,13 @@ pub fn check(
     for assignment in assignments {
         let (name, text) = name::assignment(assignment)?;
         let name = name::parse(host, name)?;
-        let bad = |source| Error::BadValue { name: name.to_string(), value: text.to_owned(), source };
+        let bad = |wrong| {
+            let source = match name::disks_below(host, &name) {
+                Some(below) => ValueError::OnOthers { wrong: Box::new(wrong), below },
+                None => wrong,
+            };
+            Error::BadValue { name: name.to_string(), value: text.to_owned(), source }
+        };
         let value = match name.knob.values {
             Values::Server => of_server(server.as_deref_mut(), &name, text)?.map_err(bad)?,
             Values::IoMax => resolve::io_max(text).map_err(bad)?,
@@ -183,8 +189,22 @@ pub(crate) fn apply(
     let mut before = None;
     let mut id = None;
     let status = attempt(journal, access, change, manner, now, &mut before, &mut id);
-    let status = status.unwrap_or_else(|refusal| Status::Refused { refusal });
+    let host = access.host;
+    let status =
+        status.unwrap_or_else(|refusal| Status::Refused { refusal: on_others(host, &change.name, refusal) });
     (Outcome { knob: change.name.to_string(), value: change.value.clone(), before, status }, id)
+}
+
+/// The refusal, with where it is to be set instead if the device passes its requests on to others.
+fn on_others(host: &Host, name: &Name, refusal: Refusal) -> Refusal {
+    let Some(below) = name::disks_below(host, name) else { return refusal };
+    match refusal {
+        Refusal::Absent { what } => Refusal::Absent { what: format!("{what}; {below}") },
+        Refusal::Denied { .. } | Refusal::ReadsBack { .. } | Refusal::NoEffect { .. } => {
+            Refusal::Denied { why: format!("{refusal}; {below}") }
+        }
+        other => other,
+    }
 }
 
 fn attempt(
@@ -339,7 +359,10 @@ pub struct Write {
 /// # Errors
 /// Why it would be refused, as far as that shows without trying.
 pub fn preview(access: &mut Access<'_>, change: &Change, manner: &Manner) -> Result<Vec<Write>, Refusal> {
-    let Preparation { current, writes, note, .. } = prepare(access, change, manner, Trying::Forbidden)?;
+    let host = access.host;
+    let prepared = prepare(access, change, manner, Trying::Forbidden);
+    let Preparation { current, writes, note, .. } =
+        prepared.map_err(|refusal| on_others(host, &change.name, refusal))?;
     let pairs =
         current.into_iter().zip(writes).filter(|(now, write)| !same(&write.item, &write.value, &now.value));
     Ok(pairs

@@ -124,6 +124,31 @@ fn disk_of(host: &Host, path: &str) -> Result<String, String> {
     Err(format!("{name} is not a whole disk (it is not in /sys/block)"))
 }
 
+/// Where a knob of a device that passes its requests on (LVM, dm-crypt, md) is to be set, in words: at the
+/// disks below it. `None` for a disk, and for a knob that is not of a disk.
+pub(crate) fn disks_below(host: &Host, name: &Name) -> Option<String> {
+    let mut disks = Vec::new();
+    if name.knob.target == Target::Disk {
+        collect_below(host, &name.target, &mut disks);
+    }
+    let knobs: Vec<String> = disks.iter().map(|disk| format!("{}@{disk}", name.bare())).collect();
+    (!knobs.is_empty()).then(|| {
+        format!("{} passes its requests on to what lies below it: {}", name.target, knobs.join(", "))
+    })
+}
+
+fn collect_below(host: &Host, device: &str, disks: &mut Vec<String>) {
+    for slave in host.list(&format!("/sys/block/{device}/slaves")) {
+        let is_part_of = |disk: &&String| host.has(&format!("/sys/block/{disk}/{slave}/partition"));
+        let whole = host.list("/sys/block").iter().find(is_part_of).cloned().unwrap_or(slave);
+        if !host.list(&format!("/sys/block/{whole}/slaves")).is_empty() {
+            collect_below(host, &whole, disks);
+        } else if !disks.contains(&whole) {
+            disks.push(whole);
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

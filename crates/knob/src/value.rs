@@ -86,6 +86,13 @@ pub struct Facts<'a> {
 /// Why a value is not one that a knob can take, and what would be right.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ValueError {
+    /// The device that was named passes requests on.
+    #[error("{wrong}; {below}")]
+    OnOthers {
+        wrong: Box<ValueError>,
+        /// Where it is to be set, in words.
+        below: String,
+    },
     #[error("the value is empty")]
     Empty,
     #[error("a value is one line of at most 4096 bytes")]

@@ -217,6 +217,36 @@ fn a_program_that_tunes_by_itself_is_named_before_anything_is_touched() {
 }
 
 #[test]
+fn what_a_device_of_several_disks_refuses_is_to_be_set_at_the_disks_below_it() {
+    // LVM on a partition and on an array of two disks.
+    let tree = Tree::new(&[
+        ("sys/block/dm-0/queue/scheduler", "none\n"),
+        ("sys/block/dm-0/slaves/vda1/partition", "1\n"),
+        ("sys/block/dm-0/slaves/md0/dev", "9:0\n"),
+        ("sys/block/md0/slaves/vdb/dev", "252:16\n"),
+        ("sys/block/md0/slaves/vdc/dev", "252:32\n"),
+        ("sys/block/vda/vda1/partition", "1\n"),
+        ("sys/block/vda/queue/scheduler", "[none] mq-deadline\n"),
+    ]);
+    let check = |change: &str| {
+        let checked = apply::check(&Host::new(tree.root()), None, &[change.to_owned()], &[]);
+        checked.unwrap_err().to_string()
+    };
+    let below = |knob: &str| ["vda", "vdb", "vdc"].iter().all(|disk| knob.contains(&format!("@{disk}")));
+    let refused = check("block.scheduler@dm-0=mq-deadline");
+    assert!(refused.contains("dm-0 passes its requests on") && below(&refused), "{refused}");
+    assert!(!check("block.scheduler@vda=bfq").contains("passes its requests on"), "a disk");
+    let mut session = tree.session();
+    match &tree.set(&mut session, &["block.wbt_lat_usec@dm-0=0"], Duration::ZERO)[0].status {
+        Status::Refused { refusal } => {
+            let words = refusal.to_string();
+            assert!(words.contains("not here") && words.contains("block.wbt_lat_usec@vdb"), "{words}");
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
 fn the_governor_of_every_cpu_is_one_knob_and_takes_what_the_kernel_offers() {
     let governor = |cpu: u32| format!("sys/devices/system/cpu/cpu{cpu}/cpufreq/scaling_governor");
     let tree = Tree::new(&[(
