@@ -8,6 +8,9 @@
 //! *Mixed.* Half of the cells of three factors tell a factor from no pair of the other two, half of those of
 //! four no pair from the pair of the other two: both are in one figure. Such figures are withheld, and named.
 //!
+//! *Blocks.* What its baselines happened to be is the same for all runs of a block: of several blocks each
+//! has a mean of its own.
+//!
 //! *Whole plots.* A factor that takes a restart is the same for all runs of a plot (see `order.rs`), and
 //! what a restart does to them by itself (a cold cache, another layout of memory) is the same for all of
 //! them, too. Its unit is the plot, not the run: 40 runs after one restart are one figure. So what varies
@@ -294,15 +297,13 @@ impl Rows {
         mixed
     }
 
-    /// The runs of each plot: those of a block that share all levels of such factors. All are one without.
+    /// The runs of each plot: those of a block that share all levels of such factors; without, each block.
     fn plots(&self, is_whole: impl Fn(usize) -> bool) -> Vec<Vec<usize>> {
         let mut plots: BTreeMap<Vec<usize>, Vec<usize>> = BTreeMap::new();
         for (at, (levels, block)) in self.levels.iter().zip(&self.blocks).enumerate() {
             let mut key: Vec<usize> = (0..levels.len()).filter(|factor| is_whole(*factor)).collect();
             key.iter_mut().for_each(|factor| *factor = levels[*factor]);
-            if !key.is_empty() {
-                key.extend([block.0, block.1 as usize]);
-            }
+            key.extend([block.0, block.1 as usize]);
             plots.entry(key).or_default().push(at);
         }
         plots.into_values().collect()
@@ -458,6 +459,41 @@ mod tests {
         assert_eq!(verdict(&found.main[1]), Some(Verdict::Better), "{found:?}");
         let found = with_restarts(3, |_, level| if level == 1 { 1.3 } else { 1.0 });
         assert_eq!(verdict(&found.main[0]), Some(Verdict::Better), "{found:?}");
+    }
+
+    #[test]
+    fn what_the_baselines_of_a_block_happened_to_be_moves_no_effect() {
+        let mut text = "name = \"t\"\nmetric = \"throughput\"\n[load]\nworkload = \"w\"\nthreads = [4]\n\
+             [design]\nkind = \"full\"\n"
+            .to_owned();
+        for knob in ["a", "b", "c"] {
+            text.push_str(&format!("[[factor]]\nknob = \"server.{knob}\"\nlevels = [\"0\", \"1\"]\n"));
+        }
+        let experiment = Experiment::new(Spec::parse(&text, "t.toml").unwrap(), &[]).unwrap();
+        let mut trials = Vec::new();
+        for (block, baseline) in [(0, 1.0), (1, 1.6), (2, 0.7)] {
+            for position in 0..experiment.design.cells.len() + 3 {
+                let run = run_at(position);
+                let cell = experiment.levels(run);
+                // Some are void there: the levels of a factor are not equally often in that block.
+                if block == 1 && cell[0] == 1 && cell[1] == 1 {
+                    continue;
+                }
+                let noise = 1.0 + ((position * 7 + block as usize * 5) % 11) as f64 / 2_000.0;
+                let ratio = match run {
+                    Run::Baseline => baseline,
+                    _ if cell[0] == 1 => 1.05 * noise,
+                    _ => noise,
+                };
+                let place = crate::schedule::TrialSlot { load: 0, stage: 0, block, position, attempt: 0 };
+                trials.push(trial(Next { place, run, slow_before: false }, measured(100.0 * ratio)));
+            }
+        }
+        let found = effects(&experiment, &trials.iter().collect::<Vec<_>>()).unwrap();
+        assert!((found.main[0].estimate / 1.05 - 1.0).abs() < 0.005, "{found:?}");
+        let verdicts: Vec<Option<Verdict>> = found.main.iter().map(verdict).collect();
+        let (better, equivalent) = (Some(Verdict::Better), Some(Verdict::Equivalent));
+        assert_eq!(verdicts, [better, equivalent, equivalent], "{found:?}");
     }
 
     /// The first block of a half design, in which `ratio` says what a cell does.
