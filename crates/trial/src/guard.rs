@@ -143,6 +143,45 @@ pub fn voids(guard: &Guard, host: &HostFigures, series: &[Second], excused: bool
     })
 }
 
+/// A drift is looked at where a quarter of the measurement has this many seconds.
+const QUARTER: usize = 4;
+/// The middle p99 of the seconds of one half may be this many times that of the other.
+const DRIFT_IN_TIME: f64 = 1.5;
+/// And of all pairs of a second of one half with one of the other this share may be the slower ones: with 15
+/// seconds each and no drift it is more in 2 cases of 10,000.
+const SLOWER: f64 = 0.9;
+
+/// Why the response times of an open loop, whose throughput is its rate however slow it becomes, are no
+/// figure: those of one half of the measurement are not those of the other. Ordinary noise is none of it: the
+/// halves must lie far apart, almost second by second, and both quarters of one beyond both of the other, so
+/// that no burst does it.
+pub fn drifts(series: &[Second]) -> Option<String> {
+    let answered = series.iter().filter(|second| second.done > 0 && second.p99_ms > 0.0);
+    let times: Vec<f64> = answered.map(|second| second.p99_ms).collect();
+    if times.len() < 4 * QUARTER {
+        return None;
+    }
+    let middle = plan::quantile::median;
+    let quarters = |half: &[f64]| {
+        let (first, second) = half.split_at(half.len() / 2);
+        Some((middle(first)?, middle(second)?))
+    };
+    let (first, second) = times.split_at(times.len() / 2);
+    let (before, after) = (middle(first)?, middle(second)?);
+    let (low, high) = if after > before { (first, second) } else { (second, first) };
+    let slower = low.iter().map(|low| high.iter().filter(|high| *high > low).count()).sum::<usize>();
+    let share = slower as f64 / (low.len() * high.len()) as f64;
+    let (of_low, of_high) = (quarters(low)?, quarters(high)?);
+    let apart = of_low.0.max(of_low.1) < of_high.0.min(of_high.1);
+    let times = before.max(after) / before.min(after);
+    (times > DRIFT_IN_TIME && share > SLOWER && apart).then(|| {
+        format!(
+            "not stationary: p99 was {before:.1} ms in its first half and {after:.1} ms in its second (the \
+             middle of its seconds)"
+        )
+    })
+}
+
 /// The middle of the last windows, which one hiccup does not move.
 pub fn recent(windows: &[Window]) -> Option<Window> {
     let last = windows.get(windows.len().saturating_sub(WINDOWS)..).filter(|last| !last.is_empty())?;
@@ -238,6 +277,49 @@ mod tests {
         );
         assert!(voids(&Guard::default(), &host, &rising, false).unwrap().contains("not stationary"));
         assert_eq!(voids(&Guard::default(), &host, &rising, true), None, "twice it is a finding");
+    }
+
+    #[test]
+    fn response_times_that_drift_void_an_open_loop_and_noise_does_not() {
+        let series = |p99_ms: &dyn Fn(u32) -> f64| {
+            let second = |at| Second { done: 100, p99_ms: p99_ms(at), ..Second::default() };
+            (0..30).map(second).collect::<Vec<_>>()
+        };
+        // A cache that fills, a queue that grows.
+        let fills = drifts(&series(&|at| 4.0 + 20.0 * (-f64::from(at) / 10.0).exp())).unwrap();
+        assert!(fills.starts_with("not stationary: p99 was 1"), "{fills}");
+        assert!(drifts(&series(&|at| 5.0 + f64::from(at))).is_some());
+        // Noise, three times as much at most; a slow rise; a burst in one half; one in each second quarter.
+        let noise = |at: u32| 5.0 + f64::from(at * 7 % 11);
+        assert_eq!(drifts(&series(&noise)), None);
+        assert_eq!(drifts(&series(&|at| 10.0 + f64::from(at) / 5.0)), None);
+        assert_eq!(drifts(&series(&|at| if (20..27).contains(&at) { 90.0 } else { noise(at) })), None);
+        assert_eq!(drifts(&series(&|at| if at % 15 > 7 { 20.0 } else { 5.0 })), None);
+        assert_eq!(drifts(&series(&|at| f64::from(at + 1))[..15]), None, "too short to tell");
+        let silent = Second { done: 0, p99_ms: 0.0, ..Second::default() };
+        assert_eq!(drifts(&[silent; 30]), None, "nothing was answered");
+    }
+
+    /// Noise of each second, and of stretches of seconds, as large as a p99 has where few transactions are
+    /// sent: what is void is tried once more, so a few in a thousand do no harm.
+    #[test]
+    fn of_measurements_that_do_not_drift_next_to_none_is_void() {
+        use rand::SeedableRng;
+        use rand_distr::{Distribution, StandardNormal};
+        let mut rng = rand::rngs::StdRng::seed_from_u64(1);
+        let mut void = 0;
+        for _ in 0..1_000 {
+            let mut level = 0.0;
+            let second = |_: u32| {
+                let slow: f64 = StandardNormal.sample(&mut rng);
+                let own: f64 = StandardNormal.sample(&mut rng);
+                level = 0.5 * level + 0.2 * slow;
+                Second { done: 100, p99_ms: 10.0 * (level + 0.2 * own).exp(), ..Second::default() }
+            };
+            let series: Vec<Second> = (0..30).map(second).collect();
+            void += usize::from(drifts(&series).is_some());
+        }
+        assert!(void <= 10, "{void} of 1000");
     }
 
     #[test]

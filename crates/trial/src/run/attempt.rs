@@ -212,6 +212,13 @@ fn measure(
     if let Some(why) = guard::voids(&spec.guard, &stretch.host, &stretch.series, steady || again) {
         return void(why);
     }
+    // Once: a setting that makes a server unsteady twice is a finding.
+    if point.rate.is_some()
+        && !again
+        && let Some(why) = guard::drifts(&stretch.series)
+    {
+        return void(why);
+    }
     let Stretch { window, notes, series, host, bottleneck, .. } = stretch;
     let figure = match spec.metric {
         Metric::Throughput => window.per_second,
