@@ -1,5 +1,5 @@
 //! A server that Headroom may restart, so that more of it can be varied: variables that need a restart, its
-//! memory allocator, the file system below its data directory, limits of its own cgroup.
+//! memory allocator and NUMA policy, the file system below its data directory, limits of its own cgroup.
 //!
 //! A description says how it is stopped and started. It is given by `--managed FILE` or by a trial's spec,
 //! and `headroom lab managed SERVER` prints that of a server of a lab:
@@ -28,6 +28,7 @@
 mod cgroup;
 mod drop_in;
 mod file_system;
+mod numa;
 
 use crate::action::Action;
 use crate::error::{Error, Refusal};
@@ -36,6 +37,7 @@ use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 
 pub use file_system::{AS_IT_IS, zpool_create};
+pub use numa::{DEFAULT as NUMA_DEFAULT, can_vary as can_vary_numa};
 
 /// What stands behind `@` for a setting of the managed server.
 pub const TARGET: &str = "server";
@@ -72,6 +74,7 @@ pub struct Managed {
 enum What {
     FileSystem,
     Allocator,
+    Numa,
     /// A limit, by its name in v2.
     Limit(String),
 }
@@ -81,6 +84,7 @@ impl What {
         match knob.strip_suffix(TARGET)?.strip_suffix('@')? {
             "file_system.type" => Some(Self::FileSystem),
             "allocator.library" => Some(Self::Allocator),
+            "numa.policy" => Some(Self::Numa),
             limit => limit.strip_prefix("cgroup.").map(|limit| Self::Limit(limit.to_owned())),
         }
     }
@@ -314,6 +318,7 @@ impl Action for ManagedAction {
         match &self.what {
             What::FileSystem => file_system::read(&self.managed, &self.host),
             What::Allocator => self.managed.allocator(&self.host),
+            What::Numa => numa::read(&self.managed, &self.host),
             What::Limit(limit) => cgroup::read(&self.managed, &self.host, limit),
         }
     }
@@ -322,6 +327,7 @@ impl Action for ManagedAction {
         match &self.what {
             What::FileSystem => file_system::check(&self.managed, &self.host, value),
             What::Allocator => library(&self.host, value).map(drop),
+            What::Numa => numa::check(&self.managed, &self.host, value),
             What::Limit(limit) => cgroup::check(&self.managed, &self.host, limit),
         }
     }
@@ -332,6 +338,7 @@ impl Action for ManagedAction {
         match &self.what {
             What::FileSystem => file_system::apply(managed, host, value),
             What::Allocator => managed.set_allocator(host, value),
+            What::Numa => numa::apply(managed, host, value),
             What::Limit(limit) => cgroup::apply(managed, host, limit, value),
         }
     }

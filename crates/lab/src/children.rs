@@ -39,7 +39,7 @@ impl Children {
     }
 
     /// Runs `program` with its output (both kinds) appended to `log` and no input. `environment` is
-    /// `NAME=VALUE` lines beyond our own.
+    /// `NAME=VALUE` lines beyond our own; the words of `NUMACTL` stand before the program.
     pub(crate) fn spawn(
         &self,
         program: &Path,
@@ -47,7 +47,8 @@ impl Children {
         environment: &str,
         log: &Path,
     ) -> io::Result<Child> {
-        let mut words = ending_with_us().into_iter().map(AsRef::as_ref).chain([program.as_os_str()]);
+        let before = ending_with_us().into_iter().chain(numactl(environment)).map(AsRef::as_ref);
+        let mut words = before.chain([program.as_os_str()]);
         let mut command = Command::new(words.next().unwrap_or(program.as_os_str()));
         command.args(words);
         let assignments = environment.lines().filter(|line| !line.starts_with('#'));
@@ -60,5 +61,24 @@ impl Children {
         let gone = || io::Error::other("the lab is going down");
         self.requests.send((command, answer)).map_err(|_| gone())?;
         child.recv().map_err(|_| gone())?
+    }
+}
+
+/// What stands before the program to give it a NUMA policy.
+fn numactl(environment: &str) -> impl Iterator<Item = &str> {
+    let words = environment.lines().filter_map(|line| line.strip_prefix("NUMACTL="));
+    words.flat_map(str::split_whitespace)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_words_of_numactl_are_taken_from_its_line_alone() {
+        let of = |text| numactl(text).collect::<Vec<_>>();
+        let line = "# NUMACTL was default\nNUMACTL=numactl --interleave=all\nLD_PRELOAD=/l.so\n";
+        assert_eq!(of(line), ["numactl", "--interleave=all"]);
+        assert!(of("LD_PRELOAD=/l.so\n").is_empty());
     }
 }

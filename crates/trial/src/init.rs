@@ -126,8 +126,8 @@ pub fn dangerous(server: &mut dyn Server) -> Result<Vec<Factor>, server::ServerE
     Ok(offered(server, &DANGEROUS, Meant::Danger)?.0)
 }
 
-/// What is varied by restarts of the server: variables, its allocator and its file system, as far as this
-/// host has libraries and programs for them.
+/// What is varied by restarts of the server: variables, its allocator, NUMA policy and file system, as far as
+/// this host has libraries, nodes and programs for them.
 ///
 /// # Errors
 /// The server cannot be asked.
@@ -143,6 +143,9 @@ pub fn by_restart(server: &mut dyn Server, host: &Host) -> Result<Vec<Factor>, s
     let libraries = ["jemalloc", "tcmalloc", "mimalloc"].into_iter();
     let libraries = libraries.filter(|name| managed::library(host, name).is_ok()).map(str::to_owned);
     add("allocator.library", managed::GLIBC, libraries.collect(), "who hands out the server's memory");
+    let policies = managed::can_vary_numa(host).map(|()| vec!["interleave".to_owned()]);
+    let why = "on which NUMA nodes the server's memory lies";
+    add("numa.policy", managed::NUMA_DEFAULT, policies.unwrap_or_default(), why);
     let kinds = ["ext4", "xfs"].into_iter();
     let kinds = kinds.filter(|kind| host.program(&format!("mkfs.{kind}")).is_some());
     let kinds = kinds.map(|kind| format!("{kind} noatime"));
@@ -428,16 +431,22 @@ mod tests {
     #[test]
     fn what_takes_a_restart_is_a_comment_that_is_a_factor_without_its_signs() {
         let root = tempfile::tempdir().unwrap();
-        for path in ["usr/lib64/libjemalloc.so.2", "usr/sbin/mkfs.xfs"] {
+        for (path, text) in [
+            ("usr/lib64/libjemalloc.so.2", ""),
+            ("usr/sbin/mkfs.xfs", ""),
+            ("usr/bin/numactl", ""),
+            ("sys/devices/system/node/has_memory", "0-1\n"),
+        ] {
             let path = root.path().join(path);
             std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-            std::fs::write(path, "").unwrap();
+            std::fs::write(path, text).unwrap();
         }
         let found = by_restart(&mut Fixed("ON"), &Host::new(root.path())).unwrap();
         let of = |knob: &str| found.iter().find(|one| one.knob == knob).map(|one| one.levels.join(" | "));
         assert_eq!(of("server.innodb_flush_method"), None, "it is NULL");
         assert_eq!(of("server.innodb_doublewrite").as_deref(), Some("ON | OFF"));
         assert_eq!(of("allocator.library@server").as_deref(), Some("glibc | jemalloc"));
+        assert_eq!(of("numa.policy@server").as_deref(), Some("default | interleave"));
         assert_eq!(of("file_system.type@server").as_deref(), Some("as-it-is | xfs noatime"));
         let levels = vec!["1".to_owned(), "2".to_owned()];
         let plain = [Factor { knob: "server.a".to_owned(), levels, why: "why".to_owned() }];
@@ -456,6 +465,7 @@ mod tests {
         assert_eq!(meant("server.innodb_doublewrite"), Some((true, true)));
         assert_eq!(meant("file_system.type@server"), Some((true, true)));
         assert_eq!(meant("allocator.library@server"), Some((true, false)));
+        assert_eq!(meant("numa.policy@server"), Some((true, false)));
     }
 
     #[test]

@@ -161,6 +161,10 @@ fn in_unit(host: &Host, bare: &str, target: &str, value: &str) -> Option<(String
             Ok(path) => format!("Environment=LD_PRELOAD={path}"),
             Err(_) => format!("# FILE is what ldconfig -p names for {value}\n# Environment=LD_PRELOAD=FILE"),
         },
+        "numa.policy" => match value.split_once(':').unwrap_or((value, "all")) {
+            (managed::NUMA_DEFAULT, _) => "NUMAPolicy=default".to_owned(),
+            (policy, nodes) => format!("NUMAPolicy={policy}\nNUMAMask={nodes}"),
+        },
         "cgroup.cpu.max" => format!("CPUQuota={}", quota(value)?),
         "cgroup.memory.max" => format!("MemoryMax={}", limit(value)),
         "cgroup.memory.high" => format!("MemoryHigh={}", limit(value)),
@@ -323,6 +327,7 @@ mod tests {
             &host,
             &[
                 ("allocator.library@server", "jemalloc"),
+                ("numa.policy@server", "interleave"),
                 ("cgroup.cpu.max@server", "1.5"),
                 ("cgroup.memory.max@server", "1G"),
                 ("cgroup.io.max@server", "rbps=100M wiops=2000"),
@@ -333,6 +338,7 @@ mod tests {
             "# /etc/systemd/system/mariadb.service.d/headroom.conf",
             "[Service]\n",
             "\nEnvironment=LD_PRELOAD=/usr/lib64/libjemalloc.so.2\n",
+            "\nNUMAPolicy=interleave\nNUMAMask=all\n",
             "\nCPUQuota=150%\n",
             "\nMemoryMax=1073741824\n",
             "\nIOReadBandwidthMax=/var/lib/mysql 104857600\nIOWriteIOPSMax=/var/lib/mysql 2000\n",

@@ -48,4 +48,19 @@ pub(super) const ROWS: &[Knob] = &[
         help: "The memory allocator (glibc, jemalloc, tcmalloc, mimalloc) of the server of --managed \
                (allocator.library@server), which is restarted with it; elsewhere by a program of the caller.",
     },
+    Knob {
+        name: "numa.policy",
+        family: Family::Server,
+        target: Target::Any,
+        place: Place::Action,
+        values: Values::Word,
+        group: Group::Alone,
+        danger: Danger::No,
+        change: Change::Action,
+        proof: Proof::Asked,
+        source: "numactl(8), numa(7)",
+        help: "On which NUMA nodes the memory of the server of --managed lies (numa.policy@server): default, \
+               interleave, interleave:0-1, bind:0, preferred:0. It is restarted with $NUMACTL before its \
+               program; elsewhere by a program of the caller.",
+    },
 ];

@@ -34,6 +34,11 @@ pub(super) fn clear(host: &Host, path: &str, section: Option<&str>) -> Result<()
     put(host, path, &cleared(&now, section))
 }
 
+/// What a line of this name was put in the place of; `None` without one.
+pub(super) fn was<'a>(text: &'a str, name: &str) -> Option<&'a str> {
+    text.lines().find_map(|line| line.strip_prefix("# ")?.strip_prefix(name)?.strip_prefix(WAS))
+}
+
 /// The text of the file without the lines that were set here.
 fn cleared(now: &str, section: Option<&str>) -> String {
     let noted = |line: &str| {
@@ -81,6 +86,7 @@ mod tests {
             next("", None, "LD_PRELOAD", "glibc", "/l.so"),
             "# LD_PRELOAD was glibc\nLD_PRELOAD=/l.so\n"
         );
+        assert_eq!((was(&three, "a"), was(&three, "c")), (Some("1"), None));
         assert_eq!(cleared(&three, Some("[mysqld]")), "");
         assert_eq!(cleared("[mysqld]\n# a was 1\na=2\nc=3\n", Some("[mysqld]")), "[mysqld]\nc=3\n");
     }

@@ -112,6 +112,7 @@ fn what_this_host_lacks_is_refused_before_anything_is_stopped() {
     };
     assert!(check("allocator.library@server", "jemalloc").contains("libjemalloc"));
     assert!(check("allocator.library@server", "hoard").contains("not known"));
+    assert!(check("numa.policy@server", "interleave").contains("not here: a second NUMA node"));
     assert!(check("file_system.type@server", "hfs").contains("as-it-is, ext4, xfs, btrfs, zfs"));
     assert!(check("file_system.type@server", "zfs ashift=12").contains("zpool"));
     assert!(check("file_system.type@server", "xfs noatime").contains("mkfs.xfs"));
