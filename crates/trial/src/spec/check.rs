@@ -281,14 +281,17 @@ impl Checker<'_> {
                 self.add(
                     &factor.knob.span(),
                     format!("{knob} is a setting of the machine that Headroom runs on, not of each host"),
-                    "server.VARIABLE; set the hosts' own before, by headroom knob set --keep on each",
+                    "server.VARIABLE; set the hosts' own before, by headroom knob set --keep on each, or run \
+                     the spec on each host without [[host]] and hold both beside each other by headroom trial \
+                     compare",
                 );
             }
             if !hosts.is_empty() && factor.whole_plot {
                 self.add(
                     &factor.knob.span(),
                     format!("{knob} needs a restart, and servers of several hosts are not restarted"),
-                    "a variable that can be set while the server runs",
+                    "a variable that can be set while the server runs; or run the spec on each host without \
+                     [[host]] and hold both beside each other by headroom trial compare",
                 );
             }
             if factors.iter().any(|other| other.knob == *knob) {
