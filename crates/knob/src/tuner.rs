@@ -103,9 +103,8 @@ pub fn doubt<'a>(host: &Host, knobs: impl IntoIterator<Item = &'a str>) -> Optio
     let families: Vec<Family> = knobs.into_iter().filter_map(family).collect();
     let concerns = |row: &&Row| row.rewrites.iter().any(|family| families.contains(family));
     let programs: Vec<&str> = ROWS.iter().filter(concerns).map(|row| row.program).collect();
-    (!programs.is_empty()).then(|| {
-        format!("whether {} runs on this host is not known: {why}", programs.join(" or "))
-    })
+    (!programs.is_empty())
+        .then(|| format!("whether {} runs on this host is not known: {why}", programs.join(" or ")))
 }
 
 /// TuneD is a Python script: its process is called `tuned` or `python3`, with the script as an argument. The

@@ -57,21 +57,8 @@ pub enum CarryOutError {
     #[error("every cell has a level that cannot be set here; there is nothing to compare")]
     NothingPossible,
     /// Gone on with, some cells would be run twice and others never.
-    #[error(
-        "{dir} was begun by version {begun}, whose order of trials is not that of this one: it ran \
-         {recorded} where this one has {expected} (stage {}, block {}, trial {}); go on with that version, or \
-         name another --dir",
-        place.stage + 1, place.block + 1, place.position + 1
-    )]
-    OtherOrder {
-        dir: PathBuf,
-        /// The version that began it.
-        begun: String,
-        place: TrialSlot,
-        /// What was run there, and what stands there, in words.
-        recorded: String,
-        expected: String,
-    },
+    #[error(transparent)]
+    OtherOrder(Box<OtherOrder>),
     #[error(transparent)]
     Run(#[from] RunError),
     #[error(transparent)]
@@ -82,6 +69,24 @@ pub enum CarryOutError {
     /// What was kept cannot be read.
     #[error(transparent)]
     Past(#[from] PastError),
+}
+
+/// What was run is not what this version would have run.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "{dir} was begun by version {begun}, whose order of trials is not that of this one: it ran \
+     {recorded} where this one has {expected} (stage {}, block {}, trial {}); go on with that version, or \
+     name another --dir",
+    place.stage + 1, place.block + 1, place.position + 1
+)]
+pub struct OtherOrder {
+    pub dir: PathBuf,
+    /// The version that began it.
+    pub begun: String,
+    pub place: TrialSlot,
+    /// What was run there, and what stands there, in words.
+    pub recorded: String,
+    pub expected: String,
 }
 
 /// Does it; `say` hears how it goes, line by line.
@@ -159,7 +164,8 @@ pub fn carry_out(
         };
         let expected = here.map_or_else(|| "nothing".to_owned(), words);
         let (begun, place, recorded) = (begun.version, trial.place, words(trial.run));
-        return Err(CarryOutError::OtherOrder { dir, begun, place, recorded, expected });
+        let other = OtherOrder { dir, begun, place, recorded, expected };
+        return Err(CarryOutError::OtherOrder(Box::new(other)));
     }
     if dry_run {
         return Ok(CarryOutOutcome::Preview(preview::of(&experiment, rig)));

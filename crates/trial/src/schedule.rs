@@ -159,8 +159,7 @@ pub fn misplaced<'a>(
     possible: &[usize],
     trials: &'a [Trial],
 ) -> Option<(&'a Trial, Option<Run>)> {
-    let (stages, reached) =
-        (stages(spec, possible.len()), progress(spec, design, possible, trials).stages);
+    let (stages, reached) = (stages(spec, possible.len()), progress(spec, design, possible, trials).stages);
     trials.iter().find_map(|trial| {
         let TrialSlot { load, stage, block, position, .. } = trial.place;
         let is_there = stages.get(stage).is_some_and(|stage| block < stage.blocks);

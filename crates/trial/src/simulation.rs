@@ -272,9 +272,10 @@ impl<'a> Host<'a> {
             (ratio.low..=ratio.high).contains(&self.truth[*cell])
         };
         let best = judged.iter().max_by(|a, b| a.1.log_mean.total_cmp(&b.1.log_mean));
-        let confirmed = judged.iter().zip(&said).filter(|(one, said)| {
-            **said == Verdict::Better && is_confirmed(&one.1, judged.len(), LEVEL)
-        });
+        let confirmed = judged
+            .iter()
+            .zip(&said)
+            .filter(|(one, said)| **said == Verdict::Better && is_confirmed(&one.1, judged.len(), LEVEL));
         let winner = confirmed.map(|(one, _)| one).max_by(|a, b| a.1.log_mean.total_cmp(&b.1.log_mean));
         let winner_covered = winner.map(|(cell, effect)| {
             let ratio = of_the_best(effect, judged.len(), LEVEL);

@@ -27,9 +27,7 @@ pub use level::Kills;
 use super::pressure;
 use super::text::{decimal, grown, lines, words};
 use burst::Drawn;
-use files::{
-    Hierarchies, bytes, ceilings, first, in_use, named, pinned_to, thread_ceilings, throttles,
-};
+use files::{Hierarchies, bytes, ceilings, first, in_use, named, pinned_to, thread_ceilings, throttles};
 use level::nearest;
 use quota::cpu_quotas;
 use serde::{Deserialize, Serialize};

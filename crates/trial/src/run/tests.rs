@@ -35,7 +35,7 @@ struct Simulated {
     crashes: Option<&'static str>,
     /// It was started anew since the clients were connected.
     anew: bool,
-    /// After so many stretches a program runs that changes the same settings.
+    /// After this number of stretches a program runs that changes the same settings.
     tuner_after: Option<usize>,
     /// A person asks for the end while it is waited for.
     stops_in_pause: Option<std::sync::Arc<AtomicBool>>,

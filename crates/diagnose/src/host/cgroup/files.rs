@@ -156,11 +156,9 @@ pub(super) fn ceilings(dir: &Path, mount: &Path, version: Version) -> Vec<Ceilin
 pub(super) fn in_use(dir: &Path, version: Version) -> Option<f64> {
     let (limit, used, caches) = match version {
         Version::Two => ("memory.max", "memory.current", ["active_file", "inactive_file"]),
-        Version::One => (
-            "memory.limit_in_bytes",
-            "memory.usage_in_bytes",
-            ["total_active_file", "total_inactive_file"],
-        ),
+        Version::One => {
+            ("memory.limit_in_bytes", "memory.usage_in_bytes", ["total_active_file", "total_inactive_file"])
+        }
     };
     let limit = first(&bytes(dir, limit)).filter(|limit| (1..NO_LIMIT).contains(limit))?;
     let used = first(&bytes(dir, used))?;
