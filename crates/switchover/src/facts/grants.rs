@@ -40,7 +40,7 @@ pub(super) async fn own(conn: &mut Connection, dialect: Dialect, deadline: Durat
     (!rows.is_empty()).then_some(grants)
 }
 
-/// Reads them of servers of which the rest is known, over connections of its own; `None` where one does not
+/// Reads them of servers whose rest is known, over connections of its own; `None` where one does not
 /// say.
 pub(crate) async fn read_own_grants(servers: &mut [Facts], who: &Credentials, deadline: Duration) {
     for facts in servers {

@@ -5,7 +5,7 @@ use super::{Member, Plan};
 use crate::semi_sync::Switch;
 use std::time::{Duration, Instant};
 
-/// Replicas that were told to follow are waited for so long.
+/// Replicas that were told to follow are waited for this long.
 const CONNECTS: Duration = Duration::from_secs(1);
 const POLL: Duration = Duration::from_millis(50);
 
