@@ -2,7 +2,7 @@
 //! that waits for its next period makes every client wait, and no server shows why; an agent reads late.
 //!
 //! The limit's own count of the periods in which it ended before the work is what is told, over at least ten
-//! seconds before the look, as soon as there are so many. Who is asked seldom tells of the time since then.
+//! seconds before the look, as soon as there are that many. Who is asked seldom tells of the time since then.
 
 use diagnose::host::cgroup::{CpuLimit, Limits, Reading};
 use diagnose::verdict::{Unit, figure};
@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 /// How often limits are looked up: they may be changed while we run.
 const LOOKED_UP_EVERY: Duration = Duration::from_secs(60);
-/// What is told is of so many seconds, as soon as there are so many.
+/// What is told is of this many seconds, as soon as there are as many.
 const WINDOW_S: f64 = 10.0;
 /// Of less nothing is told.
 const LEAST_S: f64 = 1.0;

@@ -260,8 +260,8 @@ impl WatchView {
     }
 
     /// This host, if it counts (see [`Self::has_bottleneck`]) and was not read; the servers and agents that
-    /// were not, and the servers whose sessions are hidden, each with the reason; that there are more than are
-    /// watched. `None` when there is nothing of it.
+    /// were not, and the servers whose sessions are hidden, each with the reason; that there are more than
+    /// are watched. `None` when there is nothing of it.
     pub fn unread(&self) -> Option<String> {
         let why = |name: &str, why: &Option<String>| {
             format!("{name}: {}", why.as_deref().unwrap_or("no answer within the window"))

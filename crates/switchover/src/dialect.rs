@@ -103,7 +103,7 @@ impl Dialect {
         if self.says_replica() { "START REPLICA" } else { "START SLAVE" }
     }
 
-    /// The same for a replica of which somebody had stopped these threads: they stay so. `None` where nothing
+    /// The same for a replica where somebody had stopped these threads: they stay so. `None` where nothing
     /// is left to start.
     pub(crate) fn start_but(self, stopped: Option<Thread>) -> Option<&'static str> {
         match stopped {

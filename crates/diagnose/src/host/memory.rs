@@ -120,7 +120,8 @@ pub fn parse_arc(bytes: &[u8]) -> u64 {
 }
 
 impl Level {
-    /// The same, where a cache that the kernel does not count as available would give back so many bytes.
+    /// The same, where a cache that the kernel does not count as available would give back this number of
+    /// bytes.
     #[must_use]
     pub fn with_cache(mut self, bytes: u64) -> Self {
         self.available = self.available.saturating_add(bytes).min(self.total);

@@ -32,7 +32,7 @@ pub(super) fn gtid(s: &Situation<'_>) -> Outcome {
 }
 
 /// *Catch up* waits on the candidate for every domain of a MariaDB primary, by what was replicated there. A
-/// replica that was made from a backup follows without an error and never gets one whose logs were gone by
+/// replica that was made from a backup follows without an error and never gets one whose logs were removed by
 /// then.
 fn domains_that_never_come(s: &Situation<'_>) -> Option<Outcome> {
     if !s.primary.dialect().is_mariadb() || !s.candidate.dialect().is_mariadb() {

@@ -43,7 +43,8 @@ impl Drawn {
         Some(Self { periods: named(stat, b"nr_bursts")?, us: named(stat, b"burst_usec").or_else(in_ns)? })
     }
 
-    /// What was drawn since `before`, `seconds` ago, of what is allowed; in so many periods something ran.
+    /// What was drawn since `before`, `seconds` ago, of what is allowed; the number of periods in which
+    /// something ran.
     pub(super) fn since(self, before: Self, allowed_us: u64, periods: u64, seconds: f64) -> Burst {
         let bursts = grown(self.periods, before.periods) as f64;
         Burst {

@@ -2,8 +2,8 @@
 //! have.
 //!
 //! The kernel counts all threads of the user against `RLIMIT_NPROC`. Those of the process alone are what is
-//! known for certain: there are at least so many. Root and whoever may exceed limits is not held by it. (The
-//! root of a user namespace is: that it is near its limit is not told.)
+//! known for certain: there are at least this many. Root and whoever may exceed limits is not held by it.
+//! (The root of a user namespace is: that it is near its limit is not told.)
 //!
 //! Sources: `getrlimit(2)` (`RLIMIT_NPROC`), `proc(5)` (`limits`, `fd`, and `Threads`, `Uid` and `CapEff` of
 //! `status`), `linux/capability.h`.
