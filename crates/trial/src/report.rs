@@ -505,12 +505,13 @@ mod tests {
         // Five errors of two degrees of freedom: p = 0.038, enough at the second step of Holm alone.
         let (experiment, history) = history(|next| {
             let block = f64::from(next.place.block);
-            measured(match next.run {
-                Run::Cell(2) => 100.0 * (0.3 + 0.104 * (block - 1.0)).exp(),
-                Run::Cell(1) => 120.0 * (1.0 + block / 1_000.0),
-                Run::Cell(_) => 80.0,
-                Run::LeadIn | Run::Baseline | Run::Same => 100.0,
-            })
+            match next.run {
+                Run::Cell(2) => measured(100.0 * (0.3 + 0.104 * (block - 1.0)).exp()),
+                Run::Cell(1) => measured(120.0 * (1.0 + block / 1_000.0)),
+                Run::Cell(_) => measured(80.0),
+                Run::LeadIn | Run::Baseline => measured(100.0),
+                Run::Same => figure(next, 1.0),
+            }
         });
         let report = report(&experiment, &history);
         let load = &report.loads[0];
