@@ -82,7 +82,7 @@ pub(crate) fn apply(rules: &[ServerRule], host: &mut Host) -> RuleOutcome {
         said.zone = said.zone.or_else(|| rule.zone.clone());
         said.proxy_protocol |= rule.proxy_protocol;
         if rule.reserved && said.reserved.is_none() {
-            said.reserved = Some(format!("reserved by the rule for {}", words(&rule.matcher)));
+            said.reserved = Some(words(&rule.matcher));
         }
         host.labels.extend(rule.labels.iter().cloned());
         host.names.extend(rule.name.clone());
@@ -183,7 +183,7 @@ mod tests {
         let address = Address::tcp("bi7", 3306);
         let mut host = Host::server(&address, None, &address, None);
         let said = apply(&rules, &mut host);
-        assert_eq!(said.reserved.as_deref(), Some("reserved by the rule for label use=analytics"));
+        assert_eq!(said.reserved.as_deref(), Some("label use=analytics"));
         let zones = [zone("z", vec![Matcher::Label("use".into(), "analytics".into())])];
         assert_eq!(by_rule(&zones, &host), Some(Zone::new("z")));
     }

@@ -129,6 +129,6 @@ async fn reserved_servers_stay_reserved_when_the_fleet_grows() {
     watching.until_server("b1", "answers", |s| s.reserved.is_some() && s.role == Role::Replica).await;
     scene.lab.heal("b2").await.unwrap();
     let late = watching.until_server("b2", "answers", |s| s.role == Role::Replica).await;
-    assert_eq!(late.reserved.as_deref(), Some("reserved by the rule for 127.2.0.0/16"));
+    assert_eq!(late.reserved.as_deref(), Some("127.2.0.0/16"));
     watching.watcher.stop().await;
 }
