@@ -170,6 +170,11 @@ fn a_domain_that_the_candidate_never_gets_is_named() {
     assert!(mend.contains("DELETE_DOMAIN_ID=(7)") && mend.contains("= '0-1-100,7-1-3'"), "{mend}");
     set(&mut candidate, &[("gtid_slave_pos", "0-1-100,7-1-2")]);
     assert_eq!(of_pair(&primary, &candidate).level, Level::Pass, "it is late, and gets there");
+    // It was the primary before, and nothing was written since it follows.
+    set(&mut candidate, &[("gtid_slave_pos", "")]);
+    set(&mut primary, &[("gtid_domain_id", "0")]);
+    primary.position = "0-1-105".to_owned();
+    assert_eq!(of_pair(&primary, &candidate).level, Level::Pass, "the move itself writes there");
     let (mut primary, candidate) = pair("8.4.2");
     set(&mut primary, &[("gtid_mode", "ON")]);
     primary.position = "0-1-105".to_owned();

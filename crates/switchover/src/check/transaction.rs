@@ -42,7 +42,10 @@ fn domains_that_never_come(s: &Situation<'_>) -> Option<Outcome> {
     let written: GtidPosition = s.primary.position.parse().ok()?;
     let replicated = s.candidate.variable(&["gtid_slave_pos"]).unwrap_or(&s.candidate.position);
     let replicated: GtidPosition = replicated.parse().ok()?;
-    let missing = written.only(|domain| replicated.domain(domain).is_none());
+    // The first write of the move comes there in any case.
+    let writes_in = s.primary.variable(&["gtid_domain_id"]).and_then(|domain| domain.parse::<u32>().ok());
+    let never_comes = |domain| replicated.domain(domain).is_none() && writes_in != Some(domain);
+    let missing = written.only(never_comes);
     let domains: Vec<String> = missing.domains().map(|(domain, _)| domain.to_string()).collect();
     let domains = domains.join(",");
     (!missing.is_empty()).then(|| {
