@@ -201,8 +201,8 @@ pub(super) fn accounts(s: &Situation<'_>) -> Outcome {
     pass(format!("all {} of the primary are on {candidate}, with the same privileges", ours.len()))
 }
 
-/// What changes behaviour or durability when the primary has another value. One that a server does not have
-/// is the same on both.
+/// What changes behaviour or durability when the primary has another value. One that only one of them has is
+/// not compared: versions have other names for the same.
 const COMPARED: [&str; 32] = [
     "sql_mode",
     "max_connections",
@@ -244,8 +244,8 @@ const COMPARED: [&str; 32] = [
 
 pub(super) fn variables(s: &Situation<'_>) -> Outcome {
     let differs = |name: &&str| {
-        let (ours, theirs) = (s.primary.variable(&[name]), s.candidate.variable(&[name]));
-        (ours != theirs).then(|| format!("{name} {} -> {}", or_none(ours), or_none(theirs)))
+        let (ours, theirs) = s.primary.variable(&[name]).zip(s.candidate.variable(&[name]))?;
+        (ours != theirs).then(|| format!("{name} {ours} -> {theirs}"))
     };
     let differing: Vec<String> = COMPARED.iter().filter_map(differs).collect();
     if differing.is_empty() {

@@ -335,6 +335,8 @@ fn what_a_primary_does_by_its_variables_is_compared() {
         set(&mut primary, &[(name, on_primary)]);
         set(&mut candidate, &[(name, on_candidate)]);
     }
+    // Another version has another name for it.
+    set(&mut candidate, &[("transaction_read_only", "OFF")]);
     let differing = found("variables", &primary, &candidate, &[]);
     assert_eq!(differing.level, Level::Warn);
     assert_eq!(
