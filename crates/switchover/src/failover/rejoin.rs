@@ -114,8 +114,9 @@ pub(crate) fn written_by(server_id: u32, own: &str, other: &str) -> Result<Writt
     Ok(Written { lacking: compared(&known)?, unknown: compared(&unknown)? })
 }
 
+/// The last of each; of one that is named twice the later.
 fn state(text: &str) -> Result<BinlogState, UnreadableGtid> {
-    let one = |text: &str| {
+    let one = |text: &str| -> Result<((u32, u32), u64), UnreadableGtid> {
         let unreadable = || UnreadableGtid::Gtid(text.to_owned());
         let mut numbers = text.split('-').map(str::parse::<u64>);
         let mut next = || numbers.next().and_then(Result::ok).ok_or_else(unreadable);
@@ -123,7 +124,13 @@ fn state(text: &str) -> Result<BinlogState, UnreadableGtid> {
         let narrow = |number: u64| u32::try_from(number).map_err(|_| unreadable());
         Ok(((narrow(domain)?, narrow(server)?), sequence))
     };
-    text.split(',').map(str::trim).filter(|part| !part.is_empty()).map(one).collect()
+    let mut all = BinlogState::new();
+    for part in text.split(',').map(str::trim).filter(|part| !part.is_empty()) {
+        let (key, sequence) = one(part)?;
+        let last = all.entry(key).or_default();
+        *last = sequence.max(*last);
+    }
+    Ok(all)
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]

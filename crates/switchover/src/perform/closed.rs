@@ -94,6 +94,11 @@ pub(super) async fn has_nothing_of_its_own(plan: &Plan, servers: &mut Servers<'_
         let history = servers.scalar(member, rejoin::history(member.dialect())).await?;
         histories.push(history.unwrap_or_default().replace(['\n', ' '], ""));
     }
+    if primary.dialect().is_mariadb() {
+        // It logs nothing of what changed nothing there: a statement that met no row, a temporary table.
+        let replicated = servers.scalar(candidate, "SELECT @@GLOBAL.gtid_slave_pos").await?;
+        histories[1] = format!("{},{}", histories[1], replicated.unwrap_or_default());
+    }
     let (of_old, of_new) = (&histories[0], &histories[1]);
     let own = match primary.dialect().is_mariadb() {
         // What others wrote before it a candidate that was rebuilt may not know by name.
@@ -177,6 +182,34 @@ mod tests {
             assert!(seen.is_ok() || seen.unwrap_err().to_string().contains("a1: is back and takes writes"));
             drop(server);
             assert!(is_still_dead(&plan, &Servers::new(&plan, &logins)).await.is_ok(), "nobody listens");
+        }
+    }
+
+    #[tokio::test]
+    async fn what_the_candidate_replicated_and_had_nothing_to_log_of_is_not_the_old_primarys_own() {
+        let logins = Logins {
+            admin: Credentials::default(),
+            replication: Default::default(),
+            flags: Default::default(),
+        };
+        let server = async |state: &'static str, replicated: &'static str| {
+            let script = Script::new("10.11.6-MariaDB", move |statement, _| match statement {
+                "SELECT @@GLOBAL.gtid_binlog_state" => Reply::value("state", state),
+                "SELECT @@GLOBAL.gtid_slave_pos" => Reply::value("replicated", replicated),
+                _ => Reply::Usual,
+            });
+            ScriptedServer::start(script).await.unwrap()
+        };
+        // The other two: it was written to since, and the candidate was a primary before.
+        for (of_old, replicated, passes) in
+            [("0-11-105", "0-11-105", true), ("0-11-106", "0-11-105", false), ("0-11-104", "0-12-90", true)]
+        {
+            let (old, new) = (server(of_old, "").await, server("0-11-104,0-12-107", replicated).await);
+            let mut plan = failover(FenceBy::Nothing);
+            plan.primary.reach = old.address().to_string();
+            plan.candidate.reach = new.address().to_string();
+            let seen = has_nothing_of_its_own(&plan, &mut Servers::new(&plan, &logins)).await;
+            assert_eq!(seen.is_ok(), passes, "{of_old}: {seen:?}");
         }
     }
 
