@@ -23,7 +23,7 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::task::LocalSet;
 use tracing::Instrument;
@@ -84,18 +84,22 @@ impl Ready {
 
 /// Takes messages until nobody can send any more.
 async fn serve(worker: &Rc<WorkerContext>, inbox: &mut UnboundedReceiver<Message>) {
-    let mut looking: Option<Duration> = None;
+    // The next look for quiet sessions, while some should leave. Clients that arrive do not put it off.
+    let mut look: Option<Instant> = None;
+    let looks = || {
+        let more = worker.registry.look(Instant::now(), counts_at_most(&worker.shared));
+        more.map(|quiet| Instant::now() + pause(&worker.shared, quiet))
+    };
     loop {
-        let message = if let Some(quiet) = looking {
-            match tokio::time::timeout(pause(&worker.shared, quiet), inbox.recv()).await {
+        if look.is_some_and(|at| at <= Instant::now()) {
+            look = looks();
+        }
+        let message = match look {
+            Some(at) => match tokio::time::timeout_at(at.into(), inbox.recv()).await {
                 Ok(message) => message,
-                Err(_) => {
-                    looking = worker.registry.look(Instant::now(), counts_at_most(&worker.shared));
-                    continue;
-                }
-            }
-        } else {
-            inbox.recv().await
+                Err(_) => continue,
+            },
+            None => inbox.recv().await,
         };
         match message {
             None => return,
@@ -133,10 +137,7 @@ async fn serve(worker: &Rc<WorkerContext>, inbox: &mut UnboundedReceiver<Message
                     ring.send_rebalance(placement.clone());
                 }
                 match placement {
-                    RebalanceCommand::Look => {
-                        looking =
-                            worker.registry.look(Instant::now(), counts_at_most(&worker.shared)).or(looking);
-                    }
+                    RebalanceCommand::Look => look = looks().or(look),
                     cut => cut.cut(&worker.registry),
                 }
             }
