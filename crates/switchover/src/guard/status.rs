@@ -130,6 +130,7 @@ impl GuardOverview {
     pub async fn read(snapshot: &Snapshot, who: &Credentials, deadline: Duration, flags: &Flags) -> Self {
         let primary = snapshot.primary().map(|server| server.name.clone());
         let (mut evidence, mut writable_replicas) = (SourceEvidence::Unknown, Vec::new());
+        let mut seen_primary = None;
         let (mut holders, mut silent, mut recorded, mut found_replicas) =
             (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         for server in &snapshot.servers {
@@ -147,6 +148,7 @@ impl GuardOverview {
                 Ok(facts) if is_primary => {
                     let (said, before) = (source::of(&facts), Duration::ZERO);
                     evidence = SourceEvidence::Seen { said, before };
+                    seen_primary = Some(facts);
                 }
                 Ok(facts) => {
                     let channel = facts.channels.first().filter(|_| !facts.refuses_writes());
@@ -171,7 +173,13 @@ impl GuardOverview {
         facts::read_own_grants(&mut found_replicas, who, deadline).await;
         let (may_be_chosen, semi_sync) =
             (|facts: &Facts| facts.reserved.is_none(), replicas.iter().any(|replica| replica.replica));
-        let own_privileges = check::failover_privileges(found_replicas.iter(), may_be_chosen, semi_sync);
+        // A failover says nothing to replicas of replicas.
+        let moves = |facts: &&Facts| {
+            let is_followed = |it: &Facts| facts.channels.iter().any(|channel| check::is_source(it, channel));
+            seen_primary.as_ref().is_none_or(is_followed)
+        };
+        let moved = found_replicas.iter().filter(moves);
+        let own_privileges = check::failover_privileges(moved, may_be_chosen, semi_sync);
         Self { primary, holders, pause, last_failover, silent, writable_replicas, loss, own_privileges }
     }
 
