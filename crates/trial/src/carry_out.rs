@@ -170,6 +170,10 @@ pub fn carry_out(
     if dry_run {
         return Ok(CarryOutOutcome::Preview(preview::of(&experiment, rig)));
     }
+    // Before the first setting is changed: that may be a restart.
+    if !resume {
+        Store::check(&dir, &text)?;
+    }
     // What is refused first may hide what is refused after it.
     let tries = if resume { 0 } else { experiment.spec.factors.len() };
     for _ in 0..tries {

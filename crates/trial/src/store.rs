@@ -274,21 +274,11 @@ impl Store {
     pub fn create(dir: &Path, spec: &str, begun: &Begun) -> Result<Self, StoreError> {
         let (path, kept) = (dir.join(LINES), dir.join(SPEC));
         std::fs::create_dir_all(dir).map_err(io("make", dir))?;
-        let cut_off = match std::fs::read(&path) {
-            Ok(lines) if lines.contains(&b'\n') => return Err(StoreError::Exists(dir.to_owned())),
-            Ok(_) => true,
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => false,
-            Err(source) => return Err(io("read", &path)(source)),
-        };
-        match std::fs::read(&kept) {
-            // Perhaps it is the very file that was named.
-            Ok(there) if there == spec.as_bytes() => {}
-            Ok(_) if !cut_off => return Err(StoreError::SpecThere(kept)),
-            _ => {
-                let mut file = File::create(&kept).map_err(io("make", &kept))?;
-                let written = file.write_all(spec.as_bytes()).and_then(|()| file.sync_all());
-                written.map_err(io("write", &kept))?;
-            }
+        let cut_off = Self::is_cut_off(dir, spec)?;
+        if !std::fs::read(&kept).is_ok_and(|there| there == spec.as_bytes()) {
+            let mut file = File::create(&kept).map_err(io("make", &kept))?;
+            let written = file.write_all(spec.as_bytes()).and_then(|()| file.sync_all());
+            written.map_err(io("write", &kept))?;
         }
         if cut_off {
             // A crash before its first line was whole: there is nothing to go on with.
@@ -299,6 +289,30 @@ impl Store {
         store.append(&Record::Begun(Begun { format: FORMAT, ..begun.clone() }))?;
         File::open(dir).and_then(|dir| dir.sync_all()).map_err(io("write", dir))?;
         Ok(store)
+    }
+
+    /// Whether one can be begun there, asked before a server is touched; nothing is made.
+    ///
+    /// # Errors
+    /// There is an experiment, or another spec.
+    pub fn check(dir: &Path, spec: &str) -> Result<(), StoreError> {
+        Self::is_cut_off(dir, spec).map(drop)
+    }
+
+    /// Whether one was begun there that ended before its first line was whole.
+    fn is_cut_off(dir: &Path, spec: &str) -> Result<bool, StoreError> {
+        let (path, kept) = (dir.join(LINES), dir.join(SPEC));
+        let cut_off = match std::fs::read(&path) {
+            Ok(lines) if lines.contains(&b'\n') => return Err(StoreError::Exists(dir.to_owned())),
+            Ok(_) => true,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => false,
+            Err(source) => return Err(io("read", &path)(source)),
+        };
+        match std::fs::read(&kept) {
+            // The same one is perhaps the very file that was named.
+            Ok(there) if there != spec.as_bytes() && !cut_off => Err(StoreError::SpecThere(kept)),
+            _ => Ok(cut_off),
+        }
     }
 
     /// Goes on with an experiment that was begun with the same spec on the same server. A torn last line is
@@ -466,6 +480,9 @@ pub(crate) mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join(SPEC);
         std::fs::write(&path, "name = \"mine\"\n").unwrap();
+        assert!(matches!(Store::check(dir.path(), EXAMPLE), Err(StoreError::SpecThere(_))));
+        Store::check(&dir.path().join("new"), EXAMPLE).unwrap();
+        assert!(!dir.path().join("new").exists(), "nothing is made by asking");
         let refused = Store::create(dir.path(), EXAMPLE, &begun()).unwrap_err();
         assert!(matches!(&refused, StoreError::SpecThere(there) if *there == path), "{refused}");
         assert_eq!(std::fs::read_to_string(&path).unwrap(), "name = \"mine\"\n");
@@ -482,6 +499,7 @@ pub(crate) mod tests {
         drop(Store::create(dir.path(), EXAMPLE, &begun()).unwrap());
         let again = Store::create(dir.path(), EXAMPLE, &begun());
         assert!(matches!(again, Err(StoreError::Exists(_))));
+        assert!(matches!(Store::check(dir.path(), EXAMPLE), Err(StoreError::Exists(_))));
         let resume = |spec, server| Store::resume(dir.path(), spec, server).map(drop);
         let other = resume("other", "127.0.0.1:1").unwrap_err();
         assert!(matches!(&other, StoreError::OtherSpec(_)) && other.to_string().contains("--dir"), "{other}");
