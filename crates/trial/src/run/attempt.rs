@@ -212,9 +212,10 @@ fn measure(
     if let Some(why) = guard::voids(&spec.guard, &stretch.host, &stretch.series, steady || again) {
         return void(why);
     }
-    // Once: a setting that makes a server unsteady twice is a finding.
+    // Once: a setting that makes a server unsteady twice is a finding. A lead-in is there to drift.
     if point.rate.is_some()
         && !again
+        && wanted.run != Run::LeadIn
         && let Some(why) = guard::drifts(&stretch.series)
     {
         return void(why);

@@ -37,6 +37,8 @@ struct Simulated {
     anew: bool,
     /// After this number of stretches a program runs that changes the same settings.
     tuner_after: Option<usize>,
+    /// The response times of each stretch fall all the time.
+    drifts: bool,
     /// A person asks for the end while it is waited for.
     stops_in_pause: Option<std::sync::Arc<AtomicBool>>,
 }
@@ -174,7 +176,9 @@ impl Rig for Simulated {
         let p99_ms = if slow { 90.0 } else { 10.0 };
         let window = Window { per_second, p99_ms, ..Window::default() };
         let host = HostFigures { memory: if here { 0.5 } else { 0.99 }, ..HostFigures::default() };
-        Ok(Stretch { window, host, memory: here.then_some(0.5), ..Stretch::default() })
+        let second = |at: u32| Second { done: 100, p99_ms: 100.0 / f64::from(at + 1), ..Second::default() };
+        let series = (0..16).filter(|_| self.drifts).map(second).collect();
+        Ok(Stretch { window, host, series, memory: here.then_some(0.5), ..Stretch::default() })
     }
 
     fn disconnect(&mut self) {}
@@ -463,6 +467,24 @@ fn the_time_that_is_left_is_no_more_than_the_budget() {
     run(&experiment, &begun(), Vec::new(), &mut store, &mut rig, &stop, &mut tell).unwrap();
     // 26 trials of 50.7 s.
     assert_eq!(first, Some(Duration::from_secs(600)));
+}
+
+#[test]
+fn an_open_loop_that_drifts_is_run_again_and_its_lead_in_is_not() {
+    let text = EXAMPLE.replacen("threads = [4]", "rates = [100.0]", 1);
+    let experiment = Experiment::new(Spec::parse(&text, "t.toml").unwrap(), &[]).unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    let mut store = Store::create(dir.path(), &text, &begun()).unwrap();
+    let mut rig = Simulated { drifts: true, ..Simulated::new() };
+    let stop = AtomicBool::new(false);
+    run(&experiment, &begun(), Vec::new(), &mut store, &mut rig, &stop, &mut |_| {}).unwrap();
+    let trials = store::read(dir.path()).unwrap().trials;
+    let is_void = |trial: &Trial| matches!(trial.outcome, Outcome::Void { .. });
+    for trial in &trials {
+        let expected = trial.run != Run::LeadIn && trial.place.attempt == 0;
+        assert_eq!(is_void(trial), expected, "{trial:?}");
+    }
+    assert!(trials.iter().any(is_void));
 }
 
 #[test]
