@@ -62,10 +62,12 @@ impl Sampler {
 
     /// Reads everything now. What cannot be read is empty: a host without one file is still a host.
     pub fn read(&mut self) -> Reading {
-        let at = Instant::now();
-        let cpu_before = thread_time();
+        let (began, cpu_before) = (Instant::now(), thread_time());
         let proc = self.places.proc.clone();
-        let seldom = self.seldom(&proc, at);
+        // Before the moment that the counters count as of: some kernels take tens of milliseconds to tell
+        // frequencies.
+        let seldom = self.seldom(&proc, began);
+        let at = Instant::now();
         let mut disks = disk::parse(self.bytes(&proc.join("diskstats")));
         if !self.disks.is_empty() {
             disks.retain(|disk| self.disks.contains(&disk.name));
@@ -90,7 +92,7 @@ impl Sampler {
             conntrack: self.conntrack(&proc),
             seldom,
         };
-        reading.took = at.elapsed();
+        reading.took = began.elapsed();
         reading.cost = thread_time().saturating_sub(cpu_before);
         reading
     }
