@@ -121,10 +121,13 @@ pub fn parse_arc(bytes: &[u8]) -> u64 {
 
 impl Level {
     /// The same, where a cache that the kernel does not count as available would give back this number of
-    /// bytes.
+    /// bytes. More than is not free is somebody else's: a container of LXC has its own `meminfo`, and sees the
+    /// host's cache.
     #[must_use]
     pub fn with_cache(mut self, bytes: u64) -> Self {
-        self.available = self.available.saturating_add(bytes).min(self.total);
+        if bytes <= self.total.saturating_sub(self.free) {
+            self.available = self.available.saturating_add(bytes).min(self.total);
+        }
         self
     }
 }
@@ -190,7 +193,9 @@ mod tests {
         assert_eq!(parse_arc(arc), 600);
         assert_eq!((parse_arc(b""), parse_arc(b"size 4 700\n")), (0, 0), "unknown is nothing");
         let level = parse_level(b"MemTotal: 1 kB\nMemFree: 0 kB\nMemAvailable: 0 kB\n");
-        assert_eq!((level.with_cache(600).available, level.with_cache(9_000).available), (600, 1024));
+        assert_eq!((level.with_cache(600).available, level.with_cache(9_000).available), (600, 0));
+        let level = parse_level(b"MemTotal: 2 kB\nMemFree: 0 kB\nMemAvailable: 1 kB\n");
+        assert_eq!(level.with_cache(1_500).available, 2048, "all at most");
     }
 
     #[test]
