@@ -151,8 +151,9 @@ pub(super) fn ceilings(dir: &Path, mount: &Path, version: Version) -> Vec<Ceilin
     upwards(dir, mount).filter_map(of).collect()
 }
 
-/// The share of the memory limit of `dir` that is in use, without the file cache: the kernel takes that back
-/// before it kills. `None` where no limit kills (`memory.high` only slows down), or one cannot be read.
+/// The share of the memory limit of `dir` that is in use, without the file cache and the entries of files and
+/// directories (which version 2 alone tells): the kernel takes them back before it kills. `None` where no
+/// limit kills (`memory.high` only slows down), or one cannot be read.
 pub(super) fn in_use(dir: &Path, version: Version) -> Option<f64> {
     let (limit, used, caches) = match version {
         Version::Two => ("memory.max", "memory.current", ["active_file", "inactive_file"]),
@@ -164,7 +165,8 @@ pub(super) fn in_use(dir: &Path, version: Version) -> Option<f64> {
     let used = first(&bytes(dir, used))?;
     let stat = bytes(dir, "memory.stat");
     let cache = caches.iter().map(|name| named(&stat, name.as_bytes())).sum::<Option<u64>>()?;
-    Some(used.saturating_sub(cache) as f64 / limit as f64)
+    let of_files = named(&stat, b"slab_reclaimable").unwrap_or(0);
+    Some(used.saturating_sub(cache + of_files) as f64 / limit as f64)
 }
 
 /// Every limit of threads, likewise.

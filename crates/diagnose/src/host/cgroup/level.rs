@@ -121,6 +121,8 @@ mod tests {
             limits(&root).unwrap().memory_in_use()
         };
         assert_eq!(two(&stat(40_000)), Some(0.7), "of 490000 bytes 140000 are file cache");
+        let entries = format!("{}slab_reclaimable 50000\n", stat(40_000));
+        assert_eq!(two(&entries), Some(0.6), "entries of files are given back, too");
         assert_eq!(two(""), Some(0.5), "what cannot be told apart is unknown, and the pod's is known");
         let slows = [("cg/db/memory.high", "500000\n"), ("cg/db/memory.current", "490000\n")];
         let root = host("0::/db\n", &[("cg", "cgroup2", "rw")], &slows);
