@@ -15,7 +15,7 @@ use crate::text;
 use knob::server::ServerError;
 use knob::tuner;
 use std::path::PathBuf;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// What is asked for.
 #[derive(Clone, Debug)]
@@ -177,6 +177,10 @@ pub fn carry_out(
     // What is refused first may hide what is refused after it.
     let tries = if resume { 0 } else { experiment.spec.factors.len() };
     for _ in 0..tries {
+        // A try may take a restart.
+        if stop.load(Ordering::Relaxed) {
+            return Err(CarryOutError::Interrupted);
+        }
         let refused = run::try_baseline(&experiment, rig)?;
         if refused.is_empty() {
             break;

@@ -121,8 +121,8 @@ pub fn parse_arc(bytes: &[u8]) -> u64 {
 
 impl Level {
     /// The same, where a cache that the kernel does not count as available would give back this number of
-    /// bytes. More than is not free is somebody else's: a container of LXC has its own `meminfo`, and sees the
-    /// host's cache.
+    /// bytes. More than is not free is somebody else's: a container of LXC has its own `meminfo`, and sees
+    /// the host's cache.
     #[must_use]
     pub fn with_cache(mut self, bytes: u64) -> Self {
         if bytes <= self.total.saturating_sub(self.free) {
