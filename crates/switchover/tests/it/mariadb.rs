@@ -151,7 +151,8 @@ async fn what_the_old_primary_took_while_the_tool_was_dead_is_named_and_it_follo
         let run = perform::run(&plan, &logins, &mut journal, State::START, &|| false, &mut progress);
         tokio::select! { _ = run => {}, _ = begun.recv() => {} }
     }
-    // As one that was restarted, and is writable by its option file.
+    // As one that was restarted, and is writable by its option file. What it takes reaches nobody.
+    fleet.lab.connect("b1").await.unwrap().query_drop("STOP SLAVE").await.unwrap();
     let mut a1 = fleet.lab.connect("a1").await.unwrap();
     for statement in ["SET GLOBAL read_only = OFF", "INSERT INTO app.writes VALUES (1)"] {
         a1.query_drop(statement).await.unwrap();
