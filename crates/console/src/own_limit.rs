@@ -1,5 +1,6 @@
-//! Whether the CPU limit of this process's own cgroup (a container's, a service's) holds it back. A router
-//! that waits for its next period makes every client wait, and no server shows why; an agent reads late.
+//! Whether this process is throttled by the CPU limit of its own cgroup (a container's, a service's). A
+//! router that waits for its next period makes every client wait, and no server shows why; an agent reads
+//! late.
 //!
 //! The limit's own count of the periods in which it ended before the work is what is told, over at least ten
 //! seconds before the look, as soon as there are that many. Who is asked seldom tells of the time since then.
@@ -26,11 +27,12 @@ pub struct OwnLimit {
     pid: u32,
     proc: PathBuf,
     least_s: f64,
-    seen: Mutex<Seen>,
+    readings: Mutex<LimitReadings>,
 }
 
+/// Its limits when last looked up, and what was counted at them.
 #[derive(Debug, Default)]
-struct Seen {
+struct LimitReadings {
     looked_up: Option<Instant>,
     limits: Option<Limits>,
     /// Oldest first; the first is the latest that is as old as the window is long.
@@ -46,7 +48,7 @@ impl Default for OwnLimit {
 impl OwnLimit {
     /// Of process `pid`, from now on.
     fn of(pid: u32, proc: &Path, least_s: f64) -> Self {
-        let own = Self { pid, proc: proc.to_owned(), least_s, seen: Mutex::default() };
+        let own = Self { pid, proc: proc.to_owned(), least_s, readings: Mutex::default() };
         own.look(Instant::now());
         own
     }
@@ -59,8 +61,8 @@ impl OwnLimit {
 
     /// What happened at the limit that is used most, and over how many seconds.
     fn look(&self, now: Instant) -> Option<(CpuLimit, f64)> {
-        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
-        let Seen { looked_up, limits, readings } = &mut *seen;
+        let mut kept = self.readings.lock().unwrap_or_else(PoisonError::into_inner);
+        let LimitReadings { looked_up, limits, readings } = &mut *kept;
         if looked_up.is_none_or(|at| now.saturating_duration_since(at) >= LOOKED_UP_EVERY) {
             *looked_up = Some(now);
             let found = Limits::of_cpu(self.pid, &self.proc);

@@ -25,6 +25,12 @@ const fn row(
     }
 }
 
+/// A time of the scheduler in debugfs, in ns, at least `min`.
+const fn scheduler(name: &'static str, file: &'static str, min: i64, help: &'static str) -> Knob {
+    let values = Values::Whole { min, max: 1_000_000_000, step: 1 };
+    row(name, Place::File(file, Shape::Plain), values, SCHEDULER, help)
+}
+
 const FREQUENCY: &str = "kernel: Documentation/admin-guide/pm/cpufreq.rst";
 const SCHEDULER: &str = "kernel: Documentation/scheduler/sched-debug.rst";
 const KERNEL: &str = "kernel: Documentation/admin-guide/sysctl/kernel.rst";
@@ -76,40 +82,35 @@ pub(super) const ROWS: &[Knob] = &[
         "kernel: Documentation/scheduler/sched-rt-group.rst",
         "Microseconds of each second that real-time threads may take; -1 is all.",
     ),
-    row(
+    scheduler(
         "cpu.sched_base_slice_ns",
-        Place::File("/sys/kernel/debug/sched/base_slice_ns", Shape::Plain),
-        Values::Whole { min: 100_000, max: 1_000_000_000, step: 1 },
-        SCHEDULER,
+        "/sys/kernel/debug/sched/base_slice_ns",
+        100_000,
         "How long a thread runs before another one gets its turn. Needs debugfs.",
     ),
-    row(
+    scheduler(
         "cpu.sched_min_granularity_ns",
-        Place::File("/sys/kernel/debug/sched/min_granularity_ns", Shape::Plain),
-        Values::Whole { min: 100_000, max: 1_000_000_000, step: 1 },
-        SCHEDULER,
+        "/sys/kernel/debug/sched/min_granularity_ns",
+        100_000,
         "The least that a thread runs before another one gets its turn; Linux 5.13 to 6.5. Needs debugfs.",
     ),
-    row(
+    scheduler(
         "cpu.sched_latency_ns",
-        Place::File("/sys/kernel/debug/sched/latency_ns", Shape::Plain),
-        Values::Whole { min: 100_000, max: 1_000_000_000, step: 1 },
-        SCHEDULER,
+        "/sys/kernel/debug/sched/latency_ns",
+        100_000,
         "The time in which each of a few threads gets its turn once; Linux 5.13 to 6.5. Needs debugfs.",
     ),
-    row(
+    scheduler(
         "cpu.sched_wakeup_granularity_ns",
-        Place::File("/sys/kernel/debug/sched/wakeup_granularity_ns", Shape::Plain),
-        Values::Whole { min: 0, max: 1_000_000_000, step: 1 },
-        SCHEDULER,
+        "/sys/kernel/debug/sched/wakeup_granularity_ns",
+        0,
         "How far behind a thread that wakes must be to take a CPU from another; Linux 5.13 to 6.5. Needs \
          debugfs.",
     ),
-    row(
+    scheduler(
         "cpu.sched_migration_cost_ns",
-        Place::File("/sys/kernel/debug/sched/migration_cost_ns", Shape::Plain),
-        Values::Whole { min: 0, max: 1_000_000_000, step: 1 },
-        SCHEDULER,
+        "/sys/kernel/debug/sched/migration_cost_ns",
+        0,
         "How long a thread counts as warm on its CPU and is not moved. Needs debugfs.",
     ),
 ];

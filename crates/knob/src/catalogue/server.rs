@@ -34,33 +34,34 @@ pub(super) const ROWS: &[Knob] = &[
         help: "Any global variable of the server named by --server, set by SET GLOBAL and read back by \
                SELECT @@GLOBAL. One that needs a restart is refused unless --managed or --restart-with says how.",
     },
-    Knob {
-        name: "allocator.library",
-        family: Family::Server,
-        target: Target::Any,
-        place: Place::Action,
-        values: Values::Word,
-        group: Group::Alone,
-        danger: Danger::No,
-        change: Change::Action,
-        proof: Proof::Asked,
-        source: "ld.so(8), LD_PRELOAD",
-        help: "The memory allocator (glibc, jemalloc, tcmalloc, mimalloc) of the server of --managed \
-               (allocator.library@server), which is restarted with it; elsewhere by a program of the caller.",
-    },
-    Knob {
-        name: "numa.policy",
-        family: Family::Server,
-        target: Target::Any,
-        place: Place::Action,
-        values: Values::Word,
-        group: Group::Alone,
-        danger: Danger::No,
-        change: Change::Action,
-        proof: Proof::Asked,
-        source: "numactl(8), numa(7)",
-        help: "On which NUMA nodes the memory of the server of --managed lies (numa.policy@server): default, \
-               interleave, interleave:0-1, bind:0, preferred:0. It is restarted with $NUMACTL before its \
-               program; elsewhere by a program of the caller.",
-    },
+    of_start(
+        "allocator.library",
+        "ld.so(8), LD_PRELOAD",
+        "The memory allocator (glibc, jemalloc, tcmalloc, mimalloc) of the server of --managed \
+         (allocator.library@server), which is restarted with it; elsewhere by a program of the caller.",
+    ),
+    of_start(
+        "numa.policy",
+        "numactl(8), numa(7)",
+        "On which NUMA nodes the memory of the server of --managed lies (numa.policy@server): default, \
+         interleave, interleave:0-1, bind:0, preferred:0. It is restarted with $NUMACTL before its \
+         program; elsewhere by a program of the caller.",
+    ),
 ];
+
+/// What a server is started with: it takes a restart.
+const fn of_start(name: &'static str, source: &'static str, help: &'static str) -> Knob {
+    Knob {
+        name,
+        family: Family::Server,
+        target: Target::Any,
+        place: Place::Action,
+        values: Values::Word,
+        group: Group::Alone,
+        danger: Danger::No,
+        change: Change::Action,
+        proof: Proof::Asked,
+        source,
+        help,
+    }
+}

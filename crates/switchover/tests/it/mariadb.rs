@@ -106,22 +106,25 @@ async fn what_an_administrator_was_told_is_written_is_on_the_new_primary_and_not
     fleet.lab.down().await.unwrap();
 }
 
-#[tokio::test]
-async fn the_old_primary_stays_closed_when_the_candidate_was_written_to_and_restarted_read_only() {
-    let fleet = Fleet::up(three()).await;
-    let plan = fleet.survey("a2").await.plan(quick(), "test");
-    let mut journal = Journal::create(fleet.journals.path(), &plan).unwrap();
-    let logins = fleet.logins();
+/// As a tool that is killed once the candidate takes writes, before routers are let go.
+async fn promote_and_die(plan: &perform::Plan, logins: &perform::Logins, journal: &mut Journal) {
     let (begins, mut begun) = tokio::sync::mpsc::unbounded_channel();
     let mut progress = |progress: perform::Progress<'_>| {
         if let perform::Progress::Begins { step: Step::Release, .. } = progress {
             let _ = begins.send(());
         }
     };
-    {
-        let run = perform::run(&plan, &logins, &mut journal, State::START, &|| false, &mut progress);
-        tokio::select! { _ = run => {}, _ = begun.recv() => {} }
-    }
+    let run = perform::run(plan, logins, journal, State::START, &|| false, &mut progress);
+    tokio::select! { _ = run => {}, _ = begun.recv() => {} }
+}
+
+#[tokio::test]
+async fn the_old_primary_stays_closed_when_the_candidate_was_written_to_and_restarted_read_only() {
+    let fleet = Fleet::up(three()).await;
+    let plan = fleet.survey("a2").await.plan(quick(), "test");
+    let mut journal = Journal::create(fleet.journals.path(), &plan).unwrap();
+    let logins = fleet.logins();
+    promote_and_die(&plan, &logins, &mut journal).await;
     let mut a2 = fleet.lab.connect("a2").await.unwrap();
     a2.query_drop("INSERT INTO app.writes VALUES (1)").await.unwrap();
     a2.query_drop("SET GLOBAL read_only = ON").await.unwrap();
@@ -141,16 +144,7 @@ async fn what_the_old_primary_took_while_the_tool_was_dead_is_named_and_it_follo
     let plan = fleet.survey("a2").await.plan(Deadlines { verify_ms: 1_000, ..quick() }, "test");
     let mut journal = Journal::create(fleet.journals.path(), &plan).unwrap();
     let logins = fleet.logins();
-    let (begins, mut begun) = tokio::sync::mpsc::unbounded_channel();
-    let mut progress = |progress: perform::Progress<'_>| {
-        if let perform::Progress::Begins { step: Step::Release, .. } = progress {
-            let _ = begins.send(());
-        }
-    };
-    {
-        let run = perform::run(&plan, &logins, &mut journal, State::START, &|| false, &mut progress);
-        tokio::select! { _ = run => {}, _ = begun.recv() => {} }
-    }
+    promote_and_die(&plan, &logins, &mut journal).await;
     // As one that was restarted, and is writable by its option file. What it takes reaches nobody.
     fleet.lab.connect("b1").await.unwrap().query_drop("STOP SLAVE").await.unwrap();
     let mut a1 = fleet.lab.connect("a1").await.unwrap();
