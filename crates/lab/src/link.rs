@@ -13,7 +13,7 @@
 //! no kernel module, and both ends are ordinary sockets. The server sees the client's own address where that
 //! lies in the zone.
 
-use crate::layout::{self, Layout};
+use crate::layout::Layout;
 use crate::{Error, Network};
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::fd::OwnedFd;
@@ -196,11 +196,6 @@ impl Counters {
 fn ring(bell: &OwnedFd) {
     // Full means that it will wake anyway.
     let _ = rustix::io::write(bell, &1_u64.to_ne_bytes());
-}
-
-/// The source address of a link's connection to the server.
-fn source(from: usize, peer: SocketAddrV4) -> SocketAddrV4 {
-    SocketAddrV4::new(layout::source(from, *peer.ip()), 0)
 }
 
 #[cfg(test)]

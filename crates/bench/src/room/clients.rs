@@ -13,6 +13,9 @@ use std::time::{Duration, Instant};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
+/// How long a pool keeps a session that is not used.
+const KEPT: Duration = Duration::from_secs(3600);
+
 /// Which session a pool hands out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Order {
@@ -60,7 +63,11 @@ pub(super) struct Clients {
 impl Clients {
     /// Opens every session, then begins.
     pub(super) async fn start(opts: &OptsBuilder, demand: &Demand) -> anyhow::Result<Self> {
-        let one = PoolOpts::default().with_constraints(PoolConstraints::new(0, 1).unwrap_or_default());
+        // Without a time a pool closes every session that is given back.
+        let one = PoolOpts::default()
+            .with_constraints(PoolConstraints::new(0, 1).unwrap_or_default())
+            .with_inactive_connection_ttl(KEPT)
+            .with_reset_connection(false);
         let pool = || Pool::new(Opts::from(opts.clone().pool_opts(one.clone())));
         let slots: VecDeque<Pool> = (0..demand.sessions).map(|_| pool()).collect();
         for slot in &slots {

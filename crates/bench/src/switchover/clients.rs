@@ -12,6 +12,8 @@ use tokio::task::JoinSet;
 
 /// A client reads its register back after this many transactions.
 const READ_EVERY: u64 = 4;
+/// How long a pool keeps a session that is not used.
+const KEPT: Duration = Duration::from_secs(3600);
 
 /// One transaction as its client saw it.
 #[derive(Clone, Copy, Debug)]
@@ -61,7 +63,9 @@ impl Writers {
             .map(|opts| {
                 let most = clients.div_ceil(routers.len() as u32) as usize;
                 let constraints = PoolConstraints::new(0, most).unwrap_or_default();
-                let options = PoolOpts::default().with_constraints(constraints);
+                // Without a time a pool closes every session that is given back.
+                let options =
+                    PoolOpts::default().with_constraints(constraints).with_inactive_connection_ttl(KEPT);
                 Pool::new(Opts::from(opts.clone().pool_opts(options)))
             })
             .collect();

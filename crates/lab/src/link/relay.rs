@@ -6,9 +6,10 @@
 //! two reads, two writes and two settings of the timer, and no allocation once the queues have grown.
 
 use super::session::{Around, LinkSession, Next, Side};
-use super::{Counters, LinkEnd, Mode, Order, OrderWithReply, source};
-use rand::SeedableRng;
+use super::{Counters, LinkEnd, Mode, Order, OrderWithReply};
+use crate::layout;
 use rand::rngs::SmallRng;
+use rand::{Rng, SeedableRng};
 use rustix::event::{Timespec, epoll};
 use rustix::fd::OwnedFd;
 use rustix::io::{Errno, Result};
@@ -21,6 +22,7 @@ use rustix::time::{
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::net::SocketAddrV4;
+use std::ops::RangeInclusive;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, mpsc};
 
@@ -28,6 +30,9 @@ use std::sync::{Arc, mpsc};
 const READ: usize = 64 << 10;
 const EVENTS: usize = 256;
 const SECOND: u64 = 1_000_000_000;
+/// Where the ports of connections to servers come from, and how many of them are tried for one.
+const PORTS: RangeInclusive<u16> = 32_768..=60_999;
+const PORTS_TRIED: u32 = 64;
 /// What an event is about: the bell, a listener, or a session's side.
 const BELL: u64 = u64::MAX;
 const TIMER: u64 = u64::MAX - 1;
@@ -50,6 +55,8 @@ pub(super) struct Relay {
     /// When the timer goes off, once it is set.
     armed: Option<u64>,
     rng: SmallRng,
+    /// The port that the next connection to a server tries first.
+    port: u16,
     scratch: Box<[u8]>,
 }
 
@@ -81,6 +88,7 @@ impl Relay {
         for (index, link) in links.iter().enumerate() {
             epoll::add(&epoll, &link.listener, listener_data(index), LISTENER_EVENTS)?;
         }
+        let mut rng = SmallRng::from_os_rng();
         Ok(Self {
             epoll,
             bell,
@@ -93,7 +101,8 @@ impl Relay {
             due: BinaryHeap::new(),
             timer,
             armed: None,
-            rng: SmallRng::from_os_rng(),
+            port: rng.random_range(PORTS),
+            rng,
             scratch: vec![0; READ].into_boxed_slice(),
         })
     }
@@ -234,7 +243,7 @@ impl Relay {
                     self.due.push(Reverse((at, slot, place.usage)));
                 }
             }
-            Next::Connect(peer) => match open_upstream(&self.epoll, link, peer, slot) {
+            Next::Connect(peer) => match open_upstream(&self.epoll, link, peer, slot, &mut self.port) {
                 Ok(socket) => session.connecting(socket),
                 Err(error) => {
                     tracing::debug!(server = %link.server, %error, "a link cannot reach its server");
@@ -312,17 +321,41 @@ fn data(slot: u32, side: Side) -> epoll::EventData {
 }
 
 /// Starts connecting to the server from the client's zone.
-fn open_upstream(epoll: &OwnedFd, link: &LinkEnd, peer: SocketAddrV4, slot: u32) -> Result<OwnedFd> {
+///
+/// The ports are taken in turn. The kernel, asked for any, looks at each that still waits for stray packets,
+/// which after some thousand connections of one zone keeps a core busy.
+fn open_upstream(
+    epoll: &OwnedFd,
+    link: &LinkEnd,
+    peer: SocketAddrV4,
+    slot: u32,
+    port: &mut u16,
+) -> Result<OwnedFd> {
+    let from = layout::source(link.from, *peer.ip());
+    let mut tried = 0;
+    let socket = loop {
+        let source = SocketAddrV4::new(from, *port);
+        *port = if port == PORTS.end() { *PORTS.start() } else { *port + 1 };
+        tried += 1;
+        match connect_from(source, link.server) {
+            Ok(socket) => break socket,
+            Err(Errno::ADDRINUSE | Errno::ADDRNOTAVAIL) if tried < PORTS_TRIED => {}
+            Err(error) => return Err(error),
+        }
+    };
+    // Only now: a socket that does not connect yet reports a hang-up.
+    epoll::add(epoll, &socket, data(slot, Side::Server), SOCKET_EVENTS)?;
+    Ok(socket)
+}
+
+fn connect_from(source: SocketAddrV4, server: SocketAddrV4) -> Result<OwnedFd> {
     let socket = super::listener::stream_socket()?;
     set_tcp_nodelay(&socket, true)?;
     // Ports whose last connection is only waiting for stray packets may be used again.
     set_socket_reuseaddr(&socket, true)?;
-    bind(&socket, &source(link.from, peer))?;
-    match connect(&socket, &link.server) {
-        Ok(()) | Err(Errno::INPROGRESS) => {}
-        Err(error) => return Err(error),
+    bind(&socket, &source)?;
+    match connect(&socket, &server) {
+        Ok(()) | Err(Errno::INPROGRESS) => Ok(socket),
+        Err(error) => Err(error),
     }
-    // Only now: a socket that does not connect yet reports a hang-up.
-    epoll::add(epoll, &socket, data(slot, Side::Server), SOCKET_EVENTS)?;
-    Ok(socket)
 }
