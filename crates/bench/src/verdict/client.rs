@@ -406,7 +406,7 @@ pub(super) async fn change_and_sleep(
 }
 
 /// Rows at the end of the table, four times a second: one look through the table here, and one for each of
-/// them where they are applied.
+/// them where they are applied (MariaDB), or for each event of them (MySQL).
 pub(super) async fn change_without_a_key(mut root: Conn, until: Instant, rows: u32) -> anyhow::Result<()> {
     root.query_drop("SET SESSION binlog_format = 'ROW'").await?;
     let mut tick = tokio::time::interval(Duration::from_millis(250));

@@ -76,9 +76,6 @@ impl Place {
             )),
             Making::NeighbourTable => fits(self.neighbours, neighbour::MOST, "neighbours"),
             Making::ConntrackTable => fits(self.tracked, conntrack::MOST, "tracked connections"),
-            Making::ApplyWithoutKey if self.flavour == Flavour::MySql => {
-                Some("MySQL does not tell that an applier looks for a row".to_owned())
-            }
             _ => None,
         }
     }
@@ -153,7 +150,8 @@ mod tests {
             assert_eq!(everything().obstacle(making), None, "{making}");
         }
         let mysql = Place { flavour: Flavour::MySql, ..everything() };
-        assert!(mysql.obstacle(Making::ApplyWithoutKey).is_some());
-        assert_eq!(mysql.obstacle(Making::RowLocks), None);
+        for making in [Making::ApplyWithoutKey, Making::RowLocks] {
+            assert_eq!(mysql.obstacle(making), None, "{making}");
+        }
     }
 }
