@@ -14,6 +14,7 @@ mod blocker;
 mod latency;
 mod question;
 mod replica;
+mod row_search;
 mod sampler;
 mod session;
 mod setting;
@@ -22,6 +23,7 @@ mod status;
 pub use blocker::{Blocker, HeldBy};
 pub use latency::{Digest, Digests, Histogram, Quantiles, Range, TopStatement, WithinLimit};
 pub use replica::Replica;
+pub use row_search::RowSearch;
 pub use sampler::Sampler;
 pub use session::Sessions;
 pub use setting::Settings;
@@ -65,6 +67,8 @@ pub struct Reading {
     pub history: Option<u64>,
     /// What it replicates, if it is a replica.
     pub replica: Option<Replica>,
+    /// Appliers that look for rows without a key. MySQL is asked while it is behind.
+    pub row_search: RowSearch,
     /// Statements by duration since some beginning, where the server counts them.
     pub histogram: Option<Arc<Histogram>>,
     /// The statements that took most of its time, where the server tells them apart.
@@ -181,6 +185,12 @@ pub struct Sample {
     pub appliers: (f64, f64),
     /// Of those at work, looking for the row of a change.
     pub appliers_searching: f64,
+    /// Of those at work, of which that is not known.
+    #[serde(default)]
+    pub appliers_untold: f64,
+    /// The table that most of them look in.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub searched_table: Option<String>,
     /// One round trip from here, milliseconds: the shortest of the window.
     pub round_trip_ms: f64,
     /// Of the statements that ended lately those that took most of its time since its start.
@@ -346,7 +356,9 @@ impl Sample {
             temporary_per_s: (per_s(|s| s.temporary), per_s(|s| s.temporary_on_disk)),
             replica: last.replica.clone(),
             appliers: (mean(|r| r.sessions.appliers_busy as f64), mean(|r| r.sessions.appliers as f64)),
-            appliers_searching: mean(|r| r.sessions.appliers_searching as f64),
+            appliers_searching: mean(|r| r.row_search.appliers as f64),
+            appliers_untold: mean(|r| r.row_search.unknown as f64),
+            searched_table: readings.iter().rev().find_map(|r| r.row_search.table.clone()),
             round_trip_ms: readings.iter().map(|r| r.round_trip).min()?.as_secs_f64() * 1e3,
             digests: last.digests.lately.iter().take(SHOWN).cloned().collect(),
             digests_refused: last.digests.refused,
@@ -401,6 +413,7 @@ mod tests {
             in_auto_increment: 0,
             history: None,
             replica: None,
+            row_search: RowSearch::default(),
             histogram: None,
             digests: Arc::default(),
             top: None,
@@ -423,6 +436,21 @@ mod tests {
         // A replica whose sixteen appliers wait for each other, while ten clients read.
         assert_eq!(in_row_lock(15, 16), 0.0);
         assert_eq!((in_row_lock(8, 0), in_row_lock(8, 2), in_row_lock(40, 0)), (8.0, 6.0, 10.0));
+    }
+
+    #[test]
+    fn appliers_that_look_for_rows_are_counted_over_the_window_and_their_table_is_kept() {
+        let start = Instant::now();
+        let at = |s, appliers, unknown, table: Option<&str>| {
+            let reading = reading(start + Duration::from_secs(s), Status::default(), Sessions::default());
+            let row_search = RowSearch { appliers, unknown, table: table.map(str::to_owned) };
+            Arc::new(Reading { row_search, ..reading })
+        };
+        let readings = [at(0, 1, 0, Some("app.old")), at(1, 1, 0, Some("app.keyless")), at(2, 0, 1, None)];
+        let sample = Sample::over(&readings).unwrap();
+        assert!((sample.appliers_searching - 2.0 / 3.0).abs() < 1e-9, "{sample:?}");
+        assert!((sample.appliers_untold - 1.0 / 3.0).abs() < 1e-9, "{sample:?}");
+        assert_eq!(sample.searched_table.as_deref(), Some("app.keyless"));
     }
 
     #[test]

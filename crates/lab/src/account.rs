@@ -118,6 +118,7 @@ fn grants(flavour: Flavour, account: Account) -> &'static [&'static str] {
         (Account::Headroom, Flavour::MySql) => &[
             "REPLICATION CLIENT, REPLICATION SLAVE, PROCESS ON *.*",
             "SELECT ON performance_schema.*",
+            "SELECT ON mysql.innodb_index_stats",
             "SELECT ON headroom.*",
         ],
     }

@@ -9,6 +9,8 @@
 //! | who holds a metadata or global lock | likewise | |
 //! | who holds a table of an engine without row locks | likewise, only up to [`MOST_HANDLES`] open tables and where `performance_schema` is on | two looks at them and at the sessions; an index for each on MySQL |
 //! | whether metadata locks are told (MySQL) | likewise, only where no holder was found | one row |
+//! | which tables appliers change (MySQL) | each reading, only while a replica is behind and applies | one walk over the threads, and one over the metadata locks for each applier that updates or deletes |
+//! | whether such a table has a key (MySQL) | once a minute and table, at most four a reading | a look at its rows of `mysql.innodb_index_stats` |
 //! | who waits to be let in | each reading, only where a limit is set | the groups of the thread pool (MariaDB), or one walk over the transactions (MySQL) |
 //! | who waits for auto-increment values | each reading, only where a statement may hold that lock to its end and sessions insert | one walk over the transactions |
 //! | the oldest transaction | at most every 3 s, only while purge is far behind | one walk over the transactions |
@@ -18,7 +20,9 @@
 //! | settings | every 15 s | |
 //! | the account's own grants (MariaDB) | every 15 s, only while no session of another account is in sight | |
 
+use super::row_search::Table;
 use observe::Dialect;
+use std::fmt::Write;
 
 /// Counters and levels. Names that a version does not know bring no row.
 pub(super) const STATUS: &str = "SHOW GLOBAL STATUS WHERE Variable_name IN (\
@@ -65,7 +69,7 @@ pub(super) const GRANTS: &str = "SHOW GRANTS";
 pub(super) fn sessions(dialect: Dialect) -> &'static str {
     if dialect.is_mariadb() {
         "SELECT command AS command, state AS state, COUNT(*) AS sessions, MAX(time_ms) AS longest_ms, \
-         MAX(user <> SUBSTRING_INDEX(USER(), '@', 1)) AS of_others \
+         MAX(db) AS db, MAX(user <> SUBSTRING_INDEX(USER(), '@', 1)) AS of_others \
          FROM information_schema.PROCESSLIST WHERE command <> 'Daemon' AND id <> CONNECTION_ID() \
          GROUP BY command, state"
     } else {
@@ -212,6 +216,42 @@ pub(super) fn admission(dialect: Dialect, pool_of_threads: bool) -> Option<&'sta
 pub(super) const AUTO_INCREMENT: &str = "SELECT COUNT(*) AS waiting FROM information_schema.INNODB_TRX \
     WHERE trx_operation_state = 'setting auto-inc lock'";
 
+/// Appliers of MySQL that update or delete rows, each with the tables that it holds for writing. Its own
+/// tables, where it keeps its position, are left out.
+pub(super) const CHANGED_TABLES: &str = "SELECT t.thread_id AS applier, m.object_schema AS in_schema, \
+    m.object_name AS in_table FROM performance_schema.threads t LEFT JOIN performance_schema.metadata_locks m \
+    ON m.owner_thread_id = t.thread_id AND m.object_type = 'TABLE' AND m.lock_type LIKE 'SHARED_WRITE%' \
+    AND m.lock_status = 'GRANTED' AND m.object_schema <> 'mysql' \
+    WHERE (t.name LIKE '%/slave_sql' OR t.name LIKE '%/replica_sql' OR t.name LIKE '%/slave_worker' \
+    OR t.name LIKE '%/replica_worker') AND (t.processlist_state LIKE '%row changes (update)%' \
+    OR t.processlist_state LIKE '%row changes (delete)%') LIMIT 1000";
+
+/// Whether a table of MySQL lacks a key by which a row is found at once; NULL where nothing is told of it. A
+/// table in parts has rows for each of them, `name#p#part`.
+pub(super) fn lacks_key(table: &Table) -> String {
+    let name = &table.name;
+    let (schema, whole) = (literal(&table.schema), literal(name));
+    let parts = ["#P", "#p"].map(|part| {
+        let (from, to) = (literal(&format!("{name}{part}#")), literal(&format!("{name}{part}$")));
+        format!("(table_name >= {from} AND table_name < {to})")
+    });
+    format!(
+        "SELECT MAX(index_name = 'GEN_CLUST_INDEX') AND NOT MAX(index_name = 'PRIMARY') AS lacks_key \
+         FROM mysql.innodb_index_stats WHERE database_name = {schema} AND (table_name = {whole} OR {} OR {})",
+        parts[0], parts[1]
+    )
+}
+
+/// A text in a statement, whatever is in it.
+fn literal(text: &str) -> String {
+    let mut literal = "_utf8mb4 X'".to_owned();
+    for byte in text.bytes() {
+        // Writing into a string does not fail.
+        let _ = write!(literal, "{byte:02X}");
+    }
+    literal + "'"
+}
+
 /// The oldest open transaction: purge keeps all that it may still read. One prepared by XA may have no
 /// session any more.
 pub(super) fn oldest_transaction(dialect: Dialect) -> &'static str {
@@ -281,5 +321,20 @@ mod tests {
         assert!(asked(mariadb, true).contains("THREAD_POOL_GROUPS"));
         assert_eq!(asked(percona, true), "nothing");
         assert!(asked(percona, false).contains("INNODB_TRX") && asked(mariadb, false).contains("INNODB_TRX"));
+    }
+
+    #[test]
+    fn a_name_is_no_part_of_the_statement_whatever_it_is() {
+        let of =
+            |schema: &str, name: &str| lacks_key(&Table { schema: schema.to_owned(), name: name.to_owned() });
+        let asked = of("app", "t");
+        assert!(
+            asked.contains("database_name = _utf8mb4 X'617070' AND (table_name = _utf8mb4 X'74' OR"),
+            "{asked}"
+        );
+        // Parts of `t`: from `t#P#` up to what follows all of them, and not those of `t2`.
+        assert!(asked.contains("(table_name >= _utf8mb4 X'74235023' AND table_name < _utf8mb4 X'74235024')"));
+        assert!(asked.contains("(table_name >= _utf8mb4 X'74237023' AND table_name < _utf8mb4 X'74237024')"));
+        assert!(!of("a' OR '1", "\\").contains("OR '1"));
     }
 }

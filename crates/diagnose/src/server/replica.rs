@@ -41,6 +41,11 @@ impl Replica {
         self.lag_s.map(|lag| (lag - self.delay_s).max(0.0))
     }
 
+    /// Whether it may be behind by more than is wanted: by a second, or the server does not know.
+    pub(super) fn may_be_behind(&self) -> bool {
+        self.unwanted_lag_s().is_none_or(|lag| lag >= 1.0)
+    }
+
     fn badness(&self) -> f64 {
         if self.receives && self.applies { self.unwanted_lag_s().unwrap_or(0.0) } else { f64::INFINITY }
     }

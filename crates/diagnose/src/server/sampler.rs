@@ -1,12 +1,15 @@
 //! Asks one server, again and again, on a connection of its own: few statements a reading, each with a
 //! deadline, the costly ones seldom, and the whole never more than about a hundredth of the time.
 
+use super::row_search::{self, Keys};
 use super::{
-    Blocker, Cost, Histogram, Reading, Replica, Sessions, Settings, Status, TopStatement, latency, question,
+    Blocker, Cost, Histogram, Reading, Replica, RowSearch, Sessions, Settings, Status, TopStatement, latency,
+    question,
 };
 use config::Credentials;
 use fleet::Address;
 use observe::{AskError, ControlConnection, Dialect, Rows};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -41,6 +44,9 @@ const NOT_COUNTED: &str = "what its sessions wait for is not known: performance_
 /// Of a server without its `performance_schema` whose sessions wait for a whole table.
 const TABLES_UNTOLD: &str = "who holds the table that is waited for is not told here, as performance_schema \
     is off: set performance_schema = ON in the server's configuration and restart it";
+/// What an account of MySQL needs so that changes applied without a key are seen.
+const ROW_SEARCH_NEEDS: &str = "GRANT SELECT ON performance_schema.* TO this account, and GRANT SELECT ON \
+    mysql.innodb_index_stats TO this account";
 
 /// Asks one server.
 pub struct Sampler {
@@ -66,6 +72,7 @@ struct Open {
     digests: Due,
     settings: Due,
     grants: Due,
+    row_search: Due,
     seen: RareAnswers,
 }
 
@@ -83,6 +90,7 @@ struct RareAnswers {
     may_see_all: bool,
     /// MariaDB's plugin that tells who holds locks was not there: when it is asked again.
     lock_plugin: Due,
+    keys: Keys,
     unanswered: Unanswered,
 }
 
@@ -94,6 +102,7 @@ struct Unanswered {
     table_blocker: Vec<String>,
     oldest_transaction: Vec<String>,
     history: Vec<String>,
+    row_search: Vec<String>,
 }
 
 /// When a question may be asked again.
@@ -178,6 +187,7 @@ impl Open {
             digests: now,
             settings: now,
             grants: now,
+            row_search: now,
             seen: RareAnswers::default(),
         })
     }
@@ -195,17 +205,24 @@ impl Open {
         let status = Status::read(&asking.must(question::STATUS).await?);
         let listed = self.dialect.is_mariadb() && (!tables || status.connected <= question::FEW_SESSIONS);
         let uncounted = !self.dialect.is_mariadb() && !self.seen.settings.performance_schema;
+        let mut row_search = RowSearch::default();
         let sessions = if uncounted {
             missing.push(NOT_COUNTED.to_owned());
             None
         } else if listed {
             let rows = asking.may(question::SESSION_LIST, "its sessions", &mut missing).await?;
-            rows.map(|rows| Sessions::read_list(&rows, own))
+            rows.map(|rows| {
+                row_search = RowSearch::by_states(&rows);
+                Sessions::read_list(&rows, own)
+            })
         } else {
             self.needs_table = self.dialect.is_mariadb();
             let rows = asking.may(question::sessions(self.dialect), "its sessions", &mut missing).await?;
             self.needs_table = false;
-            rows.map(|rows| Sessions::read(&rows))
+            rows.map(|rows| {
+                row_search = RowSearch::by_states(&rows);
+                Sessions::read(&rows)
+            })
         };
         let only_own = |sessions: &Sessions| !sessions.of_others && sessions.visible + 1 < status.connected;
         if self.dialect.is_mariadb() && sessions.as_ref().is_some_and(only_own) && self.grants.now() {
@@ -224,6 +241,19 @@ impl Open {
         let sessions = sessions
             .unwrap_or_else(|| Sessions { active: status.running.saturating_sub(1), ..Sessions::default() });
         let replica = asking.replica(self.dialect, &mut missing).await?;
+        let behind = replica.as_ref().is_some_and(Replica::may_be_behind);
+        if !self.dialect.is_mariadb() && behind && sessions.appliers_busy > 0 {
+            row_search = RowSearch::not_known(sessions.appliers_busy);
+            if self.row_search.now() {
+                let mut lacks = Vec::new();
+                match asking.row_search(&mut self.seen.keys, &mut lacks).await? {
+                    Some(found) => row_search = found,
+                    None => self.row_search.after(REFUSED),
+                }
+                self.seen.unanswered.row_search = lacks;
+            }
+            missing.extend_from_slice(&self.seen.unanswered.row_search);
+        }
         if !tables {
             missing.push(
                 "who holds locks: the question hung, as where the disk with the temporary tables does not answer"
@@ -312,6 +342,7 @@ impl Open {
             in_auto_increment,
             history,
             replica,
+            row_search,
             histogram: self.seen.histogram.clone(),
             digests: self.seen.digests.clone(),
             top: self.seen.top_at(at),
@@ -474,6 +505,36 @@ impl Asker<'_> {
         let Some(statement) = dialect.replication() else { return Ok(None) };
         let rows = self.may(statement, what, missing).await?;
         Ok(rows.as_ref().and_then(Replica::read))
+    }
+
+    /// Which appliers of MySQL look for rows in a table without a key; `None` where it may not be asked.
+    async fn row_search(
+        &mut self,
+        keys: &mut Keys,
+        missing: &mut Vec<String>,
+    ) -> Result<Option<RowSearch>, AskError> {
+        let (what, mut refused) = ("what its appliers change", Vec::new());
+        let Some(rows) = self.may(question::CHANGED_TABLES, what, &mut refused).await? else {
+            missing.extend(refused.iter().map(|why| format!("{why}. {ROW_SEARCH_NEEDS}")));
+            return Ok(None);
+        };
+        let held = row_search::held(&rows);
+        if held.values().any(BTreeSet::is_empty) {
+            let rows = self.may(question::LOCK_INSTRUMENT, what, &mut refused).await?;
+            missing.extend(rows.as_ref().and_then(untold_locks));
+        }
+        let now = Instant::now();
+        for table in keys.to_ask(&held, now) {
+            let (statement, what) =
+                (question::lacks_key(&table), "whether tables that it changes have a key");
+            let Some(rows) = self.may(&statement, what, &mut refused).await? else {
+                missing.extend(refused.iter().map(|why| format!("{why}. {ROW_SEARCH_NEEDS}")));
+                return Ok(None);
+            };
+            keys.note(table, row_search::lacks_key(&rows), now);
+        }
+        missing.extend(keys.why_unknown(&held));
+        Ok(Some(keys.search(&held)))
     }
 
     async fn settings(&mut self, seen: &mut RareAnswers, settings: &mut Due) -> Result<(), AskError> {

@@ -36,8 +36,6 @@ pub struct Sessions {
     pub appliers: u64,
     /// Of those, at work.
     pub appliers_busy: u64,
-    /// Of those, looking for the row that a change is about (MariaDB tells).
-    pub appliers_searching: u64,
     /// Clients in sight, idle ones too.
     pub visible: u64,
     /// Whether sessions of other accounts are in sight (MariaDB): that takes the right to see them all.
@@ -141,9 +139,6 @@ impl Sessions {
                 if !state.is_empty() && !is_one_of(&state.to_lowercase(), &IDLE) {
                     self.appliers_busy += count;
                 }
-                if state.contains("_rows_log_event::find_row") {
-                    self.appliers_searching += count;
-                }
             }
             "Connect" if state == "login" || state == "Receiving from client" => self.login += count,
             "Slave_IO" | "Connect" | "Sleep" | "Daemon" => {}
@@ -206,7 +201,6 @@ mod tests {
         assert_eq!((sessions.active, sessions.metadata_lock, sessions.commit), (16, 7, 3));
         assert_eq!(sessions.insert, 4, "those that update are others");
         assert_eq!((sessions.appliers, sessions.appliers_busy, sessions.longest_ms), (4, 3, 2.5));
-        assert_eq!(sessions.appliers_searching, 2);
     }
 
     #[test]

@@ -38,18 +38,24 @@ pub(super) fn single_threaded_apply(window: &Window) -> Option<Finding> {
 }
 
 /// With a key a row is found at once, and hardly a look falls on that moment. Without one each row of a
-/// change is looked for by reading the table. MySQL does not say which of both it is.
+/// change is looked for by reading the table. Not judged where appliers decide of which it is not known.
 pub(super) fn apply_without_key(window: &Window) -> Option<Finding> {
-    let server = window.server.as_ref()?.with_sessions().filter(|server| !server.settings.mysql)?;
+    let server = window.server.as_ref()?.with_sessions()?;
     let lag = behind_s(window)?;
     let (busy, _) = server.appliers;
-    let searching = if busy > 0.0 { (server.appliers_searching / busy).min(1.0) } else { 0.0 };
-    let load = least([(lag, BEHIND_S), (busy, ONE_BUSY), (searching, SEARCHING)]);
+    let of_busy = |appliers: f64| if busy > 0.0 { (appliers / busy).min(1.0) } else { 0.0 };
+    let searching = of_busy(server.appliers_searching);
+    let at_most = of_busy(server.appliers_searching + server.appliers_untold);
+    let load = |searching: f64| least([(lag, BEHIND_S), (busy, ONE_BUSY), (searching, SEARCHING)]);
+    if load(searching) < 1.0 && load(at_most) >= 1.0 {
+        return None;
+    }
     Some(
-        Finding::new(Name::ApplyWithoutKey, load, 0.35)
+        Finding::new(Name::ApplyWithoutKey, load(searching), 0.35)
             .figure("looks at which the applier looked for a row", searching, Unit::Share, Some(SEARCHING))
             .figure("applier threads at work, on average", busy, Unit::Count, Some(ONE_BUSY))
-            .figure("behind", lag, Unit::Seconds, Some(BEHIND_S)),
+            .figure("behind", lag, Unit::Seconds, Some(BEHIND_S))
+            .who(server.searched_table.as_ref().map(|table| format!("the table {table}"))),
     )
 }
 

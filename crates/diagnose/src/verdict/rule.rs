@@ -434,10 +434,10 @@ pub static RULES: &[Rule] = &[
     Rule {
         name: ApplyWithoutKey,
         called: "changes applied without a key",
-        when: "lag >= 1 s, the applier is at work >= 80 % of the time, and at >= 50 % of the looks it looks for the row of a change (MariaDB says so) (I)",
+        when: "lag >= 1 s, the applier is at work >= 80 % of the time, and at >= 50 % of the looks it looks for the row of a change (MariaDB says so), or updates or deletes rows of a table that has neither a primary key nor a unique one without NULLs (MySQL; needs SELECT on performance_schema.* and on mysql.innodb_index_stats) (I)",
         explains: &[SingleThreadedApply, ReplicationLag],
         next: &[
-            "give the table that changes a primary key: SELECT t.table_schema, t.table_name FROM information_schema.tables t LEFT JOIN information_schema.table_constraints c USING (table_schema, table_name) WHERE t.engine = 'InnoDB' GROUP BY 1, 2 HAVING SUM(c.constraint_type IN ('PRIMARY KEY', 'UNIQUE')) IS NULL OR SUM(c.constraint_type IN ('PRIMARY KEY', 'UNIQUE')) = 0",
+            "give the table that is named, or whichever changes, a primary key: SELECT t.table_schema, t.table_name FROM information_schema.tables t LEFT JOIN information_schema.table_constraints c USING (table_schema, table_name) WHERE t.engine = 'InnoDB' GROUP BY 1, 2 HAVING SUM(c.constraint_type IN ('PRIMARY KEY', 'UNIQUE')) IS NULL OR SUM(c.constraint_type IN ('PRIMARY KEY', 'UNIQUE')) = 0",
             "it has one: its pages are read from a slow disk; a larger buffer pool on the replica",
         ],
         judge: replication::apply_without_key,

@@ -167,6 +167,31 @@ fn sessions_that_cannot_be_seen_are_not_taken_for_sessions_that_wait_for_nothing
 }
 
 #[test]
+fn appliers_of_which_no_key_is_known_are_judged_only_where_they_do_not_matter() {
+    let window = |searching: f64, untold: f64| {
+        with(|_, server| {
+            let replica = server::Replica { lag_s: Some(40.0), receives: true, applies: true, delay_s: 0.0 };
+            (server.replica, server.appliers) = (Some(replica), (0.98, 1.0));
+            (server.appliers_searching, server.appliers_untold) = (searching, untold);
+            server.searched_table = Some("app.keyless".to_owned());
+        })
+    };
+    let bottleneck = judge(&window(0.9, 0.05)).bottleneck.unwrap();
+    assert_eq!(bottleneck.name, Name::ApplyWithoutKey);
+    assert_eq!(bottleneck.who.as_deref(), Some("the table app.keyless"));
+    // Between two changes a look meets no lock now and then.
+    let now_and_then = judge(&window(0.0, 0.2));
+    assert!(!now_and_then.not_judged.contains(&Name::ApplyWithoutKey));
+    for (searching, untold) in [(0.0, 0.98), (0.3, 0.4)] {
+        let verdict = judge(&window(searching, untold));
+        assert!(verdict.not_judged.contains(&Name::ApplyWithoutKey), "{searching} {untold}");
+        assert_eq!(verdict.bottleneck.map(|f| f.name), Some(Name::SingleThreadedApply));
+    }
+    let healthy = with(|_, server| server.appliers_untold = 1.0);
+    assert_eq!(judge(&healthy).bottleneck, None, "it is no replica that is behind");
+}
+
+#[test]
 fn statements_that_the_account_may_not_read_are_not_judged() {
     let not_judged = |refused| {
         let window = with(|_, server| {

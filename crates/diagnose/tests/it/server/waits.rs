@@ -264,3 +264,22 @@ pub(crate) async fn the_lock_plugin_names_who_holds_the_table_that_is_waited_for
     reads.await.unwrap().unwrap();
     scene.run("a1", "UNINSTALL SONAME 'metadata_lock_info'").await;
 }
+
+/// Changes of a table without a key, which take the replica many looks through it, are seen with the table.
+pub(crate) async fn changes_without_a_key_are_seen(scene: &Scene) {
+    scene.run("a1", "CREATE TABLE app.keyless (n INT NOT NULL, filler VARCHAR(200) NOT NULL)").await;
+    let first = "INSERT INTO app.keyless WITH RECURSIVE r(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM r \
+                 WHERE n < 1000) SELECT n, REPEAT('k', 200) FROM r";
+    scene.run("a1", first).await;
+    for doubling in 1..6 {
+        scene
+            .run("a1", &format!("INSERT INTO app.keyless SELECT n + {doubling}000, filler FROM app.keyless"))
+            .await;
+    }
+    let mut replica = scene.sampler("b1", Duration::from_secs(5));
+    scene.run("a1", "UPDATE app.keyless SET filler = REPEAT('l', 200)").await;
+    let seen = |r: &Reading| r.row_search.appliers > 0;
+    let reading = until(&mut replica, "an applier that looks for rows", seen).await;
+    assert_eq!(reading.row_search.table.as_deref(), Some("app.keyless"), "{reading:#?}");
+    assert_eq!(reading.missing.as_slice(), [""; 0]);
+}
