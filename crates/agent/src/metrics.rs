@@ -113,6 +113,7 @@ fn servers(view: &WatchView, sheet: &mut Sheet) {
                 ("global-lock", s.in_global_lock),
                 ("table-lock", s.in_table_lock),
                 ("auto-increment", s.in_auto_increment),
+                ("latch", s.in_latch),
                 ("commit", s.in_commit),
             ];
             let labels = move |what: &str| vec![("server", name.clone()), ("for", what.to_owned())];

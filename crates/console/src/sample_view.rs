@@ -361,6 +361,10 @@ shows! {
         /// Inserts that wait until another statement has its auto-increment values.
         #[serde(default)]
         in_auto_increment: Option<f64>,
+        /// Waiting for a latch of InnoDB; null where the server does not tell.
+        in_latch: Option<f64>,
+        /// The latch that most of them wait for.
+        latch: Option<LatchWaitView>,
         in_commit: Option<f64>,
         in_semi_sync: Option<f64>,
         /// Seconds, commits that wait for a replica left out.
@@ -434,6 +438,16 @@ shows! {
         table: Option<String>,
         waiting: u64,
         guessed: bool,
+    }
+
+    /// A latch of InnoDB that sessions wait for.
+    LatchWaitView of server::LatchWait {
+        /// Its name on the server.
+        latch: String,
+        waiting: u64,
+        table: Option<String>,
+        /// The statement that most of them are in, without its literals.
+        statement: Option<String>,
     }
 
     /// The buffer pool; shares of its pages.
@@ -522,6 +536,8 @@ impl ServerSampleView {
             in_global_lock: None,
             in_table_lock: None,
             in_auto_increment: None,
+            in_latch: None,
+            latch: None,
             in_commit: None,
             in_semi_sync: None,
             longest_commit_s: None,

@@ -11,6 +11,7 @@
 //! statements per second times their mean duration (Little).
 
 mod blocker;
+mod latch;
 mod latency;
 mod question;
 mod replica;
@@ -21,6 +22,7 @@ mod setting;
 mod status;
 
 pub use blocker::{Blocker, HeldBy};
+pub use latch::LatchWait;
 pub use latency::{Digest, Digests, Histogram, Quantiles, Range, TopStatement, WithinLimit};
 pub use replica::Replica;
 pub use row_search::RowSearch;
@@ -63,6 +65,10 @@ pub struct Reading {
     pub in_admission: Option<u64>,
     /// Inserts that wait until another statement has its auto-increment values.
     pub in_auto_increment: u64,
+    /// Sessions that wait for a latch of InnoDB; `None` where the server does not tell.
+    pub in_latch: Option<u64>,
+    /// The latch that most of them wait for.
+    pub latch: Option<LatchWait>,
     /// Undo logs that purge has not removed, as last asked.
     pub history: Option<u64>,
     /// What it replicates, if it is a replica.
@@ -134,6 +140,12 @@ pub struct Sample {
     /// Of those, waiting until another statement has its auto-increment values.
     #[serde(default)]
     pub in_auto_increment: f64,
+    /// Of those, waiting for a latch of InnoDB; `None` where the server does not tell.
+    #[serde(default)]
+    pub in_latch: Option<f64>,
+    /// The latch that most of them wait for.
+    #[serde(default)]
+    pub latch: Option<LatchWait>,
     /// Of those, waiting for their commit to be on disk (or acknowledged by a replica).
     pub in_commit: f64,
     /// Of those in their commit, waiting for a replica's acknowledgement.
@@ -295,6 +307,8 @@ impl Sample {
         let newest = |of: fn(&Reading) -> &Option<Blocker>| readings.iter().rev().find_map(|r| of(r).clone());
         let row_waits: Vec<u64> = readings.iter().filter_map(|r| r.row_waits()).collect();
         let let_in: Vec<u64> = readings.iter().filter_map(|r| r.in_admission).collect();
+        let in_latch: Vec<u64> =
+            readings.iter().filter_map(|r| Some(r.in_latch?.min(r.sessions.active))).collect();
         let counted = first.histogram.as_ref().zip(last.histogram.as_ref());
         Some(Self {
             seconds,
@@ -318,6 +332,9 @@ impl Sample {
                 let most = if r.sessions_seen { r.sessions.insert } else { 0 };
                 r.in_auto_increment.min(most) as f64
             }),
+            in_latch: (!in_latch.is_empty())
+                .then(|| in_latch.iter().sum::<u64>() as f64 / in_latch.len() as f64),
+            latch: readings.iter().rev().find_map(|r| r.latch.clone()),
             in_commit: mean(|r| r.sessions.commit as f64),
             in_semi_sync: mean(|r| r.sessions.semi_sync as f64),
             longest_commit_s: readings
@@ -411,6 +428,8 @@ mod tests {
             oldest_transaction: None,
             in_admission: Some(0),
             in_auto_increment: 0,
+            in_latch: None,
+            latch: None,
             history: None,
             replica: None,
             row_search: RowSearch::default(),
@@ -486,6 +505,22 @@ mod tests {
         };
         assert_eq!(mean([None, None]), None);
         assert_eq!((mean([Some(0), Some(3)]), mean([None, Some(3)])), (Some(1.5), Some(3.0)));
+    }
+
+    #[test]
+    fn who_waits_for_a_latch_is_not_known_where_no_reading_tells() {
+        let start = Instant::now();
+        let mean = |waiting: [Option<u64>; 2]| {
+            let sessions = Sessions { active: 4, ..Sessions::default() };
+            let at = |s, in_latch| {
+                let reading = reading(start + Duration::from_secs(s), Status::default(), sessions);
+                Arc::new(Reading { in_latch, ..reading })
+            };
+            Sample::over(&[at(0, waiting[0]), at(1, waiting[1])]).unwrap().in_latch
+        };
+        assert_eq!((mean([None, None]), mean([Some(0), Some(0)])), (None, Some(0.0)));
+        // Who came between two questions is at work as little as before.
+        assert_eq!((mean([None, Some(3)]), mean([Some(2), Some(40)])), (Some(3.0), Some(3.0)));
     }
 
     #[test]

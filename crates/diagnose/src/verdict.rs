@@ -178,6 +178,8 @@ pub enum Name {
     TableLocks,
     /// Inserts wait for a table's auto-increment values.
     AutoIncrement,
+    /// Sessions wait for a latch inside of InnoDB.
+    Latches,
     /// No more connections fit.
     Connections,
     /// A replica falls behind.
@@ -364,8 +366,8 @@ impl Window {
         Some(OwnCpus { count: own.len() as f64, busy: busy(&own), pinned })
     }
 
-    /// Share of the sessions at work that are not seen to wait for a lock or a commit, 0 to 1; 1 without a
-    /// server.
+    /// Share of the sessions at work that are not seen to wait for a lock, a latch or a commit, 0 to 1; 1
+    /// without a server.
     pub(crate) fn rest(&self) -> f64 {
         let Some(server) = self.server.as_ref().filter(|server| server.active > 0.0) else { return 1.0 };
         let locks = server.in_row_lock
@@ -373,7 +375,7 @@ impl Window {
             + server.in_global_lock
             + server.in_table_lock
             + server.in_auto_increment;
-        let seen = locks + server.in_commit;
+        let seen = locks + server.in_latch.unwrap_or(0.0) + server.in_commit;
         (1.0 - seen / server.active).clamp(0.0, 1.0)
     }
 }

@@ -13,11 +13,14 @@
 //! | whether such a table has a key (MySQL) | once a minute and table, at most four a reading | a look at its rows of `mysql.innodb_index_stats` |
 //! | who waits to be let in | each reading, only where a limit is set | the groups of the thread pool (MariaDB), or one walk over the transactions (MySQL) |
 //! | who waits for auto-increment values | each reading, only where a statement may hold that lock to its end and sessions insert | one walk over the transactions |
+//! | who waits for a latch of InnoDB | each reading, only where the instruments of latches are on and a session is at work | one walk over the waits of all threads and over the sessions |
+//! | which latch, where and in which statement | at most every 3 s, only while somebody waits | the same, and their statements; 200 rows at most |
 //! | the oldest transaction | at most every 3 s, only while purge is far behind | one walk over the transactions |
 //! | how far purge is behind (MySQL) | every 10 s | one counter of `innodb_metrics` |
 //! | durations | every 5 s, where counted | some hundred rows |
 //! | statements that take most time | every 10 s, where told apart | two scans of the digest table (10,000 rows at most by default) |
 //! | settings | every 15 s | |
+//! | whether the instruments of latches are on | every 15 s, only where `performance_schema` is on | one walk over some hundred instruments |
 //! | the account's own grants (MariaDB) | every 15 s, only while no session of another account is in sight | |
 
 use super::row_search::Table;
@@ -250,6 +253,43 @@ fn literal(text: &str) -> String {
         let _ = write!(literal, "{byte:02X}");
     }
     literal + "'"
+}
+
+/// Whether each session's wait is kept, and how many of InnoDB's latches have an instrument that is on. Those
+/// of mutexes are not asked for: the ones that are on count as well.
+pub(super) const LATCH_INSTRUMENTS: &str = "SELECT (SELECT COUNT(*) FROM performance_schema.setup_consumers \
+    WHERE name IN ('global_instrumentation', 'thread_instrumentation', 'events_waits_current') \
+    AND enabled = 'YES') AS consumers, COUNT(*) AS latches, SUM(enabled = 'YES') AS enabled \
+    FROM performance_schema.setup_instruments WHERE name LIKE 'wait/synch/%lock/innodb/%'";
+
+/// Waits of sessions for a latch of InnoDB that go on: theirs has no end yet. `timer_end` does not tell, as
+/// MySQL has the present time there. Those of appliers and of the engine's own threads are left out.
+const LATCH_WAITERS: &str = "w.end_event_id IS NULL AND (w.event_name LIKE 'wait/synch/%lock/innodb/%' \
+    OR w.event_name LIKE 'wait/synch/mutex/innodb/%') AND t.processlist_id IS NOT NULL \
+    AND t.processlist_id <> CONNECTION_ID() AND t.name NOT LIKE 'thread/sql/slave%' \
+    AND t.name NOT LIKE 'thread/sql/replica%' AND t.name NOT LIKE 'thread/sql/rpl%'";
+
+/// Sessions that wait for a latch of InnoDB.
+pub(super) fn in_latch() -> String {
+    format!(
+        "SELECT COUNT(DISTINCT w.thread_id) AS waiting FROM performance_schema.events_waits_current w \
+         JOIN performance_schema.threads t ON t.thread_id = w.thread_id WHERE {LATCH_WAITERS}"
+    )
+}
+
+/// The same, one by one: for which latch, at which table and in which statement, its literals left out.
+/// Nothing is grouped or sorted there, so that no temporary table is needed.
+pub(super) fn latch_waits() -> String {
+    format!(
+        "SELECT t.processlist_id AS id, w.event_name AS event, w.object_instance_begin AS instance, \
+         CONCAT(m.object_schema, '.', m.object_name) AS held, LEFT(s.digest_text, 100) AS statement \
+         FROM performance_schema.events_waits_current w \
+         JOIN performance_schema.threads t ON t.thread_id = w.thread_id \
+         LEFT JOIN performance_schema.events_waits_current m ON m.thread_id = w.thread_id \
+         AND m.event_name = 'wait/io/table/sql/handler' AND m.end_event_id IS NULL \
+         LEFT JOIN performance_schema.events_statements_current s ON s.thread_id = w.thread_id \
+         AND s.end_event_id IS NULL WHERE {LATCH_WAITERS} LIMIT 200"
+    )
 }
 
 /// The oldest open transaction: purge keeps all that it may still read. One prepared by XA may have no

@@ -3,8 +3,8 @@
 
 use super::row_search::{self, Keys};
 use super::{
-    Blocker, Cost, Histogram, Reading, Replica, RowSearch, Sessions, Settings, Status, TopStatement, latency,
-    question,
+    Blocker, Cost, Histogram, LatchWait, Reading, Replica, RowSearch, Sessions, Settings, Status,
+    TopStatement, latch, latency, question,
 };
 use config::Credentials;
 use fleet::Address;
@@ -66,8 +66,10 @@ struct Open {
     row_blocker: Due,
     metadata_blocker: Due,
     table_blocker: Due,
+    latch_wait: Due,
     oldest_transaction: Due,
     history: Due,
+    latch_instruments: Due,
     durations: Due,
     digests: Due,
     settings: Due,
@@ -88,6 +90,8 @@ struct RareAnswers {
     history: Option<u64>,
     /// Whether the account may see the sessions of others, as MariaDB's grants say.
     may_see_all: bool,
+    /// Whether the server tells who waits for a latch of InnoDB.
+    latches_told: bool,
     /// MariaDB's plugin that tells who holds locks was not there: when it is asked again.
     lock_plugin: Due,
     keys: Keys,
@@ -100,6 +104,7 @@ struct Unanswered {
     row_blocker: Vec<String>,
     metadata_blocker: Vec<String>,
     table_blocker: Vec<String>,
+    latch_wait: Vec<String>,
     oldest_transaction: Vec<String>,
     history: Vec<String>,
     row_search: Vec<String>,
@@ -181,8 +186,10 @@ impl Open {
             row_blocker: now,
             metadata_blocker: now,
             table_blocker: now,
+            latch_wait: now,
             oldest_transaction: now,
             history: now,
+            latch_instruments: now,
             durations: now,
             digests: now,
             settings: now,
@@ -323,7 +330,24 @@ impl Open {
             missing.extend_from_slice(lacks);
         }
         self.needs_table = false;
+        let mut in_latch = None;
+        if self.seen.latches_told {
+            in_latch = asking.in_latch(sessions.active, &mut missing).await?;
+        }
+        let mut latch_wait = None;
+        if in_latch.is_some_and(|waiting| waiting > 0) {
+            let lacks = &mut self.seen.unanswered.latch_wait;
+            if self.latch_wait.now() {
+                self.latch_wait.after(BLOCKERS_EVERY);
+                lacks.clear();
+                let what = "which latch is waited for";
+                let rows = asking.may(&question::latch_waits(), what, lacks).await?;
+                latch_wait = rows.as_ref().and_then(LatchWait::read);
+            }
+            missing.extend_from_slice(lacks);
+        }
         let every_reading = (asking.statements, asking.took);
+        asking.latch_instruments(&mut self.seen, &mut self.latch_instruments).await?;
         asking.seldom(self.dialect, &mut self.seen, &mut self.durations, &mut self.digests).await?;
         if !missing.is_empty() || !self.seen.missing.is_empty() {
             self.seen.missing = Arc::new(missing);
@@ -340,6 +364,8 @@ impl Open {
             oldest_transaction,
             in_admission,
             in_auto_increment,
+            in_latch,
+            latch: latch_wait,
             history,
             replica,
             row_search,
@@ -490,6 +516,29 @@ impl Asker<'_> {
             missing.extend(rows.as_ref().and_then(|rows| untold_locks(rows, &TABLE_LOCKS)));
         }
         Ok(found)
+    }
+
+    /// How many sessions wait for a latch; where nobody is at work nobody does.
+    async fn in_latch(&mut self, at_work: u64, missing: &mut Vec<String>) -> Result<Option<u64>, AskError> {
+        if at_work == 0 {
+            return Ok(Some(0));
+        }
+        let rows = self.may(&question::in_latch(), "who waits for latches", missing).await?;
+        Ok(rows.as_ref().and_then(|rows| rows.first()?.parse(&["waiting"])))
+    }
+
+    /// Whether latches are told. That they are not is no lack: by default no server does.
+    async fn latch_instruments(&mut self, seen: &mut RareAnswers, due: &mut Due) -> Result<(), AskError> {
+        if due.now() {
+            let mut rows = None;
+            if seen.settings.performance_schema {
+                let (what, mut absent) = ("the instruments of latches", Vec::new());
+                rows = self.may(question::LATCH_INSTRUMENTS, what, &mut absent).await?;
+            }
+            due.after(if rows.is_some() { SETTINGS_EVERY } else { REFUSED });
+            seen.latches_told = rows.as_ref().is_some_and(latch::are_told);
+        }
+        Ok(())
     }
 
     async fn replica(

@@ -1,12 +1,14 @@
 //! Sessions that wait for other sessions, and for a place among them.
 
 use super::{Finding, Name, Unit, Window, greatest, least};
-use crate::server::Blocker;
+use crate::server::{Blocker, LatchWait};
 
 /// Of the sessions at work.
 const WAITING: f64 = 0.20;
 /// At least this many sessions, on average.
 const SESSIONS: f64 = 1.0;
+/// One alone that waits for a latch waits behind one alone that works.
+const AT_LATCHES: f64 = 2.0;
 /// Of `max_connections`.
 const CONNECTIONS: f64 = 0.90;
 
@@ -64,6 +66,21 @@ pub(super) fn auto_increment(window: &Window) -> Option<Finding> {
             .figure("sessions that wait", waiting, Unit::Count, Some(SESSIONS))
             .figure("the longest at it", server.longest_s, Unit::Seconds, None)
             .who(blocker.map(Blocker::to_string)),
+    )
+}
+
+/// Where the server does not tell who waits for latches nothing is judged: nobody knows that nobody does.
+pub(super) fn latches(window: &Window) -> Option<Finding> {
+    let server = window.server.as_ref()?.with_sessions()?;
+    let waiting = server.in_latch?;
+    let share = share(waiting, server.active);
+    let load = least([(share, WAITING), (waiting, AT_LATCHES)]);
+    Some(
+        Finding::new(Name::Latches, load, share)
+            .figure("sessions at work that wait for a latch", share, Unit::Share, Some(WAITING))
+            .figure("sessions that wait", waiting, Unit::Count, Some(AT_LATCHES))
+            .figure("the longest at it", server.longest_s, Unit::Seconds, None)
+            .who(server.latch.as_ref().map(LatchWait::to_string)),
     )
 }
 

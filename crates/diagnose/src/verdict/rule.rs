@@ -8,7 +8,7 @@ use super::{Finding, Name, Window, compute, elsewhere, engine, limit, lock, netw
 use Name::{
     Admission, ApplyWithoutKey, AutoIncrement, BufferPool, CommitsHang, Connections, ConntrackTable, Cpu,
     CpuLimit, CpuPinned, CrossZone, DiskLatency, DiskSpace, FlushBound, GlobalLock, HostMemory, IoLimit,
-    MemoryLimit, MetadataLocks, NeighbourTable, NewConnections, Nic, NotTheDatabase, OneSession,
+    Latches, MemoryLimit, MetadataLocks, NeighbourTable, NewConnections, Nic, NotTheDatabase, OneSession,
     OneStatement, OpenFiles, PacketDrops, Purge, RedoLog, ReplicationLag, Retransmits, RowLocks, SemiSync,
     SingleThreadedApply, SoftirqOnOneCpu, Steal, TableCache, TableLocks, TemporaryTables, ThreadLimit,
 };
@@ -34,7 +34,7 @@ pub static RULES: &[Rule] = &[
         name: HostMemory,
         called: "memory of the host",
         when: "everybody waits for memory >= 2 % of the time, or somebody >= 15 % while pages come back from swap or a program was killed (K, I)",
-        explains: &[DiskLatency, BufferPool, Cpu, FlushBound],
+        explains: &[DiskLatency, BufferPool, Cpu, FlushBound, Latches],
         next: &[
             "see who grew: ps -eo rss,comm --sort=-rss | head",
             "lower innodb_buffer_pool_size until the host has 5 % available; swap is slower than a smaller pool",
@@ -46,7 +46,7 @@ pub static RULES: &[Rule] = &[
         called: "the memory limit of its cgroup",
         when: "the limit is met, and in the cgroup somebody waits for memory >= 15 % of the time or everybody >= 2 % (K, I), or a process was killed (where that was the server: for a minute after it came back); version 1: the limit is met >= 100 times a second while >= 20 pages a second come back from the disk (I)",
         // The host counts what waits in it.
-        explains: &[HostMemory, DiskLatency, BufferPool, Cpu, CpuLimit, FlushBound],
+        explains: &[HostMemory, DiskLatency, BufferPool, Cpu, CpuLimit, FlushBound, Latches],
         next: &[
             "raise the limit of the container or service that is named, or lower innodb_buffer_pool_size below it: the pool, 1 MB a connection and temporary tables must fit",
             "let InnoDB bypass the page cache: innodb_flush_method = O_DIRECT",
@@ -57,7 +57,8 @@ pub static RULES: &[Rule] = &[
         name: CpuLimit,
         called: "the CPU limit of its cgroup",
         when: ">= 85 % of the CPU time that the limit allows is used, and it is held back in >= 25 % of the periods (K, I)",
-        explains: &[Cpu],
+        // Who is held back keeps the latches that it has.
+        explains: &[Cpu, Latches],
         next: &[
             "raise the limit of the container or service that is named, or take it away and keep the request: the host has CPU left",
             "the statements that take most time: an index saves more than a core",
@@ -80,7 +81,7 @@ pub static RULES: &[Rule] = &[
         name: IoLimit,
         called: "the IO limit of its cgroup",
         when: ">= 90 % of the bytes or requests a second that io.max of its cgroup (version 2) allows, while sessions are at work (I)",
-        explains: &[DiskLatency, FlushBound, BufferPool, RedoLog, CommitsHang],
+        explains: &[DiskLatency, FlushBound, BufferPool, RedoLog, CommitsHang, Latches],
         next: &[
             "raise io.max of the container or service that is named, if the device has room: headroom probe measures it",
             "reads: a larger buffer pool; writes: a larger redo log, so that pages are written less often",
@@ -208,6 +209,20 @@ pub static RULES: &[Rule] = &[
         judge: lock::row_locks,
     },
     Rule {
+        name: Latches,
+        called: "InnoDB's latches",
+        when: ">= 20 % of the sessions at work, and at least two, wait for a latch, a short lock inside of InnoDB (I); needs performance_schema, UPDATE performance_schema.setup_instruments SET enabled = 'YES' WHERE name LIKE 'wait/synch/%lock/innodb/%', and the same of setup_consumers WHERE name = 'events_waits_current'",
+        explains: &[Connections],
+        next: &[
+            "see which latch and statement are named: the tree of an index is held while pages split, or for as long as CHECK TABLE looks through it: end that, or let it run when nobody writes",
+            "inserts at random places split pages all over the tree: insert in the order of the key, drop indexes that nobody reads, or spread the table (PARTITION BY HASH), which gives each part a tree of its own",
+            "a hot page (all insert at the same end, or count in the same row): a key that spreads, a counter in several rows",
+            "the adaptive hash index (btr_search_latch): SET GLOBAL innodb_adaptive_hash_index = OFF",
+            "transactions, rollback segments, row locks: smaller transactions, and end those that are long open",
+        ],
+        judge: lock::latches,
+    },
+    Rule {
         name: SemiSync,
         called: "acknowledgements of replicas",
         when: ">= 30 % of the sessions at work wait for a replica to acknowledge their commit (I)",
@@ -223,7 +238,7 @@ pub static RULES: &[Rule] = &[
         name: CommitsHang,
         called: "commits that do not end",
         when: "at each of the last three looks a commit has been under way for >= 5 s, with its statement, and at least one is on average, none of them waiting for a replica (I)",
-        explains: &[FlushBound, DiskLatency, RowLocks, Connections],
+        explains: &[FlushBound, DiskLatency, RowLocks, Connections, Latches],
         next: &[
             "look at the disk with the data and the binary log: is it full (df), does it answer (iostat -x 1, dmesg)?",
             "it stays: headroom failover --gray --check confirms it and says who would take over",

@@ -1,6 +1,7 @@
 //! Rules on made-up windows, and what holds for any window.
 
 mod cause;
+mod latches;
 mod recorded;
 mod request;
 
@@ -153,6 +154,7 @@ fn each_bottleneck_is_named_when_only_it_is_there() {
         (Name::RowLocks, with(|_, server| (server.active, server.in_row_lock) = (20.0, 18.0))),
         (Name::TableLocks, with(|_, server| (server.active, server.in_table_lock) = (20.0, 18.0))),
         (Name::AutoIncrement, with(|_, server| (server.active, server.in_auto_increment) = (20.0, 18.0))),
+        (Name::Latches, with(|_, server| (server.active, server.in_latch) = (20.0, Some(18.0)))),
         (Name::MetadataLocks, with(|_, server| (server.active, server.in_metadata_lock) = (20.0, 18.0))),
         (Name::Connections, with(|_, server| server.connected = 499.0)),
         (

@@ -5,7 +5,7 @@ use crate::server::waits::{
     a_transaction_of_no_session_that_holds_a_row_is_named, changes_without_a_key_are_seen,
     inserts_behind_another_statements_values_are_seen, metadata_locks_that_are_not_kept_are_said_to_be,
     sessions_that_are_hidden_are_said_to_be, until, waits_are_seen_and_their_blocker_is_named,
-    who_holds_a_whole_table_is_named,
+    waits_for_latches_are_told_where_their_instruments_are_on, who_holds_a_whole_table_is_named,
 };
 use lab::Spec;
 use std::time::Duration;
@@ -19,6 +19,7 @@ async fn mysql_tells_what_its_sessions_wait_for_with_quantiles() {
     metadata_locks_that_are_not_kept_are_said_to_be(&scene).await;
     inserts_behind_another_statements_values_are_seen(&scene).await;
     who_holds_a_whole_table_is_named(&scene).await;
+    waits_for_latches_are_told_where_their_instruments_are_on(&scene).await;
     sessions_that_are_hidden_are_said_to_be(&scene).await;
     changes_without_a_key_are_seen(&scene).await;
     let mut replica = scene.sampler("b1", Duration::from_secs(5));

@@ -11,7 +11,8 @@ use waits::{
     a_holder_that_is_not_told_is_said_to_be_so_in_each_reading,
     inserts_behind_another_statements_values_are_seen, sessions_that_are_hidden_are_said_to_be,
     the_lock_plugin_names_who_holds_the_table_that_is_waited_for, until,
-    waits_are_seen_and_their_blocker_is_named, who_holds_a_whole_table_is_named,
+    waits_are_seen_and_their_blocker_is_named, waits_for_latches_are_told_where_their_instruments_are_on,
+    who_holds_a_whole_table_is_named,
 };
 
 #[tokio::test]
@@ -21,6 +22,7 @@ async fn mariadb_tells_what_its_sessions_wait_for_and_how_its_replica_does() {
     a_holder_that_is_not_told_is_said_to_be_so_in_each_reading(&scene).await;
     inserts_behind_another_statements_values_are_seen(&scene).await;
     who_holds_a_whole_table_is_named(&scene).await;
+    waits_for_latches_are_told_where_their_instruments_are_on(&scene).await;
     sessions_that_are_hidden_are_said_to_be(&scene).await;
     the_lock_plugin_names_who_holds_the_table_that_is_waited_for(&scene).await;
     let mut replica = scene.sampler("b1", Duration::from_secs(5));

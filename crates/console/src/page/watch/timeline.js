@@ -8,7 +8,7 @@ const TOLD = 12; // lines of text
 
 // The same bottleneck has the same colour on every page.
 const COLOURS = { cpu: 2, steal: 2, "host-memory": 4, "disk-latency": 3, "flush-bound": 3, "buffer-pool": 6, "softirq-on-one-cpu": 1, "packet-drops": 1, nic: 1, "neighbour-table": 1, "conntrack-table": 1, "row-locks": 8, "metadata-locks": 8, connections: 4, "replication-lag": 5, "single-threaded-apply": 5, "cross-zone": 7, "not-the-database": 7,
-  "cpu-limit": 2, "cpu-pinned": 2, "memory-limit": 4, "disk-space": 3, retransmits: 1, "global-lock": 8, "table-locks": 8, "auto-increment": 8, "redo-log": 3, purge: 6, "temporary-tables": 6, "new-connections": 4, "table-cache": 4, "one-statement": 6, "semi-sync": 5, "commits-hang": 3, "io-limit": 3, "one-session": 2, "apply-without-key": 5, "thread-limit": 4, "open-files": 4, admission: 4 };
+  "cpu-limit": 2, "cpu-pinned": 2, "memory-limit": 4, "disk-space": 3, retransmits: 1, "global-lock": 8, "table-locks": 8, "auto-increment": 8, latches: 8, "redo-log": 3, purge: 6, "temporary-tables": 6, "new-connections": 4, "table-cache": 4, "one-statement": 6, "semi-sync": 5, "commits-hang": 3, "io-limit": 3, "one-session": 2, "apply-without-key": 5, "thread-limit": 4, "open-files": 4, admission: 4 };
 const colour = (name) => (name === null ? "var(--free)" : "var(--z" + (COLOURS[name] ?? 7) + ")");
 export const called = (subject) => subject.kind === "host" ? "this host" : subject.kind === "router" ? "the router" : subject.kind === "agent" ? agent(subject.name) : subject.name;
 

@@ -155,6 +155,7 @@ fn sessions_that_cannot_be_seen_are_not_taken_for_sessions_that_wait_for_nothing
         Name::GlobalLock,
         Name::TableLocks,
         Name::AutoIncrement,
+        Name::Latches,
         Name::FlushBound,
         Name::CommitsHang,
         Name::SemiSync,

@@ -182,6 +182,56 @@ pub(crate) async fn who_holds_a_whole_table_is_named(scene: &Scene) {
     waits.await.unwrap().unwrap();
 }
 
+/// Looks through a table until it is aborted.
+async fn check_on(mut conn: Conn) {
+    while conn.query_drop("CHECK TABLE app.tree").await.is_ok() {}
+}
+
+/// Who waits for a latch of the engine is known where the instruments are on; where they are off it is not 0.
+/// Of those that look through the same tree one does at a time.
+pub(crate) async fn waits_for_latches_are_told_where_their_instruments_are_on(scene: &Scene) {
+    let instruments = "WHERE name LIKE 'wait/synch/%lock/innodb/%'";
+    let switch = |on: &str| {
+        [
+            format!("UPDATE performance_schema.setup_instruments SET enabled = '{on}' {instruments}"),
+            format!(
+                "UPDATE performance_schema.setup_consumers SET enabled = '{on}' \
+                 WHERE name = 'events_waits_current'"
+            ),
+        ]
+    };
+    scene.run("a1", "CREATE TABLE app.tree (id INT AUTO_INCREMENT PRIMARY KEY, n INT)").await;
+    scene.run("a1", "INSERT INTO app.tree (n) VALUES (1), (2)").await;
+    for _ in 0..14 {
+        scene.run("a1", "INSERT INTO app.tree (n) SELECT n FROM app.tree").await;
+    }
+    let mut checks = Vec::new();
+    for _ in 0..4 {
+        checks.push(tokio::spawn(check_on(app(scene).await)));
+    }
+    let mut watching = scene.sampler("a1", Duration::from_secs(5));
+    for _ in 0..2 {
+        let off = watching.read().await.unwrap();
+        assert_eq!((off.in_latch, &off.latch), (None, &None));
+    }
+    for statement in switch("YES") {
+        scene.run("a1", &statement).await;
+    }
+    // Whether they are on is asked seldom, and first of all.
+    let mut watching = scene.sampler("a1", Duration::from_secs(5));
+    let waits = until(&mut watching, "a latch that is waited for", |r| r.latch.is_some()).await;
+    let latch = waits.latch.clone().unwrap();
+    assert_eq!(latch.latch, "index_tree_rw_lock", "{latch}");
+    assert!(waits.in_latch.is_some_and(|waiting| waiting > 0) && latch.waiting > 0, "{waits:#?}");
+    assert!(latch.statement.is_none_or(|statement| statement.starts_with("CHECK TABLE")), "{waits:#?}");
+    assert_eq!(waits.missing.as_slice(), [""; 0]);
+    checks.iter().for_each(tokio::task::JoinHandle::abort);
+    until(&mut watching, "nobody waits for a latch", |r| r.in_latch == Some(0)).await;
+    for statement in switch("NO") {
+        scene.run("a1", &statement).await;
+    }
+}
+
 /// An account that sees no session but its own does not take the others for nobody.
 pub(crate) async fn sessions_that_are_hidden_are_said_to_be(scene: &Scene) {
     scene.run("a1", "CREATE USER small@'%' IDENTIFIED BY 'Sm4ll-pass'").await;

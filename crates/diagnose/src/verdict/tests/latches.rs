@@ -1,0 +1,108 @@
+//! Waits for InnoDB's latches: rows in the servers' words, through what is read of them to the verdict; and
+//! what looks like such a bottleneck and is none, or is the effect of another one.
+
+use super::*;
+use crate::server::LatchWait;
+use observe::Rows;
+
+/// Session, event, instance, table and statement.
+type Wait<'a> = (&'a str, &'a str, &'a str, Option<&'a str>, Option<&'a str>);
+
+/// MySQL 8 and 9: inserts and a second CHECK TABLE behind one that looks through the tree of the table.
+const MYSQL: [Wait<'static>; 4] = [
+    (
+        "31",
+        "wait/synch/sxlock/innodb/index_tree_rw_lock",
+        "140224318467296",
+        Some("app.tree"),
+        Some("INSERT INTO `app` . `tree` VALUES (...) /* , ... */"),
+    ),
+    (
+        "32",
+        "wait/synch/sxlock/innodb/index_tree_rw_lock",
+        "140224318467296",
+        Some("app.tree"),
+        Some("INSERT INTO `app` . `tree` VALUES (...) /* , ... */"),
+    ),
+    (
+        "33",
+        "wait/synch/sxlock/innodb/index_tree_rw_lock",
+        "140224318467296",
+        None,
+        Some("CHECK TABLE `app` . `tree`"),
+    ),
+    ("34", "wait/synch/mutex/innodb/trx_sys_mutex", "140224301850400", None, Some("COMMIT")),
+];
+
+/// MariaDB 10.11, which has other names for most of them, and tells no statement by default.
+const MARIADB: [Wait<'static>; 3] = [
+    ("31", "wait/synch/rwlock/innodb/btr_search_latch", "94417265829056", Some("app.big"), None),
+    ("32", "wait/synch/rwlock/innodb/btr_search_latch", "94417265829056", Some("app.big"), None),
+    ("33", "wait/synch/sxlock/innodb/index_tree_rw_lock", "139871046139928", Some("app.tree"), None),
+];
+
+/// A server at work on these waits and on `others` that wait for nothing.
+fn waiting(waits: &[Wait<'_>], others: f64) -> Window {
+    let names = ["id", "event", "instance", "held", "statement"].map(str::to_owned);
+    let row = |&(id, event, instance, held, statement): &Wait<'_>| {
+        let texts = [Some(id), Some(event), Some(instance), held, statement];
+        texts.map(|text| text.map(str::to_owned)).to_vec()
+    };
+    let rows = Rows::new(names, waits.iter().map(row).collect());
+    with(|_, server| {
+        let sessions = waits.len() as f64;
+        (server.active, server.in_commit) = (sessions + others, 0.0);
+        (server.in_latch, server.latch) = (Some(sessions), LatchWait::read(&rows));
+    })
+}
+
+#[test]
+fn a_latch_is_named_with_its_table_and_statement_in_the_words_of_either_family() {
+    let found = |waits: &[Wait<'_>]| {
+        let first = judge(&waiting(waits, 3.0)).bottleneck.unwrap();
+        (first.name, first.who.unwrap())
+    };
+    let (name, who) = found(&MYSQL);
+    let words = "the tree of an index (index_tree_rw_lock), 3 wait for it, on app.tree, in INSERT INTO `app` \
+                 . `tree` VALUES (...) /* , ... */";
+    assert_eq!((name, who.as_str()), (Name::Latches, words));
+    let (name, who) = found(&MARIADB);
+    let words = "the adaptive hash index (btr_search_latch), 2 wait for it, on app.big";
+    assert_eq!((name, who.as_str()), (Name::Latches, words));
+}
+
+#[test]
+fn a_few_short_waits_for_latches_and_one_alone_are_no_bottleneck() {
+    assert_eq!(named(&waiting(&MARIADB, 17.0)), None, "3 of 20");
+    assert_eq!(named(&waiting(&MARIADB[..1], 1.0)), None, "one of two");
+    let none = waiting(&[], 20.0);
+    assert_eq!(named(&none), None);
+    assert!(!judge(&none).not_judged.contains(&Name::Latches), "it is known that nobody waits");
+}
+
+#[test]
+fn latches_are_not_judged_where_the_server_does_not_tell_who_waits() {
+    let mut unknown = waiting(&MYSQL, 3.0);
+    unknown.server.as_mut().unwrap().in_latch = None;
+    let verdict = judge(&unknown);
+    assert_eq!(verdict.bottleneck, None, "{verdict:#?}");
+    assert!(verdict.not_judged.contains(&Name::Latches));
+    // Nor where its sessions are hidden.
+    let mut hidden = waiting(&MYSQL, 3.0);
+    hidden.server.as_mut().unwrap().sessions_unseen = true;
+    assert!(judge(&hidden).not_judged.contains(&Name::Latches));
+}
+
+#[test]
+fn who_waits_for_latches_waits_for_no_cpu_and_a_server_held_back_keeps_its_latches() {
+    let mut window = waiting(&MYSQL, 1.0);
+    busy(window.host.as_mut().unwrap());
+    let verdict = judge(&window);
+    assert_eq!(verdict.bottleneck.map(|first| first.name), Some(Name::Latches));
+    assert_eq!(verdict.runner_up.map(|next| next.name), Some(Name::Cpu));
+    let cpu = host::cgroup::CpuLimit { cpus: 0.2, used: 0.2, throttled: 0.9, ..Default::default() };
+    let limits = Some(host::cgroup::Sample { cpu: Some(cpu), ..Default::default() });
+    let verdict = judge(&Window { limits, ..waiting(&MYSQL, 1.0) });
+    assert_eq!(verdict.bottleneck.map(|first| first.name), Some(Name::CpuLimit));
+    assert_eq!(verdict.runner_up.map(|next| next.name), Some(Name::Latches));
+}
