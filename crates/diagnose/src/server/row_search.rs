@@ -86,7 +86,7 @@ impl RowSearch {
 
 impl Keys {
     /// The tables whose keys are to be asked for now. What is known for too long is forgotten.
-    pub(super) fn to_ask(&mut self, held: &Held, now: Instant) -> Vec<Table> {
+    pub(super) fn next_to_ask(&mut self, held: &Held, now: Instant) -> Vec<Table> {
         self.known.retain(|_, (at, _)| now.saturating_duration_since(*at) < REMEMBERED);
         let unknown: BTreeSet<&Table> =
             held.values().flatten().filter(|table| !self.known.contains_key(*table)).collect();
@@ -249,13 +249,13 @@ mod tests {
         ));
         let (mut keys, now) = (Keys::default(), Instant::now());
         assert_eq!(keys.search(&held), RowSearch::not_known(6), "nothing was asked yet");
-        assert_eq!(keys.to_ask(&held, now), ["aria", "keyless", "log", "orders"].map(table));
+        assert_eq!(keys.next_to_ask(&held, now), ["aria", "keyless", "log", "orders"].map(table));
         let said = |lacks: Option<&str>| lacks_key(&rows(&["lacks_key"], &[&[lacks]]));
         keys.note(table("keyless"), said(Some("1")), now);
         keys.note(table("orders"), said(Some("0")), now);
         keys.note(table("log"), said(Some("1")), now);
         keys.note(table("aria"), said(None), now);
-        assert!(keys.to_ask(&held, now).is_empty());
+        assert!(keys.next_to_ask(&held, now).is_empty());
         let search = keys.search(&held);
         // Of 64 it may be either table, 65's is not told, nor the key of 66's.
         assert_eq!((search.appliers, search.unknown), (2, 3));
@@ -272,13 +272,13 @@ mod tests {
     fn a_table_is_asked_for_again_after_a_minute_and_few_at_a_time() {
         let (mut keys, start) = (Keys::default(), Instant::now());
         let held: Held = [(1, (0..300).map(|number| table(&format!("t{number:03}"))).collect())].into();
-        assert_eq!(keys.to_ask(&held, start).len(), AT_ONCE);
+        assert_eq!(keys.next_to_ask(&held, start).len(), AT_ONCE);
         for table in held.values().flatten() {
             keys.note(table.clone(), Some(false), start);
         }
         assert!(keys.known.len() <= MOST);
         let last: Held = [(1, BTreeSet::from([table("t299")]))].into();
-        assert!(keys.to_ask(&last, start + Duration::from_secs(59)).is_empty());
-        assert_eq!(keys.to_ask(&last, start + REMEMBERED), [table("t299")]);
+        assert!(keys.next_to_ask(&last, start + Duration::from_secs(59)).is_empty());
+        assert_eq!(keys.next_to_ask(&last, start + REMEMBERED), [table("t299")]);
     }
 }

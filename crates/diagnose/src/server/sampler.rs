@@ -1,13 +1,16 @@
 //! Asks one server, again and again, on a connection of its own: few statements a reading, each with a
 //! deadline, the costly ones seldom, and the whole never more than about a hundredth of the time.
 
+mod holder;
+
 use super::row_search::{self, Keys};
 use super::{
-    Blocker, Cost, Histogram, LatchWait, Reading, Replica, RowSearch, Sessions, Settings, Status,
-    TopStatement, latch, latency, question,
+    Cost, Histogram, LatchWait, Reading, Replica, RowSearch, Sessions, Settings, Status, TopStatement, latch,
+    latency, question,
 };
 use config::Credentials;
 use fleet::Address;
+use holder::{METADATA_LOCKS, untold_locks};
 use observe::{AskError, ControlConnection, Dialect, Rows};
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -41,9 +44,6 @@ const LONGEST: Duration = Duration::from_secs(3);
 const NOT_COUNTED: &str = "what its sessions wait for is not known: performance_schema is off. Set \
     performance_schema = ON in the server's configuration and restart it";
 
-/// Of a server without its `performance_schema` whose sessions wait for a whole table.
-const TABLES_UNTOLD: &str = "who holds the table that is waited for is not told here, as performance_schema \
-    is off: set performance_schema = ON in the server's configuration and restart it";
 /// What an account of MySQL needs so that changes applied without a key are seen.
 const ROW_SEARCH_NEEDS: &str = "GRANT SELECT ON performance_schema.* TO this account, and GRANT SELECT ON \
     mysql.innodb_index_stats TO this account";
@@ -417,107 +417,6 @@ impl Asker<'_> {
         }
     }
 
-    /// One session that holds others back, asked for when it is due. What is missing for that stays in
-    /// `lacks` until it is asked again.
-    async fn blocker(
-        &mut self,
-        statement: &str,
-        what: &str,
-        due: &mut Due,
-        lacks: &mut Vec<String>,
-    ) -> Result<Option<Blocker>, AskError> {
-        if !due.now() {
-            return Ok(None);
-        }
-        due.after(BLOCKERS_EVERY);
-        lacks.clear();
-        let rows = self.may(statement, what, lacks).await?;
-        Ok(rows.as_ref().and_then(Blocker::read))
-    }
-
-    /// Who holds the lock that sessions wait for: by `performance_schema` where it keeps metadata locks, by
-    /// MariaDB's plugin, or the likeliest. A lock on everything needs no transaction, so that nobody is
-    /// likely.
-    async fn lock_holder(
-        &mut self,
-        dialect: Dialect,
-        global: bool,
-        seen: &mut RareAnswers,
-        missing: &mut Vec<String>,
-    ) -> Result<Option<Blocker>, AskError> {
-        let what = "who holds metadata locks";
-        if !dialect.is_mariadb() {
-            let rows = self.may(question::metadata_blocker(dialect), what, missing).await?;
-            let found = rows.as_ref().and_then(Blocker::read);
-            if rows.is_some() && found.is_none() {
-                let mut absent = Vec::new();
-                let rows = self.may(question::LOCK_INSTRUMENT, what, &mut absent).await?;
-                missing.extend(rows.as_ref().and_then(|rows| untold_locks(rows, &METADATA_LOCKS)));
-            }
-            return Ok(found);
-        }
-        if seen.settings.performance_schema {
-            let mut absent = Vec::new();
-            let rows = self.may(question::LOCKS_OF_PERFORMANCE_SCHEMA, what, &mut absent).await?;
-            if let Some(found) = rows.as_ref().and_then(Blocker::read) {
-                return Ok(Some(found));
-            }
-        }
-        let mut no_plugin = !seen.lock_plugin.now();
-        if !no_plugin {
-            let mut absent = Vec::new();
-            let rows = self.may(question::LOCK_PLUGIN, what, &mut absent).await?;
-            if rows.is_none() {
-                no_plugin = true;
-                seen.lock_plugin.after(REFUSED);
-            }
-            let found = rows.as_ref().and_then(Blocker::read);
-            // Whoever has a lock on everything is told for certain.
-            if let Some(found) = found.filter(|found| !global || !found.guessed) {
-                return Ok(Some(found));
-            }
-        }
-        if global && no_plugin {
-            missing.push(
-                "who holds the lock on everything is not told here: INSTALL SONAME 'metadata_lock_info' would, or \
-                 performance_schema with the instrument wait/lock/metadata/sql/mdl"
-                    .to_owned(),
-            );
-        }
-        if global {
-            return Ok(None);
-        }
-        let rows = self.may(question::metadata_blocker(dialect), what, missing).await?;
-        Ok(rows.as_ref().and_then(Blocker::read))
-    }
-
-    /// Who holds the table, of an engine without row locks, that sessions wait for: by `performance_schema`,
-    /// where it is on (`told`). No other means tells it.
-    async fn table_holder(
-        &mut self,
-        told: bool,
-        open_tables: u64,
-        missing: &mut Vec<String>,
-    ) -> Result<Option<Blocker>, AskError> {
-        let (what, most) = ("who holds table locks", question::MOST_HANDLES);
-        if !told {
-            missing.push(TABLES_UNTOLD.to_owned());
-            return Ok(None);
-        }
-        if open_tables > most {
-            missing.push(format!("{what} is not asked where more than {most} tables are open"));
-            return Ok(None);
-        }
-        let rows = self.may(question::TABLE_BLOCKER, what, missing).await?;
-        let found = rows.as_ref().and_then(Blocker::read);
-        if rows.is_some() && found.is_none() {
-            let mut absent = Vec::new();
-            let rows = self.may(question::TABLE_INSTRUMENT, what, &mut absent).await?;
-            missing.extend(rows.as_ref().and_then(|rows| untold_locks(rows, &TABLE_LOCKS)));
-        }
-        Ok(found)
-    }
-
     /// How many sessions wait for a latch; where nobody is at work nobody does.
     async fn in_latch(&mut self, at_work: u64, missing: &mut Vec<String>) -> Result<Option<u64>, AskError> {
         if at_work == 0 {
@@ -570,10 +469,10 @@ impl Asker<'_> {
         let held = row_search::held(&rows);
         if held.values().any(BTreeSet::is_empty) {
             let rows = self.may(question::LOCK_INSTRUMENT, what, &mut refused).await?;
-            missing.extend(rows.as_ref().and_then(untold_locks));
+            missing.extend(rows.as_ref().and_then(|rows| untold_locks(rows, &METADATA_LOCKS)));
         }
         let now = Instant::now();
-        for table in keys.to_ask(&held, now) {
+        for table in keys.next_to_ask(&held, now) {
             let (statement, what) =
                 (question::lacks_key(&table), "whether tables that it changes have a key");
             let Some(rows) = self.may(&statement, what, &mut refused).await? else {
@@ -627,38 +526,6 @@ impl std::fmt::Debug for Sampler {
     }
 }
 
-/// Locks that a server keeps if an instrument of its `performance_schema` is on.
-struct KeptLocks {
-    called: &'static str,
-    instrument: &'static str,
-    /// What it tells of once that is switched on.
-    then: &'static str,
-}
-
-const METADATA_LOCKS: KeptLocks = KeptLocks {
-    called: "metadata locks",
-    instrument: "wait/lock/metadata/sql/mdl",
-    then: "locks that are taken from then on",
-};
-
-const TABLE_LOCKS: KeptLocks = KeptLocks {
-    called: "table locks",
-    instrument: "wait/lock/table/sql/handler",
-    then: "tables that are opened from then on",
-};
-
-/// That a server does not keep these locks, and what mends it.
-fn untold_locks(instrument: &Rows, of: &KeptLocks) -> Option<String> {
-    let enabled = instrument.first()?.text(&["enabled"])?;
-    let KeptLocks { called, instrument, then } = of;
-    let mend = format!(
-        "UPDATE performance_schema.setup_instruments SET enabled = 'YES' WHERE name = '{instrument}' (the \
-         server tells of {then})"
-    );
-    let is_off = !enabled.eq_ignore_ascii_case("yes");
-    is_off.then(|| format!("who holds {called} is not told here, as an instrument is off: {mend}"))
-}
-
 /// Whether grants let an account see the sessions of all.
 fn may_see_all(grants: &Rows) -> bool {
     let everywhere = |grant: &str| {
@@ -701,23 +568,6 @@ mod tests {
         assert!(granted("GRANT ALL PRIVILEGES ON *.* TO `root`@`localhost` WITH GRANT OPTION"));
         assert!(!granted("GRANT ALL PRIVILEGES ON `app`.* TO `h`@`%`"));
         assert!(!granted("GRANT REPLICATION SLAVE ADMIN ON *.* TO `PROCESS`@`%`"));
-    }
-
-    #[test]
-    fn a_server_that_keeps_no_metadata_locks_is_told_how_to() {
-        let told = |enabled: &str| {
-            let rows = Rows::new(["enabled".to_owned()], vec![vec![Some(enabled.to_owned())]]);
-            untold_locks(&rows, &METADATA_LOCKS)
-        };
-        assert!(
-            told("NO").unwrap().contains("setup_instruments SET enabled = 'YES' WHERE name = 'wait/lock")
-        );
-        assert_eq!(told("YES"), None);
-        let nothing = Rows::new(["enabled".to_owned()], Vec::new());
-        assert_eq!(untold_locks(&nothing, &METADATA_LOCKS), None);
-        let off = Rows::new(["enabled".to_owned()], vec![vec![Some("NO".to_owned())]]);
-        let text = untold_locks(&off, &TABLE_LOCKS).unwrap();
-        assert!(text.starts_with("who holds table locks") && text.contains("'wait/lock/table/sql/handler'"));
     }
 
     #[test]
