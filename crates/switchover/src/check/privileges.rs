@@ -22,13 +22,14 @@ pub(super) fn own(s: &Situation<'_>) -> Outcome {
 }
 
 /// The same of a failover, on the replicas of the dead primary; `may_be_chosen` are those of them that may
-/// take over, and `semi_sync` says whether the one that does waits for acknowledgements.
+/// take over, and `semi_sync` says of one that does whether it waits for acknowledgements.
 pub(crate) fn failover_privileges<'a>(
     replicas: impl Iterator<Item = &'a Facts>,
     may_be_chosen: impl Fn(&Facts) -> bool,
-    semi_sync: bool,
+    semi_sync: impl Fn(&Facts) -> bool,
 ) -> Finding {
-    let needed = |facts: &'a Facts| (facts, needed_for_failover(facts, may_be_chosen(facts), semi_sync));
+    let needed =
+        |facts: &'a Facts| (facts, needed_for_failover(facts, may_be_chosen(facts), semi_sync(facts)));
     let (level, facts, mend) = judge(replicas.map(needed), None);
     Finding { check: "own privileges", level, facts, mend }
 }
@@ -316,7 +317,7 @@ mod tests {
             b1.own_grants = a2.own_grants.clone();
             let found = |a2: &Facts, b1: &Facts| {
                 let chosen = |facts: &Facts| facts.server.as_str() == "a2";
-                failover_privileges([a2, b1].into_iter(), chosen, true)
+                failover_privileges([a2, b1].into_iter(), chosen, |_| true)
             };
             assert_eq!(found(&a2, &b1).level, Level::Pass, "{version}");
             let admin = match version.contains("MariaDB") {

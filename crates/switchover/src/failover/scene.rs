@@ -252,9 +252,19 @@ impl Scene {
     pub fn own_privileges(&self, candidate: Option<&ServerName>) -> Finding {
         let is_chosen = |facts: &Facts| Some(&facts.server) == candidate;
         let moves = |facts: &&Facts| has_one_plain_channel(facts) || is_chosen(facts);
-        let acknowledged = |candidate| self.was_semi_sync() && self.enough_acknowledge(candidate);
-        let semi_sync = candidate.is_some_and(acknowledged);
-        check::failover_privileges(self.replicas.iter().filter(moves), is_chosen, semi_sync)
+        check::failover_privileges(self.replicas.iter().filter(moves), is_chosen, self.waits_once_promoted())
+    }
+
+    /// The same while nobody is chosen: of each replica that may be, what it would need.
+    pub(crate) fn own_privileges_of_all(&self) -> Finding {
+        let may_be_chosen = |facts: &Facts| facts.reserved.is_none();
+        let moved = self.replicas.iter().filter(|facts| has_one_plain_channel(facts));
+        check::failover_privileges(moved, may_be_chosen, self.waits_once_promoted())
+    }
+
+    /// Whether a replica waits for acknowledgements once it is promoted: not where too few would give one.
+    fn waits_once_promoted(&self) -> impl Fn(&Facts) -> bool {
+        move |facts| self.was_semi_sync() && self.enough_acknowledge(&facts.server)
     }
 
     /// The dead one's `server_id`, as its replicas know it; 0 when none does.

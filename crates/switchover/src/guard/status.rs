@@ -6,11 +6,12 @@ use super::record::{self, FailoverRecord, GuardRecord, Pause};
 use crate::check::{self, Finding, Level};
 use crate::connection::{BRIEFLY, Connection};
 use crate::facts::{self, Facts};
-use crate::failover::risk::{self, LossRisk, SourceEvidence};
-use crate::failover::{scene, source};
+use crate::failover::risk::{LossRisk, SourceEvidence};
+use crate::failover::scene::{self, Scene, ServerAddress};
+use crate::failover::source;
 use crate::{Error, Flags};
 use config::Credentials;
-use fleet::{Server, ServerName, Snapshot, State};
+use fleet::{Address, Server, ServerName, Snapshot, State};
 use serde::{Serialize, Serializer};
 use std::fmt::Write;
 use std::time::{Duration, Instant};
@@ -130,7 +131,7 @@ impl GuardOverview {
     pub async fn read(snapshot: &Snapshot, who: &Credentials, deadline: Duration, flags: &Flags) -> Self {
         let primary = snapshot.primary().map(|server| server.name.clone());
         let (mut evidence, mut writable_replicas) = (SourceEvidence::Unknown, Vec::new());
-        let mut seen_primary = None;
+        let (mut seen_primary, mut unread) = (None, Vec::new());
         let (mut holders, mut silent, mut recorded, mut found_replicas) =
             (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         for server in &snapshot.servers {
@@ -157,29 +158,37 @@ impl GuardOverview {
                     writable_replicas.extend(words.map(|words| (facts.server.clone(), words)));
                     found_replicas.push(Facts { reserved: server.reserved.clone(), ..facts });
                 }
-                Err(_) => {}
+                Err(_) => unread.push(server.name.clone()),
             }
         }
         let (pause, last_failover) = record::newest(&recorded);
-        let names: Vec<ServerName> = silent
-            .iter()
-            .map(|(name, _)| name.clone())
-            .filter(|name| Some(name) != primary.as_ref())
-            .collect();
-        let unknown = ServerName::new("the primary");
-        let named = primary.as_ref().unwrap_or(&unknown);
-        let replicas: Vec<_> = found_replicas.iter().map(scene::semi_sync).collect();
-        let loss = risk::rule_out_loss(&replicas, &names, named, &evidence);
+        // One whose replication cannot be read may have what nobody else has, too.
+        let mut names: Vec<ServerName> = silent.iter().map(|(name, _)| name.clone()).chain(unread).collect();
+        names.retain(|name| Some(name) != primary.as_ref());
+        names.sort();
+        names.dedup();
         facts::read_own_grants(&mut found_replicas, who, deadline).await;
-        let (may_be_chosen, semi_sync) =
-            (|facts: &Facts| facts.reserved.is_none(), replicas.iter().any(|replica| replica.replica));
-        // A failover says nothing to replicas of replicas.
-        let moves = |facts: &&Facts| {
+        // A failover says nothing to replicas of replicas, and they acknowledge nothing to the primary.
+        let follows_primary = |facts: &Facts| {
             let is_followed = |it: &Facts| facts.channels.iter().any(|channel| check::is_source(it, channel));
             seen_primary.as_ref().is_none_or(is_followed)
         };
-        let moved = found_replicas.iter().filter(moves);
-        let own_privileges = check::failover_privileges(moved, may_be_chosen, semi_sync);
+        let (replicas, others): (Vec<Facts>, Vec<Facts>) =
+            found_replicas.into_iter().partition(follows_primary);
+        // What a failover would find, were the primary dead now.
+        let scene = Scene {
+            primary: ServerAddress {
+                name: primary.clone().unwrap_or_else(|| ServerName::new("the primary")),
+                reach: snapshot.primary().map_or(Address::tcp("", 0), |server| server.reach.clone()),
+            },
+            source: (String::new(), 0),
+            replicas,
+            others,
+            silent: names,
+            unread: Vec::new(),
+            epoch: 0,
+        };
+        let (loss, own_privileges) = (scene.rule_out_loss(&evidence), scene.own_privileges_of_all());
         Self { primary, holders, pause, last_failover, silent, writable_replicas, loss, own_privileges }
     }
 

@@ -177,6 +177,38 @@ fn semi_sync_stays_off_where_fewer_follow_than_the_new_primary_would_wait_for() 
 }
 
 #[test]
+fn a_privilege_of_semi_sync_is_needed_of_those_alone_that_wait_once_they_are_promoted() {
+    let granted = [
+        "GRANT RELOAD, READ_ONLY ADMIN, REPLICATION SLAVE ADMIN ON *.* TO `admin`@`%`",
+        "GRANT ALL PRIVILEGES ON `headroom`.* TO `admin`@`%`",
+    ];
+    let replica = |server: &str, acknowledges: &str| Facts {
+        channels: vec![Channel { receiver_runs: false, ..channel("a1", 3306, 11) }],
+        variables: [("rpl_semi_sync_slave_enabled".to_owned(), acknowledges.to_owned())].into(),
+        status: [("rpl_semi_sync_slave_status".to_owned(), acknowledges.to_owned())].into(),
+        own_grants: Some(crate::facts::OwnGrants::of("admin@%", &granted)),
+        ..facts(server, "10.11.6-MariaDB")
+    };
+    let mut scene = Scene {
+        primary: ServerAddress { name: ServerName::new("a1"), reach: Address::tcp("a1", 3306) },
+        source: ("a1".to_owned(), 3306),
+        replicas: vec![replica("a2", "ON")],
+        others: Vec::new(),
+        silent: Vec::new(),
+        unread: Vec::new(),
+        epoch: 0,
+    };
+    let alone = scene.own_privileges_of_all();
+    assert_eq!(alone.level, crate::check::Level::Pass, "nobody is left to acknowledge: {}", alone.facts);
+    // Only b1 would wait: for a2.
+    scene.replicas.push(replica("b1", "OFF"));
+    assert_eq!(scene.own_privileges_of_all().facts, "on b1 admin@% lacks REPLICATION MASTER ADMIN ON *.*");
+    assert_eq!(scene.own_privileges(Some(&ServerName::new("a2"))).level, crate::check::Level::Pass);
+    scene.replicas[1].reserved = Some("backup".into());
+    assert_eq!(scene.own_privileges_of_all().level, crate::check::Level::Pass, "it is never chosen");
+}
+
+#[test]
 fn events_that_the_account_does_not_see_are_said_to_be_unknown() {
     let channels = vec![Channel { receiver_runs: false, ..channel("a1", 3306, 11) }];
     let mut scene = Scene {
