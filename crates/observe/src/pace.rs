@@ -108,6 +108,16 @@ impl Rhythm {
         let visits = Duration::from_secs_f64(f64::from(routers) / budget.visits()).max(budget.usual);
         Self { visits, counters: pace.seldom(&budget).max(Duration::from_secs(1)) + visits }
     }
+
+    /// That of the routers of which so many have a seat at a moment: all of them, or a share of those that
+    /// visit less often than a seat is kept. Where nearly half of the seats are taken there may be any number
+    /// more, whose visits are further apart.
+    pub fn of_seats(config: &FleetConfig, taken: u32) -> Self {
+        let budget = Budget::of(config);
+        let hold = budget.hold().as_secs_f64();
+        let routers = f64::from(taken) * budget.usual.as_secs_f64().max(hold) / hold;
+        Self::of(config, routers.round().max(1.0) as u32)
+    }
 }
 
 impl Budget {
@@ -272,6 +282,17 @@ mod tests {
         assert_eq!(rhythm(1).visits, Duration::from_millis(500));
         assert!((1.4..1.6).contains(&seconds(1)) && (12.0..14.0).contains(&seconds(20)), "{}", seconds(20));
         assert!((60.0..70.0).contains(&seconds(100)), "{}", seconds(100));
+    }
+
+    #[test]
+    fn the_seats_that_are_taken_tell_how_often_their_routers_visit() {
+        let visits = |config: &FleetConfig, taken| Rhythm::of_seats(config, taken).visits.as_secs_f64();
+        let usual = FleetConfig::default();
+        assert_eq!((visits(&usual, 0), visits(&usual, 7)), (0.5, 0.5));
+        assert!((3.1..3.4).contains(&visits(&usual, 50)), "{}", visits(&usual, 50));
+        // A seat is kept for 3.2 s: at a moment 20 of 62 routers that visit every ten seconds have one.
+        let seldom = FleetConfig { interval: Duration::from_secs(10), ..FleetConfig::default() };
+        assert_eq!(visits(&seldom, 20), 10.0);
     }
 
     #[test]

@@ -1,4 +1,8 @@
-//! The routers' answers to an announcement (see [`fleet::announcement`]), counted.
+//! The routers' answers to an announcement (see [`fleet::announcement`]), and the routers, counted.
+
+use crate::connection::Connection;
+use fleet::announcement::seat;
+use std::time::Duration;
 
 /// Counts the routers that are ready and those that hold, by the locks of connections that are there now.
 /// Needs PROCESS.
@@ -7,9 +11,21 @@ pub(crate) const COUNT_ROUTERS: &str = "SELECT \
      COALESCE(SUM(IS_USED_LOCK(CONCAT('headroom.holding.', id)) = id), 0) AS holding \
      FROM information_schema.PROCESSLIST";
 
+/// How many of so many seats of those that ask a server are taken there; `None` where it does not say, or
+/// has no user locks.
+pub(crate) async fn seats_taken(conn: &mut Connection, seats: u32, deadline: Duration) -> Option<u32> {
+    conn.scalar(&count_seats(seats), deadline).await.ok()??.parse().ok()
+}
+
+fn count_seats(seats: u32) -> String {
+    let taken: Vec<String> =
+        (0..seats).map(|number| format!("(IS_USED_LOCK('{}') IS NOT NULL)", seat(number))).collect();
+    format!("SELECT {}", taken.join(" + "))
+}
+
 #[cfg(test)]
 mod tests {
-    use super::COUNT_ROUTERS;
+    use super::{COUNT_ROUTERS, count_seats, seat};
 
     #[test]
     fn the_locks_counted_are_those_that_routers_take() {
@@ -17,5 +33,11 @@ mod tests {
             let prefix = name.strip_suffix('7').unwrap();
             assert!(COUNT_ROUTERS.contains(&format!("'{prefix}'")), "{name}");
         }
+    }
+
+    #[test]
+    fn each_seat_counts_once() {
+        let taken = |number| format!("(IS_USED_LOCK('{}') IS NOT NULL)", seat(number));
+        assert_eq!(count_seats(2), format!("SELECT {} + {}", taken(0), taken(1)));
     }
 }

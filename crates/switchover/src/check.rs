@@ -16,6 +16,7 @@ mod transaction;
 use crate::facts::Facts;
 use crate::failover::exposure::Exposure;
 use crate::login::LoginAttempt;
+pub use announcement::{AskingRouters, told_before};
 pub(crate) use privileges::failover_privileges;
 pub(crate) use replication::is_source;
 use serde::Serialize;
@@ -72,8 +73,10 @@ pub struct Limits {
     pub transaction: Duration,
     /// Routers are told this long before the hold.
     pub prepare: Duration,
-    /// Routers ask each server this often.
+    /// Routers ask each server this often, as configured.
     pub interval: Duration,
+    /// Those that ask the primary, where they could be counted.
+    pub routers: Option<AskingRouters>,
 }
 
 impl Default for Limits {
@@ -83,6 +86,7 @@ impl Default for Limits {
             transaction: Duration::from_secs(5),
             prepare: Duration::from_millis(1_500),
             interval: Duration::from_millis(500),
+            routers: None,
         }
     }
 }

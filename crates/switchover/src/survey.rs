@@ -1,14 +1,14 @@
 //! Reads every server that matters and makes the plan of a switchover of it.
 
-use crate::Error;
-use crate::check::{self, Finding, Limits, Situation};
+use crate::check::{self, AskingRouters, Finding, Limits, Situation};
 use crate::connection::{BRIEFLY, Connection};
 use crate::facts::{self, Channel, Facts};
 use crate::failover::exposure::{self, Exposure};
 use crate::login::{self, LoginAttempt};
 use crate::perform::{Deadlines, Kind, Member, Plan};
 use crate::semi_sync::Switches;
-use config::Credentials;
+use crate::{Error, announce};
+use config::{Credentials, FleetConfig};
 use fleet::{Address, ServerName, Snapshot, WriterStatus};
 use std::time::Duration;
 
@@ -107,6 +107,20 @@ impl Survey {
         deadline: Duration,
     ) {
         self.login = Some(login::attempt(&self.candidate, replication, admin, deadline).await);
+    }
+
+    /// The routers that ask the primary; `None` where they cannot be counted.
+    pub async fn count_routers(
+        &self,
+        fleet: &FleetConfig,
+        who: &Credentials,
+        deadline: Duration,
+    ) -> Option<AskingRouters> {
+        let (server, reach) = (&self.primary.server, &self.primary.reach);
+        let mut conn = Connection::open(server, reach, who, deadline, BRIEFLY).await.ok()?;
+        let taken = announce::seats_taken(&mut conn, fleet.asking.connections, deadline).await;
+        conn.close().await;
+        Some(AskingRouters::of(fleet, taken?))
     }
 
     pub fn checks(&self, limits: Limits, has_replication_login: bool) -> Vec<Finding> {

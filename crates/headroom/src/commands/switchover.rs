@@ -106,9 +106,10 @@ pub(crate) struct SwitchoverArgs {
     /// is undone.
     #[arg(long, value_name = "TIME", default_value = "5s", value_parser = fleet::parse_duration)]
     last_writes: Duration,
-    /// How long before the hold routers are told: at least two of their intervals.
-    #[arg(long, value_name = "TIME", default_value = "1500ms", value_parser = fleet::parse_duration)]
-    prepare: Duration,
+    /// How long before the hold routers are told [default: two of the intervals at which they ask, 1500ms at
+    /// least].
+    #[arg(long, value_name = "TIME", value_parser = fleet::parse_duration)]
+    prepare: Option<Duration>,
     /// Print JSON.
     #[arg(long)]
     json: bool,
@@ -201,14 +202,17 @@ pub(crate) async fn run(args: SwitchoverArgs, environment: &Environment) -> anyh
         survey.try_replication_login(replication, &admin, deadline).await;
     }
     survey.measure_exposure(&admin, EXPOSURE, deadline).await;
+    let routers = survey.count_routers(&config.fleet, &admin, deadline).await;
+    let interval = routers.map_or(config.fleet.interval, |routers| routers.interval);
     let limits = Limits {
         lag: args.max_lag,
         transaction: args.max_transaction,
-        prepare: args.prepare,
+        prepare: args.prepare.unwrap_or_else(|| check::told_before(interval)),
         interval: config.fleet.interval,
+        routers,
     };
     let findings = survey.checks(limits, replication.is_some());
-    let plan = survey.plan(args.deadlines(), &host());
+    let plan = survey.plan(args.deadlines(limits.prepare), &host());
     let paint = Paint::for_stdout(environment.no_colour);
     let worst = check::worst(&findings);
     if args.check || args.dry_run || worst == Level::Stop {
@@ -409,10 +413,10 @@ impl SwitchoverArgs {
         self.operator.flags(&self.source)
     }
 
-    fn deadlines(&self) -> Deadlines {
+    fn deadlines(&self, prepare: Duration) -> Deadlines {
         let ms = |time: Duration| time.as_millis() as u64;
         Deadlines {
-            prepare_ms: ms(self.prepare),
+            prepare_ms: ms(prepare),
             hold_ms: ms(self.hold),
             drain_ms: ms(self.drain),
             freeze_ms: ms(self.freeze),
