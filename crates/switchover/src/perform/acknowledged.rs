@@ -1,13 +1,15 @@
 //! Whether those are connected to the new primary that must acknowledge what it commits (semi-sync).
 
 use super::servers::Servers;
-use super::{Member, Plan};
+use super::{Kind, Member, Plan};
 use crate::semi_sync::Switch;
 use std::time::{Duration, Instant};
 
 /// Replicas that were told to follow are waited for this long.
 const CONNECTS: Duration = Duration::from_secs(1);
 const POLL: Duration = Duration::from_millis(50);
+/// A write that nobody acknowledges is waited for this long.
+const HOPELESS: Duration = Duration::from_secs(1);
 
 /// How many must acknowledge. MariaDB has no such variable: one is enough there.
 pub(super) async fn needed(candidate: &Member, servers: &mut Servers<'_>) -> u64 {
@@ -19,6 +21,27 @@ pub(super) async fn needed(candidate: &Member, servers: &mut Servers<'_>) -> u64
 pub(super) async fn connected(candidate: &Member, servers: &mut Servers<'_>) -> Option<u64> {
     const CONNECTED: &str = "SHOW GLOBAL STATUS LIKE 'Rpl\\_semi\\_sync\\_%\\_clients'";
     number(candidate, CONNECTED, servers).await
+}
+
+/// How many may still acknowledge the first write: those that do so, but for the `lost` ones, which could not
+/// be told whom to follow.
+pub(super) fn may_come(plan: &Plan, lost: &[String]) -> u64 {
+    let is_lost = |member: &Member| lost.contains(&member.name);
+    let acknowledges = |member: &&Member| member.semi_sync_replica && member.receives() && !is_lost(member);
+    let others = plan.others.iter().filter(acknowledges).count() as u64;
+    let primary = plan.kind == Kind::Switchover && plan.primary.semi_sync.replica.is_some();
+    others + u64::from(primary && !is_lost(&plan.primary))
+}
+
+/// How long the first write is waited for where too few are left to acknowledge it: clients wait meanwhile,
+/// and it is written all the same. Where the new primary goes on without them in time, until then.
+pub(super) async fn patience(candidate: &Member, servers: &mut Servers<'_>) -> Duration {
+    let usual = servers.deadline();
+    let Some(source) = candidate.semi_sync.source else { return usual };
+    let ask = format!("SELECT @@GLOBAL.{}", source.name.variable().replace("_enabled", "_timeout"));
+    let said = servers.scalar(candidate, &ask).await.ok().flatten();
+    let falls_back = said.and_then(|ms| ms.parse().ok()).map(Duration::from_millis);
+    if falls_back.is_some_and(|after| after >= usual) { HOPELESS.min(usual) } else { usual }
 }
 
 /// What is said where too few are connected to the new primary, though it waits for them: clients wait with
@@ -87,6 +110,24 @@ mod tests {
         };
         let mut servers = Servers::new(&plan, &logins);
         too_few(&plan, &mut servers).await
+    }
+
+    #[test]
+    fn those_that_could_not_be_told_whom_to_follow_acknowledge_nothing() {
+        let mut plan = failover(FenceBy::Nothing);
+        let replica = Member { semi_sync_replica: true, ..plan.candidate.clone() };
+        let late = Some(fleet::Thread::Receiver);
+        plan.others = vec![
+            Member { name: "b1".to_owned(), ..replica.clone() },
+            Member { name: "b2".to_owned(), semi_sync_replica: false, ..replica.clone() },
+            Member { name: "b3".to_owned(), stopped: late, ..replica },
+        ];
+        plan.primary.semi_sync.replica = Some(Switch { name: Name::Slave, on: false });
+        assert_eq!(may_come(&plan, &[]), 1, "the primary is dead");
+        plan.kind = Kind::Switchover;
+        assert_eq!(may_come(&plan, &[]), 2);
+        assert_eq!(may_come(&plan, &["b1".to_owned()]), 1);
+        assert_eq!(may_come(&plan, &["b1".to_owned(), "a1".to_owned()]), 0);
     }
 
     #[tokio::test]

@@ -11,7 +11,7 @@ use crate::step::{Event, Step};
 use crate::survey;
 use fleet::announcement::{FREEZE, HOLD, OPERATION, PREPARE};
 use std::time::{Duration, Instant};
-use tokio::task::JoinSet;
+use tokio::task::{JoinError, JoinSet};
 
 const POLL: Duration = Duration::from_millis(5);
 /// InnoDB answers `INNODB_TRX` from a cache that it refreshes only when nobody has read it for 100 ms:
@@ -328,8 +328,7 @@ async fn stop_replication(plan: &Plan, servers: &mut Servers<'_>) -> Result<(), 
 }
 
 /// The one statement after which there is no way back. A primary that was opened since keeps it from being
-/// said. When its answer is lost its session is ended, so that
-/// it cannot arrive later, and the candidate is asked.
+/// said. When its answer is lost its session is ended, lest it arrive later, and the candidate is asked.
 async fn promote(plan: &Plan, servers: &mut Servers<'_>) -> Event {
     let candidate = &plan.candidate;
     let session = match servers.session(candidate).await {
@@ -450,6 +449,7 @@ pub(super) struct Followers {
     /// The former primary was told too.
     primary_told: bool,
     failed: Vec<String>,
+    lost: Vec<String>,
 }
 
 impl Followers {
@@ -464,17 +464,24 @@ impl Followers {
             let (name, opening) = (member.name.clone(), servers.opening(member));
             moving.spawn(async move { (name, follow(opening, &statements, deadline).await) });
         }
-        Self { moving, primary_told: false, failed: Vec::new() }
+        Self { moving, primary_told: false, failed: Vec::new(), lost: Vec::new() }
     }
 
     /// Waits for all.
     async fn end(&mut self, servers: &Servers<'_>) {
         while let Some(ended) = self.moving.join_next().await {
-            match ended {
-                Ok((_, Ok(()))) => {}
-                Ok((name, Err(error))) => self.failed.push(does_not_follow(&name, &error, servers)),
-                Err(error) => self.failed.push(format!("re-pointing a replica was lost: {error}")),
+            self.note(ended, servers);
+        }
+    }
+
+    fn note(&mut self, ended: Result<(String, Result<(), Error>), JoinError>, servers: &Servers<'_>) {
+        match ended {
+            Ok((_, Ok(()))) => {}
+            Ok((name, Err(error))) => {
+                self.failed.push(does_not_follow(&name, &error, servers));
+                self.lost.push(name);
             }
+            Err(error) => self.failed.push(format!("re-pointing a replica was lost: {error}")),
         }
     }
 
@@ -484,6 +491,7 @@ impl Followers {
             && let Err(error) = demote(plan, servers).await
         {
             self.failed.push(does_not_follow(&plan.primary.name, &error, servers));
+            self.lost.push(plan.primary.name.clone());
         }
     }
 }
@@ -516,9 +524,8 @@ async fn follow(
 /// How long replicas are waited for before the former primary is told: it answers, and acknowledges too.
 const FIRST_FOLLOWER: Duration = Duration::from_secs(1);
 
-/// With semi-sync, before the first write: as many follow as must acknowledge it. The others are on their
-/// way.
-pub(super) async fn move_acknowledging(plan: &Plan, servers: &mut Servers<'_>) {
+/// With semi-sync, before the first write: whether as many follow as must acknowledge it, or may do so soon.
+pub(super) async fn move_acknowledging(plan: &Plan, servers: &mut Servers<'_>) -> bool {
     let (mut followers, candidate) = (Followers::begin(plan, servers), &plan.candidate);
     let needed = acknowledged::needed(candidate, servers).await;
     let until = Instant::now() + FIRST_FOLLOWER;
@@ -531,10 +538,16 @@ pub(super) async fn move_acknowledging(plan: &Plan, servers: &mut Servers<'_>) {
         }
         tokio::time::sleep(POLL).await;
     }
+    let mut may_suffice = true;
     if acknowledged::connected(candidate, servers).await.is_none_or(|connected| connected < needed) {
         followers.tell_primary(plan, servers).await;
+        while let Some(ended) = followers.moving.try_join_next() {
+            followers.note(ended, servers);
+        }
+        may_suffice = acknowledged::may_come(plan, &followers.lost) >= needed;
     }
     servers.followers = Some(followers);
+    may_suffice
 }
 
 async fn move_followers(plan: &Plan, servers: &mut Servers<'_>) -> Result<(), Error> {

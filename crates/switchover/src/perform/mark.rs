@@ -2,9 +2,11 @@
 
 use super::forward::{all_of, move_acknowledging};
 use super::servers::Servers;
-use super::{Member, Plan, takeover};
+use super::{Member, Plan, acknowledged, takeover};
 use crate::Error;
 use crate::connection::quoted;
+use observe::AskError;
+use std::time::Duration;
 
 /// The epochs' table, replicated like any other: whoever finds the fleet later knows what was meant.
 const TABLE: &str = "(epoch BIGINT UNSIGNED NOT NULL PRIMARY KEY, primary_server VARCHAR(255) NOT NULL, \
@@ -28,11 +30,19 @@ pub(super) async fn mark(plan: &Plan, servers: &mut Servers<'_>) -> Result<(), E
     // writes again.
     servers.run(candidate, candidate.dialect().thaw()).await?;
     let forgotten = forget_source(candidate, servers).await;
-    if plan.semi_sync {
-        // Its first write waits for an acknowledgement, and nobody follows it yet.
-        move_acknowledging(plan, servers).await;
+    let mut limit = servers.deadline();
+    // Its first write waits for an acknowledgement, and nobody follows it yet.
+    let may_be_acknowledged = !plan.semi_sync || move_acknowledging(plan, servers).await;
+    if !may_be_acknowledged {
+        limit = acknowledged::patience(candidate, servers).await;
     }
-    let recorded = record(plan, servers).await;
+    let recorded = match record(plan, servers, limit).await {
+        Err(error @ Error::Server { source: AskError::Silent { .. }, .. }) if !may_be_acknowledged => {
+            let why = format!("{error}: too few are left to acknowledge it (semi-sync)");
+            Err(Error::Refused { server: candidate.server(), why })
+        }
+        recorded => recorded,
+    };
     all_of(candidate, [forgotten, recorded])
 }
 
@@ -50,7 +60,7 @@ async fn forget_source(candidate: &Member, servers: &mut Servers<'_>) -> Result<
 
 /// Whether or not the row has come there: the candidate may leave the database `headroom` out of what it
 /// replicates, and an UPDATE that finds no row succeeds.
-async fn record(plan: &Plan, servers: &mut Servers<'_>) -> Result<(), Error> {
+async fn record(plan: &Plan, servers: &mut Servers<'_>, limit: Duration) -> Result<(), Error> {
     let candidate = &plan.candidate;
     make_table(candidate, servers).await?;
     let statement = format!(
@@ -59,7 +69,7 @@ async fn record(plan: &Plan, servers: &mut Servers<'_>) -> Result<(), Error> {
         quoted(&candidate.name),
         quoted(&plan.text_for_servers())
     );
-    servers.run(candidate, &statement).await
+    servers.run_within(candidate, &statement, limit).await
 }
 
 #[cfg(test)]
@@ -67,6 +77,7 @@ mod tests {
     use super::*;
     use crate::perform::tests::failover;
     use crate::perform::{FenceBy, Kind, Logins};
+    use crate::semi_sync::{Name, Switch};
     use config::Credentials;
     use lab::scripted::{Reply, Script, ScriptedServer};
     use std::sync::{Arc, Mutex};
@@ -114,5 +125,35 @@ mod tests {
             assert!(ended.unwrap_err().to_string().contains("running slave"));
             assert!(statements.last().unwrap().starts_with("REPLACE INTO"), "{statements:?}");
         }
+    }
+    /// How the mark of a new primary ends that nobody follows, and whose first write takes three seconds.
+    async fn unacknowledged(falls_back_ms: &'static str) -> Result<(), Error> {
+        let script = Script::new("10.11.6-MariaDB", move |statement, _| match statement {
+            "RESET SLAVE ALL" => Reply::Ok,
+            "SELECT @@GLOBAL.rpl_semi_sync_master_timeout" => Reply::value("timeout", falls_back_ms),
+            _ if statement.starts_with("SHOW GLOBAL STATUS LIKE") => Reply::value("Value", "0"),
+            _ if statement.starts_with("SHOW GLOBAL VARIABLES LIKE") => Reply::value("Value", "1"),
+            _ if statement.contains("information_schema.TABLES") => Reply::value("n", "1"),
+            _ if statement.starts_with("REPLACE INTO") => Reply::Ok.after(Duration::from_secs(3)),
+            _ => Reply::Usual,
+        });
+        let server = ScriptedServer::start(script).await.unwrap();
+        let mut plan = Plan { semi_sync: true, ..failover(FenceBy::Nothing) };
+        plan.candidate.reach = server.address().to_string();
+        plan.candidate.semi_sync.source = Some(Switch { name: Name::Master, on: true });
+        plan.deadlines.statement_ms = 60_000;
+        let logins = Logins {
+            admin: Credentials::default(),
+            replication: Default::default(),
+            flags: Default::default(),
+        };
+        mark(&plan, &mut Servers::new(&plan, &logins)).await
+    }
+
+    #[tokio::test]
+    async fn nobody_waits_for_an_acknowledgement_that_nobody_can_give() {
+        let error = unacknowledged("86400000").await.unwrap_err().to_string();
+        assert!(error.ends_with("too few are left to acknowledge it (semi-sync)"), "{error}");
+        unacknowledged("2500").await.unwrap();
     }
 }
