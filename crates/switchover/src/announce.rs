@@ -1,15 +1,24 @@
 //! The routers' answers to an announcement (see [`fleet::announcement`]), and the routers, counted.
 
+use crate::Error;
 use crate::connection::Connection;
 use fleet::announcement::seat;
 use std::time::Duration;
 
 /// Counts the routers that are ready and those that hold, by the locks of connections that are there now.
 /// Needs PROCESS.
-pub(crate) const COUNT_ROUTERS: &str = "SELECT \
+const COUNT_ROUTERS: &str = "SELECT \
      COALESCE(SUM(IS_USED_LOCK(CONCAT('headroom.ready.', id)) = id), 0) AS ready, \
      COALESCE(SUM(IS_USED_LOCK(CONCAT('headroom.holding.', id)) = id), 0) AS holding \
      FROM information_schema.PROCESSLIST";
+
+/// The routers that are ready, and those that hold.
+pub(crate) async fn count_routers(conn: &mut Connection, deadline: Duration) -> Result<(u64, u64), Error> {
+    let rows = conn.ask(COUNT_ROUTERS, deadline).await?;
+    let count =
+        |name: &str| rows.first().and_then(|row| row.get(name)?.parse::<f64>().ok()).unwrap_or(0.0) as u64;
+    Ok((count("ready"), count("holding")))
+}
 
 /// How many of so many seats of those that ask a server are taken there; `None` where it does not say, or
 /// has no user locks.

@@ -271,6 +271,14 @@ pub struct Routers {
     pub holding: u64,
 }
 
+impl Routers {
+    /// After another count. One that asks seldom sees the announcement only after others, and is waited for
+    /// all the same; one that was ready and is not any more has lost its connection, and may hold nothing.
+    fn count(&mut self, (ready, holding): (u64, u64)) {
+        *self = Self { ready: self.ready.max(ready), holding };
+    }
+}
+
 #[derive(Clone, Debug, Serialize)]
 pub struct StepTime {
     pub step: Step,
@@ -607,6 +615,44 @@ pub(crate) mod tests {
             assert_eq!(words.is_some(), moved, "{words:?}");
             assert!(words.is_none_or(|words| words.starts_with("a1 takes writes, and a2")));
         }
+    }
+
+    #[tokio::test]
+    async fn a_router_that_sees_the_announcement_late_is_waited_for() {
+        let asked = std::sync::atomic::AtomicU32::new(0);
+        let script = Script::new("10.11.6-MariaDB", move |statement, _| {
+            if !statement.contains("'headroom.ready.'") {
+                return Reply::Usual;
+            }
+            // One at first, then two, of which one takes longer.
+            let (ready, holding) = match asked.fetch_add(1, std::sync::atomic::Ordering::Relaxed) {
+                0 => ("1", "0"),
+                1..=3 => ("2", "1"),
+                _ => ("2", "2"),
+            };
+            Reply::rows(&["ready", "holding"], &[&[Some(ready), Some(holding)]])
+        });
+        let server = ScriptedServer::start(script).await.unwrap();
+        let mut plan = Plan { kind: Kind::Switchover, ..failover(FenceBy::Nothing) };
+        plan.primary.reach = server.address().to_string();
+        plan.deadlines.hold_ms = 60_000;
+        let logins = Logins {
+            admin: Credentials::default(),
+            replication: Default::default(),
+            flags: Flags::default(),
+        };
+        let mut outcome = Outcome {
+            state: State::START,
+            primary_takes_writes: None,
+            steps: Vec::new(),
+            writes_held_ms: None,
+            routers: Routers::default(),
+            remarks: Vec::new(),
+            notes: Vec::new(),
+        };
+        forward::hold(&plan, &mut Servers::new(&plan, &logins), &mut outcome).await.unwrap();
+        assert_eq!(outcome.routers, Routers { ready: 2, holding: 2 });
+        assert_eq!(outcome.notes, Vec::<String>::new());
     }
 
     /// a2 takes over from a1.

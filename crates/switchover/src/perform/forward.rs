@@ -2,13 +2,11 @@
 
 use super::servers::{Servers, going_on};
 use super::{FenceBy, Kind, Member, Outcome, Plan, acknowledged, applier, closed, mark, takeover};
-use crate::Error;
-use crate::announce::COUNT_ROUTERS;
 use crate::connection::{Connection, quoted};
 use crate::dialect::{Dialect, Source};
 use crate::facts::{self, Channel};
 use crate::step::{Event, Step};
-use crate::survey;
+use crate::{Error, announce, survey};
 use fleet::announcement::{FREEZE, HOLD, OPERATION, PREPARE};
 use std::time::{Duration, Instant};
 use tokio::task::{JoinError, JoinSet};
@@ -120,10 +118,7 @@ async fn take(connection: &mut Connection, lock: &str, deadline: Duration) -> Re
 
 async fn routers(plan: &Plan, servers: &mut Servers<'_>) -> Result<(u64, u64), Error> {
     let deadline = servers.deadline();
-    let rows = servers.of(&plan.primary).await?.ask(COUNT_ROUTERS, deadline).await?;
-    let count =
-        |name: &str| rows.first().and_then(|row| row.get(name)?.parse::<f64>().ok()).unwrap_or(0.0) as u64;
-    Ok((count("ready"), count("holding")))
+    announce::count_routers(servers.of(&plan.primary).await?, deadline).await
 }
 
 /// A server waits no longer at a time: it notices that whoever asked was killed once its statement ends, and
@@ -185,16 +180,17 @@ pub(super) async fn position_of(member: &Member, servers: &mut Servers<'_>) -> R
 
 /// Routers that were ready confirm; one that does not keeps its clients' writes going until the freeze
 /// refuses them.
-async fn hold(plan: &Plan, servers: &mut Servers<'_>, outcome: &mut Outcome) -> Result<(), Error> {
+pub(super) async fn hold(plan: &Plan, servers: &mut Servers<'_>, outcome: &mut Outcome) -> Result<(), Error> {
     let deadline = servers.deadline();
     if let Some(announcer) = &mut servers.announcer {
         take(announcer, HOLD, deadline).await?;
     }
     let until = Instant::now() + Duration::from_millis(plan.deadlines.hold_ms);
+    outcome.routers.count(routers(plan, servers).await?);
     while outcome.routers.holding < outcome.routers.ready && Instant::now() < until {
         servers.check_interrupted()?;
-        outcome.routers.holding = routers(plan, servers).await?.1;
         tokio::time::sleep(POLL).await;
+        outcome.routers.count(routers(plan, servers).await?);
     }
     if outcome.routers.holding < outcome.routers.ready {
         let (ready, holding) = (outcome.routers.ready, outcome.routers.holding);
