@@ -7,16 +7,17 @@ use crate::dialect::Dialect;
 use crate::facts::{self, Channel, Facts};
 use config::Credentials;
 use fleet::announcement::OPERATION;
-use std::time::Duration;
+use std::time::{Duration, Instant};
+
+/// How long the lock of a tool that has ended may be seen, and how often it is looked at.
+const GIVES_BACK: Duration = Duration::from_secs(1);
+const PAUSE: Duration = Duration::from_millis(50);
 
 /// Runs what [`look_again`] says, unless somebody holds the lock of an operation.
 pub(super) async fn start(stopped: &[Facts], who: &Credentials, deadline: Duration) -> Result<(), Error> {
     for facts in stopped {
         let mut conn = Connection::open(&facts.server, &facts.reach, who, deadline, BRIEFLY).await?;
-        if let Some(session) = conn.scalar(&format!("SELECT IS_USED_LOCK('{OPERATION}')"), deadline).await? {
-            let why = format!("a failover or switchover is going on (session {session} holds {OPERATION})");
-            return Err(Error::Refused { server: facts.server.clone(), why });
-        }
+        nobody_is_at_work(&mut conn, deadline).await?;
         // Now that nobody is at work there: the last statement of a tool that was killed may have ended since
         // it was looked at.
         let dialect = facts.dialect();
@@ -28,6 +29,20 @@ pub(super) async fn start(stopped: &[Facts], who: &Credentials, deadline: Durati
         }
         conn.run(look_again(&facts), deadline).await?;
         conn.close().await;
+    }
+    Ok(())
+}
+
+/// Passes unless somebody holds the lock of an operation there, and keeps it: a server gives that of a tool
+/// which has just ended back in a moment.
+pub(super) async fn nobody_is_at_work(conn: &mut Connection, deadline: Duration) -> Result<(), Error> {
+    let (ask, until) = (format!("SELECT IS_USED_LOCK('{OPERATION}')"), Instant::now() + GIVES_BACK);
+    while let Some(session) = conn.scalar(&ask, deadline).await? {
+        if Instant::now() >= until {
+            let why = format!("a failover or switchover is going on (session {session} holds {OPERATION})");
+            return Err(Error::Refused { server: conn.server.clone(), why });
+        }
+        tokio::time::sleep(PAUSE).await;
     }
     Ok(())
 }

@@ -7,6 +7,7 @@
 //! then only prepared, never committed), and once committed only a rebuild from the new primary removes them,
 //! on MySQL always.
 
+use super::receiver;
 use crate::connection::{BRIEFLY, Connection};
 use crate::dialect::{Dialect, Source};
 use crate::facts::{self, Channel, Facts};
@@ -215,9 +216,13 @@ pub async fn rejoin(
         return Err(refused(old, format!("{facts}. {mend}")));
     }
     let mut returned = Connection::open(&old.server, &old.reach, &logins.admin, deadline, BRIEFLY).await?;
+    let mut primary = Connection::open(&new.server, &new.reach, &logins.admin, deadline, BRIEFLY).await?;
+    // It may be about to be promoted in the place of the one that was found to take writes.
+    for server in [&mut returned, &mut primary] {
+        receiver::nobody_is_at_work(server, deadline).await?;
+    }
     // First of all: from here on it writes nothing of its own.
     returned.run(dialect.refuse_as_replica(), deadline).await?;
-    let mut primary = Connection::open(&new.server, &new.reach, &logins.admin, deadline, BRIEFLY).await?;
     let [of_old, of_new] = [
         returned.scalar(history(dialect), deadline).await?.unwrap_or_default(),
         primary.scalar(history(new.dialect()), deadline).await?.unwrap_or_default(),
@@ -324,7 +329,9 @@ impl fmt::Display for OwnTransactions {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use lab::scripted::{Reply, Script, ScriptedServer};
     use proptest::prelude::*;
+    use std::sync::{Arc, Mutex};
 
     #[test]
     fn a_new_primary_that_has_gone_on_hides_nothing() {
@@ -395,6 +402,34 @@ mod tests {
             let connecting = rejoined(goes_on).await;
             assert!(matches!(connecting, Error::Server { .. }), "{connecting}");
         }
+    }
+
+    #[tokio::test]
+    async fn a_server_that_is_just_being_promoted_is_not_closed() {
+        let told = Arc::new(Mutex::new(Vec::<String>::new()));
+        let heard = told.clone();
+        let script = Script::new("10.11.6-MariaDB", move |statement, _| {
+            heard.lock().unwrap().push(statement.to_owned());
+            match statement.contains("IS_USED_LOCK('headroom.switchover')") {
+                true => Reply::value("holder", "7"),
+                false => Reply::Usual,
+            }
+        });
+        let server = ScriptedServer::start(script).await.unwrap();
+        let reach = fleet::Address::tcp("127.0.0.1", server.address().port());
+        let [old, new] = ["a1", "a2"].map(|name| Facts {
+            reach: reach.clone(),
+            ..facts::tests::facts(name, "10.11.6-MariaDB")
+        });
+        let logins = Logins {
+            admin: Credentials::default(),
+            replication: Default::default(),
+            flags: Default::default(),
+        };
+        let refused = rejoin(&old, &new, &[], &logins, Duration::from_secs(5)).await.unwrap_err();
+        assert!(refused.to_string().contains("session 7 holds headroom.switchover"), "{refused}");
+        let told = told.lock().unwrap().clone();
+        assert!(!told.iter().any(|statement| statement.contains("SET GLOBAL")), "{told:?}");
     }
 
     #[test]
