@@ -8,7 +8,8 @@
 //! replica and acknowledged; the primary waited when it was last seen, by its own settings; and where a
 //! person says so instead, the replicas' settings as a source, since a fleet that fails over runs its servers
 //! alike.
-//! A replica that does not answer may be the one that acknowledged.
+//! A replica that does not answer may be the one that acknowledged, and so may one that nobody knows of: the
+//! primary has counted those that were connected.
 
 use fleet::ServerName;
 use serde::Serialize;
@@ -40,6 +41,8 @@ pub struct SemiSync {
 pub struct SourceSemiSync {
     /// It waited for acknowledgements: switched on, and not fallen back.
     pub on: bool,
+    /// The replicas that were connected to it and acknowledge.
+    pub clients: Option<u64>,
     /// When it falls back.
     pub timeout: Option<Duration>,
     /// Whether it waits even when no replica is connected.
@@ -75,6 +78,11 @@ pub enum LossRisk {
         .0.iter().map(ServerName::as_str).collect::<Vec<_>>().join(", ")
     )]
     KeepsReceiving(Vec<ServerName>),
+    #[error(
+        "{clients} replicas that acknowledge were connected to the primary when it last answered, and only {known} of its \
+         replicas are known: another one may be the only one that received the last acknowledged writes"
+    )]
+    UnknownReplicas { clients: u64, known: usize },
     #[error("no replica acknowledged as a semi-sync replica: {LOST}")]
     NotAcknowledged,
     #[error(
@@ -134,6 +142,10 @@ pub fn rule_out_loss(
             return Err(LossRisk::SourceSeenLongBefore { before: *before });
         }
         SourceEvidence::Seen { said, before } => {
+            let known = replicas.len();
+            if let Some(clients) = said.clients.filter(|clients| *clients > known as u64) {
+                return Err(LossRisk::UnknownReplicas { clients, known });
+            }
             never_falls_back(primary, said.timeout, said.waits_without_replicas)?;
             format!("{primary} said {:.1} s before it fell silent that it waits", before.as_secs_f64())
         }
@@ -217,6 +229,7 @@ mod tests {
     fn said() -> SourceSemiSync {
         SourceSemiSync {
             on: true,
+            clients: Some(1),
             timeout: Some(Duration::from_secs(86_400)),
             waits_without_replicas: Some(true),
         }
@@ -250,6 +263,8 @@ mod tests {
         assert_eq!(judged(&off, 0), Err(LossRisk::SourceOff));
         let short = SourceSemiSync { timeout: Some(Duration::from_secs(10)), ..said.clone() };
         assert!(matches!(judged(&short, 0), Err(LossRisk::FallsBack { server, .. }) if server == a1));
+        let two = SourceSemiSync { clients: Some(2), ..said.clone() };
+        assert_eq!(judged(&two, 0), Err(LossRisk::UnknownReplicas { clients: 2, known: 1 }));
         let alone = SourceSemiSync { waits_without_replicas: Some(false), ..said };
         assert!(matches!(judged(&alone, 0), Err(LossRisk::DoesNotWait { server }) if server == a1));
         let unknown = rule_out_loss(&[replica()], &[], &a1, &SourceEvidence::Unknown).unwrap_err();

@@ -35,7 +35,7 @@ pub(crate) fn of(primary: &Facts) -> SourceSemiSync {
 /// The same on an open connection.
 pub(crate) async fn said(conn: &mut Connection, deadline: Duration) -> Result<SourceSemiSync, Error> {
     const STATUS: &str = "SHOW GLOBAL STATUS WHERE Variable_name IN ('Rpl_semi_sync_master_status', \
-        'Rpl_semi_sync_source_status')";
+        'Rpl_semi_sync_source_status', 'Rpl_semi_sync_master_clients', 'Rpl_semi_sync_source_clients')";
     const VARIABLES: &str = "SHOW GLOBAL VARIABLES LIKE 'rpl\\_semi\\_sync\\_%'";
     let status = facts::pairs(conn.ask(STATUS, deadline).await?);
     Ok(read(&status, &facts::pairs(conn.ask(VARIABLES, deadline).await?)))
@@ -46,12 +46,14 @@ fn read(status: &BTreeMap<String, String>, variables: &BTreeMap<String, String>)
     let first = |from: &BTreeMap<String, String>, names: [&str; 2]| {
         names.iter().find_map(|name| from.get(*name)).cloned()
     };
+    let clients = first(status, ["rpl_semi_sync_master_clients", "rpl_semi_sync_source_clients"]);
     let status = first(status, ["rpl_semi_sync_master_status", "rpl_semi_sync_source_status"]);
     let timeout = first(variables, ["rpl_semi_sync_master_timeout", "rpl_semi_sync_source_timeout"]);
     let waits =
         first(variables, ["rpl_semi_sync_master_wait_no_slave", "rpl_semi_sync_source_wait_no_replica"]);
     SourceSemiSync {
         on: status.as_ref().is_some_and(on),
+        clients: clients.and_then(|clients| clients.parse().ok()),
         timeout: timeout.and_then(|ms| ms.parse().ok()).map(Duration::from_millis),
         waits_without_replicas: waits.as_ref().map(on),
     }
@@ -67,21 +69,23 @@ mod tests {
             pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
         };
         let mysql = read(
-            &map(&[("rpl_semi_sync_source_status", "ON")]),
+            &map(&[("rpl_semi_sync_source_status", "ON"), ("rpl_semi_sync_source_clients", "2")]),
             &map(&[
                 ("rpl_semi_sync_source_timeout", "10000"),
                 ("rpl_semi_sync_source_wait_no_replica", "ON"),
             ]),
         );
         let ten = Some(Duration::from_secs(10));
-        assert_eq!(mysql, SourceSemiSync { on: true, timeout: ten, waits_without_replicas: Some(true) });
+        let waits_without_replicas = Some(true);
+        let expected = SourceSemiSync { on: true, clients: Some(2), timeout: ten, waits_without_replicas };
+        assert_eq!(mysql, expected);
         let restarted = read(
             &map(&[("rpl_semi_sync_master_status", "OFF")]),
             &map(&[("rpl_semi_sync_master_wait_no_slave", "OFF")]),
         );
         assert_eq!(
             restarted,
-            SourceSemiSync { on: false, timeout: None, waits_without_replicas: Some(false) }
+            SourceSemiSync { on: false, clients: None, timeout: None, waits_without_replicas: Some(false) }
         );
     }
 }
