@@ -34,6 +34,7 @@
 #[cfg(test)]
 mod simulation;
 
+use crate::switchover::OFTEN;
 use config::FleetConfig;
 use fleet::Asking;
 use std::time::Duration;
@@ -117,6 +118,11 @@ impl Rhythm {
         let hold = budget.hold().as_secs_f64();
         let routers = f64::from(taken) * budget.usual.as_secs_f64().max(hold) / hold;
         Self::of(config, routers.round().max(1.0) as u32)
+    }
+
+    /// The time between two visits of each of so many routers while a switchover is announced.
+    pub fn while_announced(routers: u64) -> Duration {
+        Pace { interval: LONGEST, routers: Some(routers as f64) }.in_an_event(OFTEN)
     }
 }
 
@@ -293,6 +299,9 @@ mod tests {
         // A seat is kept for 3.2 s: at a moment 20 of 62 routers that visit every ten seconds have one.
         let seldom = FleetConfig { interval: Duration::from_secs(10), ..FleetConfig::default() };
         assert_eq!(visits(&seldom, 20), 10.0);
+        assert_eq!(Rhythm::while_announced(0), OFTEN);
+        assert_eq!(Rhythm::while_announced(100), Duration::from_millis(200));
+        assert_eq!(Rhythm::while_announced(3_000), LONGEST_IN_AN_EVENT);
     }
 
     #[test]

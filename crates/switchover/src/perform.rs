@@ -277,6 +277,11 @@ impl Routers {
     fn count(&mut self, (ready, holding): (u64, u64)) {
         *self = Self { ready: self.ready.max(ready), holding };
     }
+
+    /// How long they may take: one look to see the hold, and one to confirm it, come to what is allowed.
+    fn hold_within(self, deadlines: Deadlines) -> Duration {
+        Duration::from_millis(deadlines.hold_ms) + observe::Rhythm::while_announced(self.ready) * 2
+    }
 }
 
 #[derive(Clone, Debug, Serialize)]
@@ -653,6 +658,9 @@ pub(crate) mod tests {
         forward::hold(&plan, &mut Servers::new(&plan, &logins), &mut outcome).await.unwrap();
         assert_eq!(outcome.routers, Routers { ready: 2, holding: 2 });
         assert_eq!(outcome.notes, Vec::<String>::new());
+        // A thousand look every two seconds.
+        let all = Routers { ready: 1_000, holding: 0 };
+        assert_eq!(all.hold_within(Deadlines::default()), Duration::from_secs(5));
     }
 
     /// a2 takes over from a1.

@@ -185,9 +185,11 @@ pub(super) async fn hold(plan: &Plan, servers: &mut Servers<'_>, outcome: &mut O
     if let Some(announcer) = &mut servers.announcer {
         take(announcer, HOLD, deadline).await?;
     }
-    let until = Instant::now() + Duration::from_millis(plan.deadlines.hold_ms);
+    let began = Instant::now();
     outcome.routers.count(routers(plan, servers).await?);
-    while outcome.routers.holding < outcome.routers.ready && Instant::now() < until {
+    while outcome.routers.holding < outcome.routers.ready
+        && began.elapsed() < outcome.routers.hold_within(plan.deadlines)
+    {
         servers.check_interrupted()?;
         tokio::time::sleep(POLL).await;
         outcome.routers.count(routers(plan, servers).await?);
