@@ -44,7 +44,7 @@ pub struct AskingBudget {
     pub statements_per_second: u32,
     /// Control connections that are kept.
     pub connections: u32,
-    /// Whether we hold to it. A single survey that ends at once does not count itself.
+    /// Whether we hold to it. A single survey that ends at once does not count itself, nor does a guard.
     pub counted: bool,
 }
 

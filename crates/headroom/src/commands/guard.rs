@@ -6,7 +6,7 @@ use crate::source::{self, SourceArgs};
 use crate::telemetry::Telemetry;
 use anyhow::Context;
 use clap::{Args, Subcommand};
-use config::{Config, Credentials};
+use config::{AskingBudget, Config, Credentials, FleetConfig};
 use console::admin_client;
 use console::service::{self, ServiceStatus};
 use daemon::systemd::notify;
@@ -18,6 +18,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 use switchover::failover::confirm::Rule;
 use switchover::guard::decide::Caution;
+use switchover::guard::lock::LEASE;
 use switchover::guard::status::{self, GuardOverview, PauseReport};
 use switchover::guard::{Guard, GuardOptions, GuardStatus};
 use switchover::perform::Deadlines;
@@ -226,13 +227,26 @@ impl FleetArgs {
     }
 }
 
+/// How often a guard looks: a server takes its lock away where it has asked nothing for a while, and what the
+/// primary said is soon too old.
+fn looks_every(configured: Duration) -> Duration {
+    configured.min(LEASE / 4)
+}
+
+/// Routers ask less often as they become more, since their own sessions meet a failure first. A guard has
+/// none, and there are few: it goes on at its interval.
+fn uncounted(fleet: FleetConfig) -> FleetConfig {
+    let asking = AskingBudget { counted: false, ..fleet.asking };
+    FleetConfig { asking, ..fleet }
+}
+
 impl RunArgs {
     async fn guard(self, environment: &Environment) -> anyhow::Result<ExitCode> {
         let (_log, telemetry) = Telemetry::start(self.log_format, environment.log.as_deref())?;
         anyhow::ensure!(self.listen.ip().is_loopback(), "--listen takes a loopback address");
         let (config, admin) = self.fleet.read(environment)?;
         let options = GuardOptions {
-            interval: config.fleet.interval,
+            interval: looks_every(config.fleet.interval),
             deadline: config.fleet.deadline,
             rule: Rule { over: self.confirm, ..Rule::default() },
             within: self.within,
@@ -251,7 +265,7 @@ impl RunArgs {
             .with_context(|| format!("cannot listen on {}: choose another with --listen", self.listen))?;
         // An attempt tells nothing while it confirms and applies.
         let fresh = self.within + self.apply;
-        let watcher = Watcher::start(config.fleet);
+        let watcher = Watcher::start(uncounted(config.fleet));
         let gray = (!self.router.is_empty()).then(|| admin_client::watch_gray(&self.router, ROUTER_EVERY));
         let guard = Guard::new(options, admin, watcher.snapshots(), gray)?;
         tracing::info!(address = %listener.local_addr()?, dry_run = self.dry_run, "guards; /healthz, /metrics, /status.json");
@@ -290,4 +304,18 @@ fn text(servers: &[ServerName]) -> String {
 
 fn deadline(config: &Config) -> Duration {
     config.fleet.deadline.max(Duration::from_secs(2))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_guard_keeps_its_lock_and_its_interval_whatever_routers_do() {
+        let usual = FleetConfig::default();
+        assert_eq!(looks_every(usual.interval), usual.interval);
+        assert!(looks_every(Duration::from_secs(60)) * 2 < LEASE);
+        let fleet = uncounted(FleetConfig { interval: Duration::from_secs(1), ..usual });
+        assert!(!fleet.asking.counted && fleet.interval == Duration::from_secs(1));
+    }
 }
