@@ -57,7 +57,7 @@ const DANGEROUS: [Row; 2] = [
     ),
 ];
 
-/// What published lists have most of, and takes a restart: written as comments.
+/// What published lists have most of, and takes a restart on most servers: written as comments.
 const RESTART: [Row; 7] = [
     ("innodb_flush_method", &["fsync", "O_DIRECT"], "whether the kernel's page cache holds pages as well"),
     (
@@ -71,6 +71,10 @@ const RESTART: [Row; 7] = [
     ("innodb_log_buffer_size", &["16777216", "67108864"], "what transactions may log before it is written"),
     ("table_open_cache_instances", &["1", "16"], "parts of the cache of open tables, each with its latch"),
 ];
+
+/// Of these the one that MySQL sets while it runs (since 8.0). MariaDB says of each whether it does; MySQL
+/// does not, and trying would touch the server.
+const SET_BY_MYSQL: &str = "innodb_log_buffer_size";
 
 /// Settings of this host worth a look, with values to try beside the present one. Of a disk or an interface
 /// each one that is there is offered; what the kernel here has not, or refuses, is left out.
@@ -108,6 +112,8 @@ pub struct Factor {
     pub knob: String,
     pub levels: Vec<String>,
     pub why: String,
+    /// Whether a change takes a restart of the server, so that levels are changed as seldom as can be.
+    pub restart: bool,
 }
 
 /// What the server offers, and what it does not, in words.
@@ -127,7 +133,8 @@ pub fn dangerous(server: &mut dyn Server) -> Result<Vec<Factor>, server::ServerE
 }
 
 /// What is varied by restarts of the server: variables, its allocator, NUMA policy and file system, as far as
-/// this host has libraries, nodes and programs for them.
+/// this host has libraries, nodes and programs for them. Variables that this server sets while it runs are
+/// among them, and say so.
 ///
 /// # Errors
 /// The server cannot be asked.
@@ -137,7 +144,7 @@ pub fn by_restart(server: &mut dyn Server, host: &Host) -> Result<Vec<Factor>, s
         let levels: Vec<String> = std::iter::once(first.to_owned()).chain(others).collect();
         if levels.len() > 1 {
             let knob = format!("{knob}@{}", managed::TARGET);
-            factors.push(Factor { knob, levels, why: why.to_owned() });
+            factors.push(Factor { knob, levels, why: why.to_owned(), restart: true });
         }
     };
     let libraries = ["jemalloc", "tcmalloc", "mimalloc"].into_iter();
@@ -197,10 +204,19 @@ fn offered(
         let new = values.iter().filter(fits).map(|value| (*value).to_owned());
         levels.extend(new.filter(|value| !same(value, &now)));
         if levels.len() > 1 {
-            factors.push(Factor { knob: format!("server.{variable}"), levels, why: why.to_owned() });
+            let (knob, restart) = (format!("server.{variable}"), takes_restart(variable, &described));
+            factors.push(Factor { knob, levels, why: why.to_owned(), restart });
         }
     }
     Ok((factors, left_out))
+}
+
+/// Whether this server takes a variable only by a restart.
+fn takes_restart(variable: &str, described: &server::Variable) -> bool {
+    match described.dynamic {
+        Some(dynamic) => !dynamic,
+        None => variable != SET_BY_MYSQL && RESTART.iter().any(|(name, ..)| *name == variable),
+    }
 }
 
 fn same(one: &str, other: &str) -> bool {
@@ -249,7 +265,7 @@ pub fn of_host(host: &Host) -> Vec<Factor> {
             let new = canonical.filter(|one| *one != now && danger(&name, one).is_none());
             let levels: Vec<String> = std::iter::once(now.clone()).chain(new).collect();
             if levels.len() > 1 {
-                factors.push(Factor { knob: text, levels, why: knob.help.to_owned() });
+                factors.push(Factor { knob: text, levels, why: knob.help.to_owned(), restart: false });
             }
         }
     }
@@ -315,7 +331,7 @@ pub fn spec(
         (warm_up * 1_000.0) as u64,
         (measure * 1_000.0) as u64,
     );
-    for Factor { knob, levels, why } in factors {
+    for Factor { knob, levels, why, .. } in factors {
         text.push_str(&format!(
             "\n# {why}; the first level is what it is now.\n[[factor]]\nknob = {}\nlevels = [{}]\n",
             quoted(knob),
@@ -328,35 +344,38 @@ pub fn spec(
              take the # away.\n",
         );
     }
-    for Factor { knob, levels, why } in dangerous {
+    for Factor { knob, levels, why, .. } in dangerous {
         text.push_str(&format!(
             "\n# {why}.\n# [[factor]]\n# knob = {}\n# levels = [{}]\n# danger = true\n",
             quoted(knob),
             list(levels)
         ));
     }
-    if !by_restart.is_empty() {
+    // What costs no restart is no plot: it would be judged by a few plots instead of by every trial.
+    let (held, at_once): (Vec<&Factor>, Vec<&Factor>) = by_restart.iter().partition(|one| one.restart);
+    let commented = |factor: &Factor, whole_plot: &str| {
+        let danger = if can_lose(factor) { "# danger = true\n" } else { "" };
+        let (why, knob, levels) = (&factor.why, quoted(&factor.knob), list(&factor.levels));
+        format!("\n# {why}.\n# [[factor]]\n# knob = {knob}\n# levels = [{levels}]\n{whole_plot}{danger}")
+    };
+    if !at_once.is_empty() {
+        text.push_str("\n# This server sets these while it runs. To try one, take the # away.\n");
+    }
+    text.extend(at_once.into_iter().map(|factor| commented(factor, "")));
+    if !held.is_empty() {
         text.push_str(
             "\n# These take a restart of the server. To try one, say how it is restarted, by a line above [load]:\n\
              # managed = \"server.toml\"; and take the # away.\n",
         );
     }
-    for factor in by_restart {
-        let danger = if can_lose(factor) { "# danger = true\n" } else { "" };
-        text.push_str(&format!(
-            "\n# {}.\n# [[factor]]\n# knob = {}\n# levels = [{}]\n# whole_plot = true\n{danger}",
-            factor.why,
-            quoted(&factor.knob),
-            list(&factor.levels)
-        ));
-    }
+    text.extend(held.into_iter().map(|factor| commented(factor, "# whole_plot = true\n")));
     if !host.is_empty() {
         text.push_str(
             "\n# Settings of this host concern everything that runs on it, and matter only if the server does. \
              To try one,\n# take the # away.\n",
         );
     }
-    for Factor { knob, levels, why } in host {
+    for Factor { knob, levels, why, .. } in host {
         let why = why.split(['.', ';']).next().unwrap_or_default();
         text.push_str(&format!(
             "\n# {why}.\n# [[factor]]\n# knob = {}\n# levels = [{}]\n",
@@ -390,9 +409,11 @@ mod tests {
             knob: format!("server.v{at}"),
             levels: ["1", "2", "3"].map(str::to_owned).to_vec(),
             why: "why".to_owned(),
+            restart: false,
         };
         let factors: Vec<Factor> = (0..6).map(factor).collect();
-        let host = [Factor { knob: "memory.thp".into(), levels: vec!["a".into()], why: "It \"is\".".into() }];
+        let (knob, why) = ("memory.thp".to_owned(), "It \"is\".".to_owned());
+        let host = [Factor { knob, levels: vec!["a".into()], why, restart: true }];
         for budget in [900, 3_600, 6_000] {
             let text = spec(&request(budget), &factors, &host, &host, &host);
             let spec = Spec::parse(&text, "t.toml").unwrap_or_else(|wrong| panic!("{wrong}\n{text}"));
@@ -402,8 +423,8 @@ mod tests {
         }
     }
 
-    /// A MariaDB in which everything takes a restart, and has this value.
-    struct Fixed(&'static str);
+    /// A server in which everything has this value, and is set while it runs or takes a restart.
+    struct Fixed(&'static str, Option<bool>);
 
     impl Server for Fixed {
         fn identity(&mut self) -> Result<knob::identity::Facts, server::ServerError> {
@@ -411,7 +432,7 @@ mod tests {
         }
 
         fn describe(&mut self, _: &str) -> Result<Option<server::Variable>, server::ServerError> {
-            Ok(Some(server::Variable { kind: server::Kind::Text, dynamic: Some(false) }))
+            Ok(Some(server::Variable { kind: server::Kind::Text, dynamic: self.1 }))
         }
 
         fn global(&mut self, variable: &str) -> Result<String, server::ServerError> {
@@ -441,7 +462,7 @@ mod tests {
             std::fs::create_dir_all(path.parent().unwrap()).unwrap();
             std::fs::write(path, text).unwrap();
         }
-        let found = by_restart(&mut Fixed("ON"), &Host::new(root.path())).unwrap();
+        let found = by_restart(&mut Fixed("ON", Some(false)), &Host::new(root.path())).unwrap();
         let of = |knob: &str| found.iter().find(|one| one.knob == knob).map(|one| one.levels.join(" | "));
         assert_eq!(of("server.innodb_flush_method"), None, "it is NULL");
         assert_eq!(of("server.innodb_doublewrite").as_deref(), Some("ON | OFF"));
@@ -449,7 +470,7 @@ mod tests {
         assert_eq!(of("numa.policy@server").as_deref(), Some("default | interleave"));
         assert_eq!(of("file_system.type@server").as_deref(), Some("as-it-is | xfs noatime"));
         let levels = vec!["1".to_owned(), "2".to_owned()];
-        let plain = [Factor { knob: "server.a".to_owned(), levels, why: "why".to_owned() }];
+        let plain = [Factor { knob: "server.a".to_owned(), levels, why: "why".to_owned(), restart: false }];
         let text = spec(&request(900), &plain, &[], &found, &[]);
         let keys = ["[[factor]]", "knob = ", "levels = ", "whole_plot = ", "danger = "];
         let bare = |line: &str| match line.strip_prefix("# ") {
@@ -466,6 +487,29 @@ mod tests {
         assert_eq!(meant("file_system.type@server"), Some((true, true)));
         assert_eq!(meant("allocator.library@server"), Some((true, false)));
         assert_eq!(meant("numa.policy@server"), Some((true, false)));
+    }
+
+    #[test]
+    fn what_a_server_sets_while_it_runs_is_no_plot_and_needs_nothing_that_restarts_it() {
+        let root = tempfile::tempdir().unwrap();
+        let found = |dynamic| by_restart(&mut Fixed("1", dynamic), &Host::new(root.path())).unwrap();
+        let (knob, levels) = ("server.a".to_owned(), vec!["1".to_owned(), "2".to_owned()]);
+        let plain = [Factor { knob, levels, why: "why".to_owned(), restart: false }];
+        let text = |dynamic| spec(&request(900), &plain, &[], &found(dynamic), &[]);
+        let plots = |text: &str| text.matches("# whole_plot = true").count();
+        let all = found(Some(false)).len();
+        assert!(all > 4, "{all}");
+        let restarted = text(Some(false));
+        assert_eq!(plots(&restarted), all);
+        assert!(restarted.contains("managed") && !restarted.contains("while it runs"), "{restarted}");
+        let at_once = text(Some(true));
+        assert_eq!((plots(&at_once), at_once.matches("# [[factor]]").count()), (0, all));
+        assert!(!at_once.contains("managed"), "{at_once}");
+        assert_eq!(at_once.matches("# danger = true").count(), 1, "the doublewrite buffer: {at_once}");
+        // MySQL does not say; of these it sets one.
+        assert_eq!(plots(&text(None)), all - 1);
+        let one = found(None).into_iter().filter(|one| !one.restart).map(|one| one.knob);
+        assert_eq!(one.collect::<Vec<_>>(), ["server.innodb_log_buffer_size"]);
     }
 
     #[test]
