@@ -16,6 +16,9 @@ use hdrhistogram::serialization::{Deserializer, Serializer, V2Serializer};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
+/// Fewer times than this tell nothing of how far they scatter.
+const FEWEST: u64 = 10;
+
 /// What came of a run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Outcome {
@@ -126,6 +129,26 @@ impl Times {
     pub fn at(&self, quantiles: &[f64]) -> Option<Vec<f64>> {
         let histogram = self.whole()?;
         Some(quantiles.iter().map(|q| histogram.value_at_quantile(*q) as f64 / 1e6).collect())
+    }
+
+    /// The standard error of the median, as a share of it, whatever the distribution: the rank of a sample's
+    /// median moves by half of the square root of its size. `None` with too few times to tell.
+    pub fn median_error(&self) -> Option<f64> {
+        let root = self.root()?;
+        let ends = self.at(&[0.5 - 0.5 / root, 0.5 + 0.5 / root])?;
+        Some((ends.last()? - ends.first()?) / 2.0 / self.p50_ms)
+    }
+
+    /// The standard error of how many ended in a given time, as a share of it, where one begins as another
+    /// ends (renewal theory: the variance of the count is `count (deviation / mean)^2`; with exponential
+    /// times that is Poisson's). `None` with too few times to tell.
+    pub fn count_error(&self) -> Option<f64> {
+        let (root, all) = (self.root()?, self.whole()?);
+        Some(all.stdev() / all.mean() / root)
+    }
+
+    fn root(&self) -> Option<f64> {
+        (self.count >= FEWEST).then(|| (self.count as f64).sqrt())
     }
 }
 
@@ -402,5 +425,24 @@ mod tests {
         let back: Histogram<u64> = reader.deserialize(&mut bytes.as_slice()).unwrap();
         assert_eq!(back, histogram);
         assert!((times.max_ms - 5000.0).abs() < 5.0 && times.count == 3);
+    }
+
+    #[test]
+    fn times_say_how_far_chance_moves_their_median_and_their_number() {
+        // Uniform up to 10 ms: the median's error is 0.5 / root * 10 ms, of 5 ms.
+        let uniform = |count: u64| {
+            let mut histogram = crate::counts::histogram();
+            (1..=count).for_each(|at| histogram.saturating_record(at * 10_000_000 / count));
+            Times::of(&histogram)
+        };
+        for count in [100, 10_000] {
+            let root = (count as f64).sqrt();
+            let times = uniform(count);
+            let (median, number) = (times.median_error().unwrap(), times.count_error().unwrap());
+            assert!((median * root - 1.0).abs() < 0.15, "{count}: {median}");
+            assert!((number * root - 1.0 / 3_f64.sqrt()).abs() < 0.02, "{count}: {number}");
+        }
+        assert_eq!((uniform(9).median_error(), uniform(9).count_error()), (None, None), "too few");
+        assert_eq!(Times::default().median_error(), None);
     }
 }

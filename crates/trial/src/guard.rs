@@ -11,6 +11,9 @@ const WINDOWS: usize = 3;
 const AGREE: f64 = 0.10;
 /// The same in their median response time, which an open loop is judged by.
 const AGREE_IN_TIME: f64 = 0.20;
+/// Three figures of a steady load lie no further apart in 19 of 20 cases, in standard errors of one: the
+/// studentized range of three, where the error is known.
+const BY_CHANCE: f64 = 3.314;
 /// In an open loop, this share of transactions may not be begun or answered in time.
 const MISSING: f64 = 0.01;
 
@@ -29,19 +32,48 @@ pub struct Window {
     pub missing: f64,
 }
 
+/// A window of a warm-up.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct WarmUpWindow {
+    pub window: Window,
+    /// How far chance alone moves its figure: the standard error of the throughput of a closed loop, of the
+    /// median response time of an open one, as a share of it. `None` where that is not known.
+    pub error: Option<f64>,
+}
+
 /// Whether the load is steady: the last windows agree in their throughput. That of an open loop is its rate
 /// from the first window on, however cold the cache is: there they agree in their median response time.
-pub fn is_steady(windows: &[Window], is_open: bool) -> bool {
-    let Some(last) = windows.len().checked_sub(WINDOWS).and_then(|from| windows.get(from..)) else {
-        return false;
-    };
-    let of = |window: &Window| if is_open { window.p50_ms } else { window.per_second };
+///
+/// A window of few transactions differs from the next by chance. Where that is more than may be between
+/// windows that agree, three parts of two windows each are looked at, of three and so on, as far as there are
+/// windows. What differs by more than it may and chance together is unsteady all the same; else it is `None`:
+/// nobody can tell.
+pub fn is_steady(windows: &[WarmUpWindow], is_open: bool) -> Option<bool> {
     let agree = if is_open { AGREE_IN_TIME } else { AGREE };
-    let values: Vec<f64> = last.iter().map(of).collect();
-    let mean = values.iter().sum::<f64>() / WINDOWS as f64;
-    let most = values.iter().copied().fold(f64::MIN, f64::max);
-    let least = values.iter().copied().fold(f64::MAX, f64::min);
-    mean > 0.0 && most - least <= agree * mean
+    let mut differ = false;
+    for length in 1..=windows.len() / WINDOWS {
+        let last = &windows[windows.len() - WINDOWS * length..];
+        let parts = last.chunks(length).map(|part| together(part, is_open));
+        let Some(parts) = parts.collect::<Option<Vec<(f64, f64)>>>() else { continue };
+        let mean = parts.iter().map(|(value, _)| value).sum::<f64>() / WINDOWS as f64;
+        let square = parts.iter().map(|(_, error)| error * error).sum::<f64>() / WINDOWS as f64;
+        let most = parts.iter().map(|(value, _)| *value).fold(f64::MIN, f64::max);
+        let least = parts.iter().map(|(value, _)| *value).fold(f64::MAX, f64::min);
+        let (apart, chance) = ((most - least) / mean, BY_CHANCE * square.sqrt() / mean);
+        if chance <= agree {
+            return Some(apart <= agree);
+        }
+        differ |= apart > agree + chance;
+    }
+    differ.then_some(false)
+}
+
+/// The figure of windows of the same length together, and its standard error.
+fn together(windows: &[WarmUpWindow], is_open: bool) -> Option<(f64, f64)> {
+    let value = |one: &WarmUpWindow| if is_open { one.window.p50_ms } else { one.window.per_second };
+    let squares = windows.iter().map(|one| Some((value(one) * one.error?).powi(2))).sum::<Option<f64>>()?;
+    let mean = windows.iter().map(value).sum::<f64>() / windows.len() as f64;
+    (mean > 0.0).then(|| (mean, squares.sqrt() / windows.len() as f64))
 }
 
 /// Baselines that a cell's p99 is held against: where trials are short, one alone differs from the next by as
@@ -208,23 +240,82 @@ mod tests {
 
     #[test]
     fn a_load_is_steady_when_three_windows_in_a_row_agree() {
-        let windows = |rates: &[f64]| rates.iter().map(|rate| window(*rate, 1.0)).collect::<Vec<_>>();
-        assert!(!is_steady(&windows(&[100.0, 100.0]), false), "too few");
-        assert!(!is_steady(&windows(&[50.0, 80.0, 100.0]), false), "it still warms up");
-        assert!(is_steady(&windows(&[50.0, 97.0, 100.0, 104.0]), false));
-        assert!(!is_steady(&windows(&[0.0, 0.0, 0.0]), false), "nothing is answered");
+        let one = |rate: &f64| WarmUpWindow { window: window(*rate, 1.0), error: Some(0.01) };
+        let windows = |rates: &[f64]| rates.iter().map(one).collect::<Vec<_>>();
+        assert_eq!(is_steady(&windows(&[100.0, 100.0]), false), None, "too few");
+        assert_eq!(is_steady(&windows(&[50.0, 80.0, 100.0]), false), Some(false), "it still warms up");
+        assert_eq!(is_steady(&windows(&[50.0, 97.0, 100.0, 104.0]), false), Some(true));
+        assert_eq!(is_steady(&windows(&[0.0, 0.0, 0.0]), false), None, "nothing is answered");
     }
 
     #[test]
     fn an_open_loop_is_steady_when_its_response_times_are_and_not_because_its_rate_is() {
         let windows = |times: &[f64]| {
-            let one = |p50_ms: &f64| Window { p50_ms: *p50_ms, ..window(100.0, 50.0) };
+            let one = |p50_ms: &f64| {
+                let window = Window { p50_ms: *p50_ms, ..window(100.0, 50.0) };
+                WarmUpWindow { window, error: Some(0.02) }
+            };
             times.iter().map(one).collect::<Vec<_>>()
         };
         let warming = windows(&[9.0, 6.0, 4.0]);
-        assert!(is_steady(&warming, false), "the rate that is sent");
-        assert!(!is_steady(&warming, true), "the cache still fills");
-        assert!(is_steady(&windows(&[9.0, 4.0, 4.3, 3.9]), true));
+        assert_eq!(is_steady(&warming, false), Some(true), "the rate that is sent");
+        assert_eq!(is_steady(&warming, true), Some(false), "the cache still fills");
+        assert_eq!(is_steady(&windows(&[9.0, 4.0, 4.3, 3.9]), true), Some(true));
+    }
+
+    #[test]
+    fn windows_that_chance_moves_by_more_than_they_may_differ_tell_nothing_unless_they_differ_by_more() {
+        let windows = |times: &[f64], error| {
+            let one = |p50_ms: &f64| WarmUpWindow {
+                window: Window { p50_ms: *p50_ms, ..window(5.0, 50.0) },
+                error,
+            };
+            times.iter().map(one).collect::<Vec<_>>()
+        };
+        let equal = [4.0, 4.1, 4.0];
+        assert_eq!(is_steady(&windows(&equal, Some(0.05)), true), Some(true));
+        assert_eq!(is_steady(&windows(&equal, Some(0.1)), true), None, "they agree by chance");
+        assert_eq!(is_steady(&windows(&equal, None), true), None);
+        assert_eq!(is_steady(&windows(&[4.0, 5.2, 4.6], Some(0.1)), true), None, "they differ by chance");
+        assert_eq!(is_steady(&windows(&[9.0, 4.0, 3.0], Some(0.1)), true), Some(false));
+        // Three parts of three windows each: 0.1 / root of 3 is less than 0.2 / 3.3.
+        let nine = [4.0, 4.4, 4.2, 3.8, 4.2, 4.6, 4.0, 4.2, 4.4];
+        assert_eq!(is_steady(&windows(&nine[..8], Some(0.1)), true), None);
+        assert_eq!(is_steady(&windows(&nine, Some(0.1)), true), Some(true));
+        let falls = [9.0, 8.0, 7.0, 6.0, 6.0, 5.5, 5.0, 5.0, 4.0];
+        assert_eq!(is_steady(&windows(&falls, Some(0.1)), true), Some(false));
+    }
+
+    /// Transactions that come by chance and take exponential times; nothing changes.
+    #[test]
+    fn an_open_loop_of_few_transactions_is_not_called_steady_or_unsteady_by_chance() {
+        use rand::SeedableRng;
+        use rand_distr::{Distribution, Exp1, Poisson};
+        let mut rng = rand::rngs::StdRng::seed_from_u64(1);
+        let mut verdicts = |mean: f64, windows: usize, times: usize| {
+            let mut one = || {
+                let count: f64 = Poisson::new(mean).unwrap().sample(&mut rng);
+                let all = (0..count as usize).map(|_| Exp1.sample(&mut rng)).collect::<Vec<f64>>();
+                let all = plan::quantile::sorted(all);
+                let at = |q: f64| plan::quantile::quantile(&all, q).unwrap_or_default();
+                let root = count.sqrt();
+                let error = (at(0.5 + 0.5 / root) - at(0.5 - 0.5 / root)) / 2.0 / at(0.5);
+                let window = Window { p50_ms: at(0.5), ..window(mean, 50.0) };
+                WarmUpWindow { window, error: (count >= 10.0).then_some(error) }
+            };
+            let mut load = || (0..windows).map(|_| one()).collect::<Vec<_>>();
+            (0..times).map(|_| is_steady(&load(), true)).collect::<Vec<_>>()
+        };
+        let share = |all: &[Option<bool>], of: Option<bool>| {
+            all.iter().filter(|one| **one == of).count() as f64 / all.len() as f64
+        };
+        let few = verdicts(20.0, 5, 400);
+        assert!(share(&few, Some(false)) < 0.06 && share(&few, None) > 0.9, "{few:?}");
+        assert_eq!(share(&verdicts(4.0, 5, 100), None), 1.0);
+        let many = verdicts(1_500.0, 3, 60);
+        assert!(share(&many, Some(true)) > 0.9, "{many:?}");
+        let together = verdicts(40.0, 60, 20);
+        assert!(share(&together, Some(true)) > 0.7, "{together:?}");
     }
 
     #[test]

@@ -89,6 +89,8 @@ pub struct LoadReport {
     pub void_trials: Vec<(String, String)>,
     /// Trials whose warm-up did not become steady.
     pub unsteady: usize,
+    /// Trials whose warm-up had too few transactions to tell whether it became steady.
+    pub undetermined: usize,
     /// The baseline after everything, over the middle of before.
     pub back: Option<f64>,
     /// Whether that lies outside of what the baseline was before.
@@ -273,6 +275,9 @@ fn of_one_load(
         Outcome::Void { why, .. } => Some((experiment.words(trial.run), why.clone())),
         _ => None,
     });
+    let warmed_up = |steady: Option<bool>| {
+        trials.iter().filter_map(|trial| measured(trial)).filter(|one| one.steady == steady).count()
+    };
     LoadReport {
         point,
         words: point.words(),
@@ -282,7 +287,8 @@ fn of_one_load(
         same,
         void,
         void_trials: voided.collect(),
-        unsteady: trials.iter().filter_map(|trial| measured(trial)).filter(|one| !one.steady).count(),
+        unsteady: warmed_up(Some(false)),
+        undetermined: warmed_up(None),
         back: back.zip(baseline).map(|(back, before)| back / before),
         back_differs: back.is_some_and(beyond),
         baseline_run: Figures::of(trials, Run::Baseline),
@@ -405,6 +411,8 @@ pub fn csv(experiment: &Experiment, history: &History) -> String {
             || ",,,,,,".to_owned(),
             |one| {
                 let Measured { figure, window, host, steady, .. } = one;
+                // Nothing where nobody can tell.
+                let steady = steady.map_or_else(String::new, |steady| steady.to_string());
                 format!(
                     "{figure},{},{},{},{},{},{steady}",
                     window.per_second, window.p99_ms, window.failed, host.cpu, host.written_kib

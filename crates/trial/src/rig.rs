@@ -598,6 +598,7 @@ fn stretch(outcome: load::Outcome, sample: &Sample, throttled: f64) -> Stretch {
         // A closed loop always has as many under way as it has clients.
         missing: if open { share(totals.not_started + totals.unfinished) } else { 0.0 },
     };
+    let error = if open { outcome.response.median_error() } else { outcome.response.count_error() };
     let each = |per_s: f64| per_s / totals.per_second.max(1e-9);
     let disks = |of: fn(&disk::Sample) -> f64| sample.disks.iter().map(of).sum::<f64>();
     let cpu = &sample.cpu.all;
@@ -619,7 +620,7 @@ fn stretch(outcome: load::Outcome, sample: &Sample, throttled: f64) -> Stretch {
     let series =
         series.map(|one| Second { done: one.done, failed: one.failed, p99_ms: one.p99_ms }).collect();
     let (void, notes) = (outcome.void, outcome.notes);
-    Stretch { window, void, notes, series, host, memory: None, bottleneck: None }
+    Stretch { window, error, void, notes, series, host, memory: None, bottleneck: None }
 }
 
 #[cfg(test)]

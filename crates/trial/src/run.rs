@@ -40,6 +40,8 @@ pub struct Assignment {
 #[derive(Clone, Debug, Default)]
 pub struct Stretch {
     pub window: Window,
+    /// How far chance alone moves it ([`guard::WarmUpWindow::error`]).
+    pub error: Option<f64>,
     /// Why they must not be used.
     pub void: Vec<String>,
     /// What else to know.

@@ -130,8 +130,9 @@ pub struct Measured {
     pub window: Window,
     /// Length of the warm-up, seconds.
     pub warm_up_s: f64,
-    /// Whether the warm-up ended because the load was steady, and not because its time was over.
-    pub steady: bool,
+    /// Whether the warm-up ended because the load was steady, and not because its time was over; `None` where
+    /// it had too few transactions to tell.
+    pub steady: Option<bool>,
     pub series: Vec<Second>,
     pub host: HostFigures,
     /// What `diagnose` named as the bottleneck while it was measured.
@@ -407,7 +408,7 @@ pub(crate) mod tests {
 
     pub(crate) fn measured(figure: f64) -> Outcome {
         let window = Window { per_second: figure, p99_ms: 10.0, ..Window::default() };
-        Outcome::Measured(Box::new(Measured { figure, window, steady: true, ..Measured::default() }))
+        Outcome::Measured(Box::new(Measured { figure, window, steady: Some(true), ..Measured::default() }))
     }
 
     pub(crate) fn trial(next: Next, outcome: Outcome) -> Trial {

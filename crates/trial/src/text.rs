@@ -230,7 +230,11 @@ pub fn event(experiment: &Experiment, event: &Event<'_>) -> String {
 pub fn outcome(metric: Metric, outcome: &Outcome) -> String {
     match outcome {
         Outcome::Measured(measured) => {
-            let unsteady = if measured.steady { "" } else { "; the warm-up did not become steady" };
+            let unsteady = match measured.steady {
+                Some(true) => "",
+                Some(false) => "; the warm-up did not become steady",
+                None => "; too few transactions to tell whether the warm-up became steady",
+            };
             let unit = match metric {
                 Metric::Throughput => "a second",
                 Metric::P99 => "ms at p99",
@@ -339,6 +343,13 @@ pub fn warnings(report: &Report, load: &LoadReport) -> Vec<String> {
         all.push(format!(
             "{} trials were measured although their warm-up did not become steady",
             load.unsteady
+        ));
+    }
+    if load.undetermined > 0 {
+        all.push(format!(
+            "{} trials were measured after a warm-up that had too few transactions to tell whether it became \
+             steady: a longer warm_up in [timing] tells",
+            load.undetermined
         ));
     }
     if !load.void_trials.is_empty() {

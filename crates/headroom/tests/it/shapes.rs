@@ -364,6 +364,7 @@ fn json_of_trial_keeps_its_keys() {
         void: true,
         void_trials: settings(),
         unsteady: 1,
+        undetermined: 1,
         back: Some(1.0),
         back_differs: true,
         baseline_run: run(),

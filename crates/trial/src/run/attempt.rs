@@ -1,7 +1,7 @@
 //! One trial: its attempts, and what is measured in each.
 
 use super::{Event, Experiment, Restore, Rig, RigError, RunError, Stretch, outage};
-use crate::guard::{self, Window};
+use crate::guard::{self, WarmUpWindow, Window};
 use crate::order::Run;
 use crate::spec::{Every, Metric, Point, Spec};
 use crate::store::{self, Measured, Outcome, Second};
@@ -209,7 +209,8 @@ fn measure(
     if let Some(why) = guard::is_slow(&spec.guard, &stretch.window, baseline) {
         return slow(why);
     }
-    if let Some(why) = guard::voids(&spec.guard, &stretch.host, &stretch.series, steady || again) {
+    let excused = steady == Some(true) || again;
+    if let Some(why) = guard::voids(&spec.guard, &stretch.host, &stretch.series, excused) {
         return void(why);
     }
     // Once: a setting that makes a server unsteady twice is a finding. A lead-in is there to drift.
@@ -233,25 +234,27 @@ fn measure(
     Ok(Outcome::Measured(Box::new(measured)))
 }
 
-/// Sends until the load is steady, or the time for that is over. Other keys than the measurement's: the same
-/// ones would put exactly those into the cache.
+/// Sends until the load is steady, or the time for that is over; whether it became so, if that can be told.
+/// Other keys than the measurement's: the same ones would put exactly those into the cache.
 fn warm_up(
     spec: &Spec,
     point: Point,
     seed: Seed,
     rig: &mut dyn Rig,
     go_on: &mut dyn FnMut(&Second, Option<f64>) -> bool,
-) -> Result<(Vec<Window>, Duration, bool), RigError> {
+) -> Result<(Vec<Window>, Duration, Option<bool>), RigError> {
     let length = (spec.timing.warm_up / 5).clamp(WINDOW.0, WINDOW.1);
-    let (mut windows, mut sent) = (Vec::new(), Duration::ZERO);
+    let (mut windows, mut sent, mut steady) = (Vec::new(), Duration::ZERO, None);
     while sent + length <= spec.timing.warm_up {
         let other = (windows.len() as u64 + 1) << 32;
         let seed = Seed { moments: seed.moments.wrapping_add(other), keys: seed.keys.wrapping_add(other) };
-        windows.push(rig.send(length, seed, go_on)?.window);
+        let Stretch { window, error, .. } = rig.send(length, seed, go_on)?;
+        windows.push(WarmUpWindow { window, error });
         sent += length;
-        if guard::is_steady(&windows, point.rate.is_some()) {
-            return Ok((windows, sent, true));
+        steady = guard::is_steady(&windows, point.rate.is_some());
+        if steady == Some(true) {
+            break;
         }
     }
-    Ok((windows, sent, false))
+    Ok((windows.into_iter().map(|one| one.window).collect(), sent, steady))
 }

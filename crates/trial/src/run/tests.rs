@@ -178,7 +178,8 @@ impl Rig for Simulated {
         let host = HostFigures { memory: if here { 0.5 } else { 0.99 }, ..HostFigures::default() };
         let second = |at: u32| Second { done: 100, p99_ms: 100.0 / f64::from(at + 1), ..Second::default() };
         let series = (0..16).filter(|_| self.drifts).map(second).collect();
-        Ok(Stretch { window, host, series, memory: here.then_some(0.5), ..Stretch::default() })
+        let (error, memory) = (Some(0.0), here.then_some(0.5));
+        Ok(Stretch { window, error, host, series, memory, ..Stretch::default() })
     }
 
     fn disconnect(&mut self) {}
