@@ -27,6 +27,8 @@ pub fn text(view: &WatchView) -> Result<String, std::fmt::Error> {
     let resident = view.cost.resident_bytes as f64;
     sheet.gauge("watch_resident_bytes", "Memory that watching uses", [(vec![], resident)]);
     sheet.gauge("watch_gaps", "Gaps in the samples since the start", [(vec![], view.gaps as f64)]);
+    let help = "That the CPU limit of its own cgroup holds back what watches; absent when it does not";
+    sheet.gauge("watch_held_back", help, view.held_back.as_ref().map(|_| (vec![], 1.0)));
     let mut text = String::new();
     encode(&mut text, &sheet.0)?;
     Ok(text)
@@ -59,6 +61,12 @@ fn host(view: &WatchView, sheet: &mut Sheet) {
         .map(|(kind, share)| (vec![("cpu", number.to_string()), ("kind", kind.to_owned())], share))
     });
     sheet.gauge("host_cpu_share", "Share of a CPU's time, by kind", cpus);
+    let help = "Share of their highest frequency at which CPUs run; idle ones run slowly because they may";
+    let frequency = host.frequency.share_of_highest.map(|share| (vec![], share));
+    sheet.gauge("host_cpu_frequency_share", help, frequency);
+    let help = "How often heat held back, in the window, the CPU that it held back most";
+    let throttles = host.frequency.throttled.map(|times| (vec![], times as f64));
+    sheet.gauge("host_cpu_heat_throttles", help, throttles);
     let pressure =
         [("cpu", &host.pressure.cpu), ("memory", &host.pressure.memory), ("io", &host.pressure.io)];
     let pressure = pressure.into_iter().filter_map(|(of, p)| Some((of, p.as_ref()?))).flat_map(|(of, p)| {
@@ -165,6 +173,12 @@ fn surroundings(view: &WatchView, sheet: &mut Sheet) {
         });
     let help = "How much of a limit of the server's cgroup or process is used";
     sheet.gauge("watched_server_limit_used_share", help, used.collect::<Vec<_>>());
+    let held_back = view.servers.iter().filter_map(|s| {
+        let cpu = s.limits.as_ref()?.cpu.as_ref()?;
+        Some((vec![("server", s.name.clone())], cpu.throttled))
+    });
+    let help = "Share of the periods in which the CPU limit of its cgroup held a server back";
+    sheet.gauge("watched_server_cpu_held_back_share", help, held_back.collect::<Vec<_>>());
     let room = |of: fn(&SpaceView) -> f64| {
         let all = view.servers.iter().filter_map(|s| Some((&s.name, s.space.as_ref()?)));
         all.map(|(name, space)| (vec![("server", name.clone())], of(space))).collect::<Vec<_>>()
@@ -194,7 +208,35 @@ fn verdicts(view: &WatchView, sheet: &mut Sheet) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use console::sample_view::{CpuLimitView, FrequencyView, HostSampleView, LimitsView};
     use console::watch_view::ServerWatch;
+
+    #[test]
+    fn what_holds_cpus_back_is_told_where_it_is_known() {
+        let exposed = |frequency, cpu, held_back: Option<&str>| {
+            let host = Some(HostSampleView { frequency, ..HostSampleView::default() });
+            let limits = Some(LimitsView { cpu, ..LimitsView::default() });
+            let server = ServerWatch { name: "db1".to_owned(), limits, ..ServerWatch::default() };
+            let held_back = held_back.map(str::to_owned);
+            text(&WatchView { host, servers: vec![server], held_back, ..WatchView::default() }).unwrap()
+        };
+        let value = |text: &str, sample: &str| {
+            let line = text.lines().find(|line| line.starts_with(sample))?;
+            line.rsplit(' ').next()?.parse::<f64>().ok()
+        };
+        let names = [
+            "headroom_host_cpu_frequency_share",
+            "headroom_host_cpu_heat_throttles",
+            "headroom_watched_server_cpu_held_back_share{server=\"db1\"}",
+            "headroom_watch_held_back",
+        ];
+        let frequency = FrequencyView { share_of_highest: Some(0.62), throttled: Some(14) };
+        let limit = CpuLimitView { throttled: 0.4, ..CpuLimitView::default() };
+        let known = exposed(frequency, Some(limit), Some("held back"));
+        assert_eq!(names.map(|name| value(&known, name)), [Some(0.62), Some(14.0), Some(0.4), Some(1.0)]);
+        let unknown = exposed(FrequencyView::default(), None, None);
+        assert_eq!(names.map(|name| value(&unknown, name)), [None; 4], "what is not known is no zero");
+    }
 
     #[test]
     fn every_kind_of_lock_that_sessions_wait_for_is_told() {

@@ -70,6 +70,8 @@ fn process(status: &StatusView, sheet: &mut Sheet) {
     let version = vec![("version", process.version.clone())];
     sheet.gauge("build_info", "Version of Headroom", [(version, 1.0)]);
     sheet.single("uptime_seconds", "Seconds since the start", process.uptime_s);
+    let help = "That the CPU limit of its own cgroup holds the router back; absent when it does not";
+    sheet.gauge("held_back", help, process.held_back.as_ref().map(|_| (Vec::new(), 1.0)));
     let age = status.fleet.age_ms / 1e3;
     sheet.single("snapshot_age_seconds", "Age of the last look at the fleet", age);
     let accepted = process.reload.as_ref().is_none_or(|reload| reload.accepted);
@@ -176,6 +178,10 @@ fn routing(status: &StatusView, sheet: &mut Sheet) {
     let help = "How warm a server is that came back or was restarted, 0.1 to 1: its buffer pool's misses beside the \
                 others', or the clock";
     sheet.gauge("server_warmth_ratio", help, routed.iter().filter_map(|(s, r)| Some((name(s), r.warmth?))));
+    let help = "Whether the clock, and not a server's misses, says how warm it is or ended its warm-up";
+    let by_clock = routed.iter().filter(|(_, r)| r.warmth.is_some());
+    let by_clock = by_clock.map(|(s, r)| (name(s), f64::from(u8::from(r.warm_by_clock.is_some()))));
+    sheet.gauge("server_warm_by_clock", help, by_clock);
     let help =
         "What a server that may be picked for reads counts for: its weight by speed and warmth; else 0";
     sheet.gauge("server_capacity", help, routed.iter().map(|(s, r)| (name(s), r.reads.capacity)));
@@ -286,4 +292,34 @@ fn listeners(status: &StatusView, sheet: &mut Sheet) {
     let counters = &status.counters;
     let help = "Writer connections that wait for a primary now";
     sheet.single("holding", help, counters.holding as f64);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::status_view::RoutingView;
+
+    #[test]
+    fn a_clock_in_place_of_misses_and_a_router_held_back_are_told() {
+        let mut status = crate::sample_status::status();
+        let held = |text: &str| {
+            text.lines().any(|line| line.starts_with("headroom_held_back") && line.ends_with(" 1.0"))
+        };
+        let exposed = text(&status, "").unwrap();
+        assert!(!held(&exposed) && !exposed.contains("headroom_server_warm_by_clock{"), "{exposed}");
+        status.process.held_back = Some("held back by its own limit of 0.50 CPUs".to_owned());
+        let routing = |warm_by_clock: Option<&str>| RoutingView {
+            warmth: Some(1.0),
+            warm_by_clock: warm_by_clock.map(str::to_owned),
+            ..RoutingView::default()
+        };
+        status.fleet.servers[1].routing = Some(routing(Some("warm_up_limit was over")));
+        status.fleet.servers[2].routing = Some(routing(None));
+        let exposed = text(&status, "").unwrap();
+        assert!(held(&exposed), "{exposed}");
+        for (server, by_clock) in [("db2", "1.0"), ("db3", "0.0")] {
+            let line = format!("headroom_server_warm_by_clock{{server=\"{server}\"}} {by_clock}");
+            assert!(exposed.lines().any(|one| one == line), "{line}: {exposed}");
+        }
+    }
 }

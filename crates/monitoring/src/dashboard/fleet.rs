@@ -136,7 +136,8 @@ fn servers() -> Row {
                 .says("How fast a replica is beside the others on the same statements: its weight is multiplied by this, or by its warmth if that is lower.")
                 .guide("routing.md#a-slow-replica-gets-less"),
             Panel::lines("Warmth", Unit::Share, "min by (server) (headroom_server_warmth_ratio{%})", "{{server}}")
-                .says("How far a replica that came back has warmed up: its weight is multiplied by this, or by its speed factor if that is lower.")
+                .query("max by (server) (headroom_server_warm_by_clock{%}) > 0", "{{server}} by the clock")
+                .says("How far a replica that came back has warmed up: its weight is multiplied by this, or by its speed factor if that is lower. A line at 1 by the clock: the clock, and not its misses, says so.")
                 .guide("routing.md#a-cold-replica-warms-up"),
         ],
     }

@@ -54,6 +54,10 @@ fn host() -> Row {
                 .says("Packets that found a CPU's backlog full: raise net.core.netdev_max_backlog."),
             Panel::lines("Segments sent again", Unit::PerSecond, "sum by (instance) (headroom_host_tcp_sent_again_per_second{%})", "{{instance}}")
                 .says("TCP segments that were sent again: losses on the way."),
+            Panel::lines("Frequency of the CPUs", Unit::Share, "min by (instance) (headroom_host_cpu_frequency_share{%})", "{{instance}}")
+                .says("At which share of their highest frequency CPUs run: low while they are busy, the firmware's power profile, the governor or heat holds them back. Most guests do not know it."),
+            Panel::lines("Held back for heat", Unit::Count, "max by (instance) (headroom_host_cpu_heat_throttles{%})", "{{instance}}")
+                .says("How often heat held back the CPU that it held back most, in the agent's window: look at the cooling."),
         ],
     }
 }
@@ -108,6 +112,9 @@ fn servers() -> Row {
             Panel::lines("Room for the data", Unit::Bytes, "max by (server) (headroom_watched_server_disk_available_bytes{%,server=~\"$server\"})", "{{server}} left")
                 .query("max by (server) (headroom_watched_server_disk_size_bytes{%,server=~\"$server\"})", "{{server}} size")
                 .says("What is left on the file system of the data, beside its size."),
+            Panel::lines("Held back by the CPU limit", Unit::Share, "max by (server) (headroom_watched_server_cpu_held_back_share{%,server=~\"$server\"})", "{{server}}")
+                .says("Share of the periods in which the CPU limit of the server's cgroup held it back, also where its mean use is far below the limit.")
+                .guide("watch.md#how-a-verdict-is-found"),
         ],
     }
 }
@@ -117,8 +124,9 @@ fn cost() -> Row {
         title: "What watching costs",
         panels: vec![
             Panel::lines("CPU of the agent", Unit::Share, "max by (instance) (headroom_watch_cpu_cores{%})", "{{instance}}")
+                .query("max by (instance) (headroom_watch_held_back{%})", "{{instance}} is held back")
                 .wide(6)
-                .says("Share of one CPU that watching uses; the goal is half a per cent.")
+                .says("Share of one CPU that watching uses; the goal is half a per cent. A line at 1: the CPU limit of its own cgroup holds it back, and its readings come late.")
                 .guide("watch.md#what-it-costs"),
             Panel::lines("Memory of the agent", Unit::Bytes, "max by (instance) (headroom_watch_resident_bytes{%})", "{{instance}}")
                 .wide(6)

@@ -129,11 +129,12 @@ fn servers() -> Row {
                 .guide("insight.md#when-not-every-session-is-measured"),
             Panel::lines("Bytes", Unit::BytesPerSecond, "sum by (server, direction) (rate(headroom_server_bytes_total{%}[5m]))", "{{server}} {{direction}}")
                 .says("Bytes of sessions, those that bypass the router among them."),
-            Panel::states("Draining, or commits that hang", "max by (server) (headroom_server_draining{%}) == 1", "{{server}} drains")
+            Panel::states("Draining, hanging or held back", "max by (server) (headroom_server_draining{%}) == 1", "{{server}} drains")
                 .query("max by (server) (headroom_server_commits_hang{%}) == 1", "{{server}}: commits hang")
+                .query("max by (instance) (headroom_held_back{%}) == 1", "{{instance}} is held back")
                 .wide(8)
                 .limits(Limits::Bad)
-                .says("Servers that are emptied by command, and servers that answer while the commits relayed to them do not end.")
+                .says("Servers that are emptied by command, servers that answer while the commits relayed to them do not end, and routers that the CPU limit of their own cgroup holds back: raise it.")
                 .guide("failover.md#when-it-answers-and-its-commits-hang"),
         ],
     }

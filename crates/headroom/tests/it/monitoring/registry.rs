@@ -59,6 +59,7 @@ pub(crate) fn router() -> String {
     };
     status.fleet.servers.push(filled());
     status.fleet.epoch = filled();
+    status.process.held_back = filled();
     status.listeners.push(filled());
     console::status_metrics::text(&status, &measured()).unwrap()
 }
