@@ -616,16 +616,46 @@ fn stretch(outcome: load::Outcome, sample: &Sample, throttled: f64) -> Stretch {
         cpus: u32::try_from(sample.cpu.each.len()).ok().filter(|cpus| *cpus > 0),
         throttled,
     };
-    let series = outcome.series.iter();
-    let series =
-        series.map(|one| Second { done: one.done, failed: one.failed, p99_ms: one.p99_ms }).collect();
+    let series = whole_seconds(&outcome.series, outcome.seconds);
     let (void, notes) = (outcome.void, outcome.notes);
     Stretch { window, error, void, notes, series, host, memory: None, bottleneck: None }
+}
+
+/// Of a measurement of 6.1 seconds the first six: a tenth of a second has a tenth of the transactions, and
+/// would look like a stall.
+fn whole_seconds(series: &[load::outcome::Moment], seconds: f64) -> Vec<Second> {
+    // The clocks of threads end a little early.
+    let whole = series.iter().filter(|one| one.second as f64 + 0.95 <= seconds);
+    whole.map(|one| Second { done: one.done, failed: one.failed, p99_ms: one.p99_ms }).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_part_of_a_second_in_the_end_is_no_second() {
+        let moment = |second: u64, done: u64| load::outcome::Moment {
+            second,
+            done,
+            queries: done,
+            failed: 0,
+            late: 0,
+            p50_ms: 1.0,
+            p95_ms: 2.0,
+            p99_ms: 3.0,
+            max_ms: 4.0,
+        };
+        let series: Vec<_> = (0..6).map(|at| moment(at, 100)).chain([moment(6, 10)]).collect();
+        let done = |seconds| whole_seconds(&series, seconds).iter().map(|one| one.done).collect::<Vec<_>>();
+        assert_eq!(done(6.1), [100; 6]);
+        assert_eq!(done(6.999), [100, 100, 100, 100, 100, 100, 10]);
+        // In thirds of it the last one would have lacked a third and more.
+        let guard = crate::spec::Guard::default();
+        let host = HostFigures::default();
+        assert_eq!(crate::guard::voids(&guard, &host, &whole_seconds(&series, 6.1), false), None);
+        assert!(crate::guard::voids(&guard, &host, &whole_seconds(&series, 7.0), false).is_some());
+    }
 
     #[test]
     fn a_factor_that_names_its_danger_names_the_knob_its_last_word_and_its_options() {
