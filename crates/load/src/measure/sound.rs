@@ -14,6 +14,7 @@
 //! | bad, while the generator's threads used more than 70 % of their CPU or found send buffers full | no |
 //! | one that is on its way from good to bad or back ([`Unsound::Drifting`]) | no: a longer one is needed |
 //! | one in which half of the clients lost their connections | no: a server or a router was restarted |
+//! | one in which nothing was due, at a very low rate | no: nothing was lost because nothing was asked |
 //!
 //! Losses are on their way when the seconds' median response times rise or fall beyond chance (1 in 100,
 //! [`trend`]) *and* that changes the answer: the last third by itself says the opposite of the whole, or,
@@ -75,6 +76,15 @@ pub enum Unsound {
         /// How long the trial was.
         seconds: u64,
     },
+    /// Chance sent nothing.
+    #[error(
+        "no transaction was due within {seconds:.1} s: at so low a rate a trial says nothing of the server; a longer one \
+         does (--trial)"
+    )]
+    NothingDue {
+        /// How long the trial was.
+        seconds: f64,
+    },
     /// Connections broke.
     #[error("{lost} of {clients} clients lost their connections: was a server or a router restarted?")]
     Restarted {
@@ -89,7 +99,7 @@ impl Unsound {
     /// restarts pass.
     pub fn lasts(&self) -> bool {
         match self {
-            Self::Busy { .. } | Self::Saturated { .. } => true,
+            Self::Busy { .. } | Self::Saturated { .. } | Self::NothingDue { .. } => true,
             Self::Generator { .. } | Self::Drifting { .. } | Self::Restarted { .. } => false,
         }
     }
@@ -99,6 +109,9 @@ pub(super) fn check(trial: &Trial, outcome: &Outcome, objective: Objective) -> R
     let generator = &outcome.generator;
     if generator.reconnects * 2 >= u64::from(outcome.clients) {
         return Err(Unsound::Restarted { lost: generator.reconnects, clients: outcome.clients });
+    }
+    if trial.due == 0 {
+        return Err(Unsound::NothingDue { seconds: trial.seconds });
     }
     let bad = |lost: u64| lost as f64 > objective.loss() * trial.due as f64;
     if bad(trial.lost) {

@@ -95,6 +95,17 @@ fn a_trial_that_turns_from_good_to_bad_or_back_is_not_steady() {
 }
 
 #[test]
+fn a_trial_in_which_nothing_was_due_is_not_good() {
+    let mut none = outcome(0, 0);
+    (none.totals.arrivals, none.totals.done) = (0, 0);
+    let why = of(&none).unwrap_err();
+    assert!(matches!(why, Unsound::NothingDue { .. }) && why.lasts(), "{why}");
+    assert!(why.to_string().contains("within 10.0 s"), "{why}");
+    none.totals.arrivals = 1;
+    assert!(of(&none).is_ok(), "one says little, and something");
+}
+
+#[test]
 fn a_restart_is_no_measurement_and_one_lost_connection_is() {
     let mut found = outcome(0, 0);
     found.generator.reconnects = 1;
