@@ -309,6 +309,7 @@ impl Experiment {
             let began = Instant::now();
             let mut seen: Vec<f64> = Vec::new();
             let mut steady = true;
+            let mut seed = 0;
             while !is_warm(&seen) {
                 if began.elapsed() > self.warm_most {
                     steady = false;
@@ -319,35 +320,28 @@ impl Experiment {
                     ));
                     break;
                 }
-                let window = window(&load, server, seen.len() as u64, stop)?;
-                each(&format!("{}: warming up, {:.2} % miss", bytes(size), window.misses * 100.0));
-                seen.push(window.misses);
+                let window = window(&load, server, seed, stop)?;
+                seed += 1;
+                each(&format!("{}: warming up, {}", bytes(size), window.misses_in_words()));
+                seen.extend(window.misses());
             }
-            let mut one = Measured {
-                bytes: size,
-                miss_ratio: vec![],
-                p99_ms: vec![],
-                per_s: vec![],
-                requests_each: 0.0,
-                steady,
-            };
-            let mut unsound = None;
+            let mut windows = Vec::new();
             for at in 0..self.windows {
                 let window = window(&load, server, 1000 + u64::from(at), stop)?;
                 each(&format!(
-                    "{}: {:.2} % miss, p99 {} ms",
+                    "{}: {}, p99 {} ms",
                     bytes(size),
-                    window.misses * 100.0,
+                    window.misses_in_words(),
                     figure(window.p99_ms)
                 ));
-                one.miss_ratio.push(window.misses);
-                one.p99_ms.push(window.p99_ms);
-                one.per_s.push(window.per_s);
-                one.requests_each = window.requests / window.done.max(1e-9);
-                unsound = unsound.or(window.unsound);
+                windows.push(window);
+            }
+            let (one, unsound) = together(size, steady, &windows);
+            if one.miss_ratio.is_empty() {
+                notes.push(format!("{} is left out: no page was asked for in any window", bytes(size)));
+                continue;
             }
             if let Some(why) = unsound {
-                one.p99_ms.clear();
                 notes.push(format!(
                     "{}: its response times must not be used, and it has no p99: {why}",
                     bytes(size)
@@ -395,10 +389,9 @@ fn window(
     }
     let delta =
         |name: &str| after.get(name).zip(before.get(name)).map_or(0.0, |(after, before)| after - before);
-    let requests = delta(READS[0]);
     Ok(Window {
-        misses: delta(READS[1]) / requests.max(1.0),
-        requests,
+        reads: delta(READS[1]),
+        requests: delta(READS[0]),
         p99_ms: sent.p99_ms,
         per_s: sent.per_s,
         done: sent.done,
@@ -406,8 +399,11 @@ fn window(
     })
 }
 
+/// What was sent and counted for a while.
 struct Window {
-    misses: f64,
+    /// Pages read from the disk.
+    reads: f64,
+    /// Pages asked for.
     requests: f64,
     p99_ms: f64,
     per_s: f64,
@@ -415,6 +411,37 @@ struct Window {
     done: f64,
     /// Why the load's own figures must not be used.
     unsound: Option<String>,
+}
+
+impl Window {
+    /// Share of the pages that were read from the disk; `None` where none was asked for, which is not the
+    /// same as that none was missed.
+    fn misses(&self) -> Option<f64> {
+        (self.requests > 0.0).then(|| self.reads / self.requests)
+    }
+
+    fn misses_in_words(&self) -> String {
+        self.misses()
+            .map_or_else(|| "nothing was read".to_owned(), |misses| format!("{:.2} % miss", misses * 100.0))
+    }
+}
+
+/// What the windows of a size say together, and why their response times must not be used.
+fn together(bytes: u64, steady: bool, windows: &[Window]) -> (Measured, Option<String>) {
+    let unsound = windows.iter().find_map(|window| window.unsound.clone());
+    let p99_ms = windows.iter().filter(|_| unsound.is_none()).map(|window| window.p99_ms);
+    // Of all windows: one alone may be a stall, with many pages and hardly a transaction.
+    let requests: f64 = windows.iter().map(|window| window.requests).sum();
+    let done: f64 = windows.iter().map(|window| window.done).sum();
+    let measured = Measured {
+        bytes,
+        miss_ratio: windows.iter().filter_map(Window::misses).collect(),
+        p99_ms: p99_ms.collect(),
+        per_s: windows.iter().map(|window| window.per_s).collect(),
+        requests_each: if done > 0.0 { requests / done } else { 0.0 },
+        steady,
+    };
+    (measured, unsound)
 }
 
 /// The buffer pool of a server while it is resized.
@@ -512,6 +539,29 @@ mod tests {
         assert!(refused.contains("headroom knob restore"), "{refused}");
         assert!(said.contains("134217728"), "the original is named: {said}");
         assert!(recover(&mut open(), "b", &mut |_| ()).is_ok(), "it is of another server");
+    }
+
+    #[test]
+    fn a_window_in_which_no_page_was_asked_for_missed_nothing_and_says_nothing() {
+        let window = |reads: f64, requests: f64, done: f64, unsound: Option<&str>| Window {
+            reads,
+            requests,
+            p99_ms: 5.0,
+            per_s: done / 5.0,
+            done,
+            unsound: unsound.map(str::to_owned),
+        };
+        let (busy, idle) = (window(100.0, 1_000.0, 50.0, None), window(0.0, 0.0, 0.0, None));
+        assert_eq!((busy.misses(), idle.misses()), (Some(0.1), None));
+        assert_eq!(idle.misses_in_words(), "nothing was read");
+        // A stall at the end: pages of others, and no transaction.
+        let stalled = window(40.0, 200.0, 0.0, None);
+        let (found, unsound) = together(1, true, &[busy, idle, stalled]);
+        assert_eq!((found.miss_ratio, found.p99_ms.len(), unsound), (vec![0.1, 0.2], 3, None));
+        assert!((found.requests_each - 24.0).abs() < 1e-9, "{}", found.requests_each);
+        let (found, unsound) = together(1, true, &[window(0.0, 0.0, 0.0, Some("none succeeded"))]);
+        assert!(found.miss_ratio.is_empty() && found.p99_ms.is_empty() && found.requests_each == 0.0);
+        assert_eq!(unsound.as_deref(), Some("none succeeded"));
     }
 
     #[test]
