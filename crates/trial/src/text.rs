@@ -152,8 +152,28 @@ fn warning(spec: &Spec, blocks: u32) -> Option<String> {
         "factors that take a restart are judged by their restarts, one a block, and the first stage has too \
          few: they get no verdict of their own. Write a first [[stage]] with blocks = 3.",
     );
-    let all: Vec<&str> = [not_told_apart(spec), too_few, of_loads].into_iter().flatten().collect();
+    let all = [not_told_apart(spec), too_few, of_loads].into_iter().flatten().map(str::to_owned);
+    let all: Vec<String> = all.chain(few_slow_ones(spec)).collect();
     (!all.is_empty()).then(|| all.join(" "))
+}
+
+/// A p99 that fewer transactions than this are beyond is theirs, and chance decides which they are.
+const BEYOND_P99: f64 = 10.0;
+
+/// That the lowest rate sends too few transactions for a p99.
+fn few_slow_ones(spec: &Spec) -> Option<String> {
+    let lowest = spec.load.rates.iter().copied().min_by(f64::total_cmp)?;
+    let (measure, needed) = (spec.timing.measure.as_secs_f64(), BEYOND_P99 * 100.0);
+    let few = spec.metric == Metric::P99 && lowest * measure < needed;
+    few.then(|| {
+        format!(
+            "{:.0} transactions, which {lowest} a second for {measure} s are, have a p99 that rests on the few \
+             slowest ones and differs from run to run by chance: let measure in [timing] be {:.0} s or more, or \
+             send more.",
+            lowest * measure,
+            (needed / lowest).ceil()
+        )
+    })
 }
 
 /// What a metric does not say of a load.
@@ -593,6 +613,9 @@ mod tests {
         assert!(of("p99", "threads = [4]").is_some_and(|words| words.contains("closed loop")));
         assert!(of("throughput", "rates = [50.0]").is_some_and(|words| words.contains("open loop")));
         assert_eq!((of("p99", "rates = [50.0]"), of("throughput", "threads = [4]")), (None, None));
+        let few = of("p99", "rates = [50.0, 20.0]").unwrap();
+        assert!(few.starts_with("600 transactions, which 20 a second for 30 s are"), "{few}");
+        assert!(few.contains("be 50 s or more"), "{few}");
     }
 
     #[test]
