@@ -17,6 +17,10 @@ const BY_CHANCE: f64 = 3.314;
 /// In an open loop, this share of transactions may not be begun or answered in time.
 const MISSING: f64 = 0.01;
 
+/// Failures must be more than are allowed by this many standard deviations of a count of things that come by
+/// chance: of 60 transactions one is more than 1 % and says nothing.
+const FAILED_BY_CHANCE: f64 = 3.0;
+
 /// Figures of a stretch of load.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Window {
@@ -30,6 +34,9 @@ pub struct Window {
     pub failed: f64,
     /// Share of transactions that were due and not begun or not answered in time.
     pub missing: f64,
+    /// Transactions that the shares are of; 0 where that was not kept.
+    #[serde(default)]
+    pub transactions: u64,
 }
 
 /// A window of a warm-up.
@@ -114,7 +121,9 @@ pub fn gives_up(
         ));
     }
     let baseline = baseline?;
-    if window.failed > baseline.failed + guard.errors {
+    let (allowed, count) = (baseline.failed + guard.errors, window.transactions as f64);
+    let beyond_chance = count * (window.failed - allowed) > FAILED_BY_CHANCE * (count * allowed).sqrt();
+    if window.failed > allowed && (beyond_chance || window.transactions == 0) {
         return Some(format!(
             "{} of the transactions failed (baseline: {})",
             percent(window.failed),
@@ -230,6 +239,8 @@ pub fn recent(windows: &[Window]) -> Option<Window> {
         p99_ms: middle(|w| w.p99_ms),
         failed: middle(|w| w.failed),
         missing: middle(|w| w.missing),
+        // Of one of them, as the shares are.
+        transactions: middle(|w| w.transactions as f64) as u64,
     })
 }
 
@@ -332,6 +343,14 @@ mod tests {
         assert!(
             why(Window { failed: 0.02, ..base }, 0.5).unwrap().contains("2.0 % of the transactions failed")
         );
+        let of = |transactions: u64, failed: u64, allowed: f64| {
+            let window = Window { transactions, failed: failed as f64 / transactions as f64, ..base };
+            gives_up(&guard, &window, Some(0.5), Some(&Window { failed: allowed, ..base }))
+        };
+        assert_eq!((of(60, 1, 0.0), of(60, 2, 0.0)), (None, None), "chance, of so few");
+        assert!(of(60, 3, 0.0).is_some() && of(60_000, 700, 0.0).is_some());
+        assert_eq!((of(600, 11, 0.0067), of(60_000, 590, 0.0)), (None, None));
+        assert!(of(600, 60, 0.0067).unwrap().contains("10.0 % of the transactions failed"));
         let full = why(base, 0.93).unwrap();
         assert!(full.contains("93.0 % of the host's memory") && full.contains("memory in [guard]"), "{full}");
         assert!(why(Window { missing: 0.5, ..base }, 0.5).unwrap().contains("50.0 %"));

@@ -597,6 +597,7 @@ fn stretch(outcome: load::Outcome, sample: &Sample, throttled: f64) -> Stretch {
         failed: share(totals.failed),
         // A closed loop always has as many under way as it has clients.
         missing: if open { share(totals.not_started + totals.unfinished) } else { 0.0 },
+        transactions: totals.arrivals,
     };
     let error = if open { outcome.response.median_error() } else { outcome.response.count_error() };
     let each = |per_s: f64| per_s / totals.per_second.max(1e-9);
