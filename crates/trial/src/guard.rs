@@ -17,9 +17,9 @@ const BY_CHANCE: f64 = 3.314;
 /// In an open loop, this share of transactions may not be begun or answered in time.
 const MISSING: f64 = 0.01;
 
-/// Failures must be more than are allowed by this many standard deviations of a count of things that come by
-/// chance: of 60 transactions one is more than 1 % and says nothing.
-const FAILED_BY_CHANCE: f64 = 3.0;
+/// What gives a cell up must be more than is allowed by this many standard deviations of a count of things
+/// that come by chance: of 60 transactions one is more than 1 % and says nothing.
+const MORE_BY_CHANCE: f64 = 3.0;
 
 /// Figures of a stretch of load.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -114,16 +114,16 @@ pub fn gives_up(
             percent(guard.memory)
         ));
     }
-    if window.missing > MISSING {
-        return Some(format!(
-            "{} of the transactions were not begun or not answered in time",
-            percent(window.missing)
-        ));
+    let is_more = |share: f64, allowed: f64| {
+        let count = window.transactions as f64;
+        let beyond_chance = count * (share - allowed) > MORE_BY_CHANCE * (count * allowed).sqrt();
+        share > allowed && (beyond_chance || window.transactions == 0)
+    };
+    if is_more(window.missing, MISSING) {
+        return lacks(window);
     }
     let baseline = baseline?;
-    let (allowed, count) = (baseline.failed + guard.errors, window.transactions as f64);
-    let beyond_chance = count * (window.failed - allowed) > FAILED_BY_CHANCE * (count * allowed).sqrt();
-    if window.failed > allowed && (beyond_chance || window.transactions == 0) {
+    if is_more(window.failed, baseline.failed + guard.errors) {
         return Some(format!(
             "{} of the transactions failed (baseline: {})",
             percent(window.failed),
@@ -131,6 +131,14 @@ pub fn gives_up(
         ));
     }
     None
+}
+
+/// Why a measurement is no figure although it lacks no more than chance makes of so few transactions: those
+/// that were not answered would be its slowest.
+pub fn lacks(window: &Window) -> Option<String> {
+    (window.missing > MISSING).then(|| {
+        format!("{:.1} % of the transactions were not begun or not answered in time", window.missing * 100.0)
+    })
 }
 
 /// Why a cell is too slow to go on with; `None` if it is not. It counts when it is seen twice: once it may be
@@ -351,6 +359,15 @@ mod tests {
         assert!(of(60, 3, 0.0).is_some() && of(60_000, 700, 0.0).is_some());
         assert_eq!((of(600, 11, 0.0067), of(60_000, 590, 0.0)), (None, None));
         assert!(of(600, 60, 0.0067).unwrap().contains("10.0 % of the transactions failed"));
+        let lacking = |transactions: u64, missing: u64| {
+            let missing = missing as f64 / transactions as f64;
+            Window { transactions, missing, ..base }
+        };
+        let one = lacking(60, 1);
+        assert_eq!(gives_up(&guard, &one, Some(0.5), None), None, "the baseline is not lost by one of them");
+        assert!(lacks(&one).unwrap().starts_with("1.7 % of the transactions were not begun"));
+        assert!(gives_up(&guard, &lacking(60, 6), Some(0.5), None).is_some());
+        assert_eq!(lacks(&lacking(600, 1)), None);
         let full = why(base, 0.93).unwrap();
         assert!(full.contains("93.0 % of the host's memory") && full.contains("memory in [guard]"), "{full}");
         assert!(why(Window { missing: 0.5, ..base }, 0.5).unwrap().contains("50.0 %"));

@@ -206,6 +206,9 @@ fn measure(
     if let Some(why) = stretch.void.first() {
         return void(why.clone());
     }
+    if let Some(why) = guard::lacks(&stretch.window) {
+        return void(why);
+    }
     if let Some(why) = guard::is_slow(&spec.guard, &stretch.window, baseline) {
         return slow(why);
     }
