@@ -66,7 +66,7 @@ impl Measurement {
             Some(why) => Findings { trials, refused: Some(why), ..Findings::default() },
             None => Search { goal, objective, file, longest: None }.run(plan, trials, stop, say)?,
         };
-        let today = self.today.as_ref().map(|today| today.transactions(&found));
+        let today = self.today.as_ref().and_then(|today| today.transactions(&found));
         let (current, current_from) = today.unzip();
         let lower = found.capacity.and_then(|capacity| capacity.lower);
         Ok(MeasureReport {
@@ -88,15 +88,38 @@ impl Measurement {
 }
 
 impl TodaysRate {
-    /// In transactions a second, and how that is known.
-    fn transactions(&self, found: &Findings) -> (f64, String) {
+    /// In transactions a second, and how that is known; `None` where no trial tells how many statements a
+    /// transaction has.
+    fn transactions(&self, found: &Findings) -> Option<(f64, String)> {
         match self {
-            Self::Stated { per_second } => (*per_second, "stated".to_owned()),
+            Self::Stated { per_second } => Some((*per_second, "stated".to_owned())),
             Self::Statements { per_second, at } => {
-                let each = found.trials.last().map_or(1.0, |trial| trial.queries_each.max(1.0));
+                let known = found.trials.iter().rev().map(|trial| trial.queries_each);
+                let each = known.filter(|each| *each > 0.0).map(|each| each.max(1.0)).next()?;
                 let from = format!("{per_second:.0} statements a second at {at}, {each:.1} a transaction");
-                (per_second / each, from)
+                Some((per_second / each, from))
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::measure::Trial;
+
+    #[test]
+    fn statements_are_no_transactions_where_no_trial_tells_how_many_one_has() {
+        let statements = TodaysRate::Statements { per_second: 2_000.0, at: "db1".to_owned() };
+        let of = |each: &[f64]| {
+            let trial = |queries_each: &f64| Trial { queries_each: *queries_each, ..Trial::default() };
+            let findings = Findings { trials: each.iter().map(trial).collect(), ..Findings::default() };
+            statements.transactions(&findings).map(|(per_second, _)| per_second)
+        };
+        assert_eq!(of(&[]), None, "nothing was sent");
+        assert_eq!(of(&[0.0]), None, "of a time when it was not kept");
+        assert_eq!((of(&[20.0, 0.0]), of(&[10.0, 20.0])), (Some(100.0), Some(100.0)));
+        let stated = TodaysRate::Stated { per_second: 50.0 }.transactions(&Findings::default());
+        assert_eq!(stated.map(|(per_second, _)| per_second), Some(50.0));
     }
 }
