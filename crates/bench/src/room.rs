@@ -15,7 +15,7 @@ mod report;
 use super::output::{Directory, finish, scratch};
 use anyhow::Context;
 use clap::{Args, ValueEnum};
-use clients::{Clients, Demand, Order};
+use clients::{Clients, Demand, Order, Pace};
 use fixture::{RoomLab, Route, Way};
 use plan::quantile::{nearest_rank, sorted};
 use probe::Machine;
@@ -37,8 +37,9 @@ const FULL: f64 = 0.3;
 const ASKED: f64 = 0.6;
 /// Statements a second of each zone where pools hand out their newest session first: six at a time.
 const LIFO_RATE: f64 = 40.0;
-/// Sessions of a pool.
+/// Sessions of a pool, and how many clients use them in a closed loop.
 const SESSIONS: usize = 24;
+const CLIENTS: usize = 8;
 /// The reader that is slow.
 const SLOW: &str = "a1";
 
@@ -220,9 +221,11 @@ impl Bench<'_> {
     /// Clients in each zone, with equal demand.
     async fn clients(&self, routes: &[Route], speed: f64) -> anyhow::Result<Vec<Clients>> {
         let demand = Demand {
-            sessions: if self.part == Part::Closed { 8 } else { SESSIONS },
+            sessions: SESSIONS,
             order: if self.part == Part::Lifo { Order::NewestFirst } else { Order::OldestFirst },
-            rate: self.asked(speed).map(|all| all / routes.len() as f64),
+            pace: self
+                .asked(speed)
+                .map_or(Pace::Closed(CLIENTS), |all| Pace::Open(all / routes.len() as f64)),
             statement: self.statement.clone(),
             seed: self.args.seed + u64::from(self.round),
         };

@@ -197,7 +197,7 @@ pub struct Sample {
     pub appliers: (f64, f64),
     /// Of those at work, looking for the row of a change.
     pub appliers_searching: f64,
-    /// Of those at work, of which that is not known.
+    /// Of those at work, where that is not known.
     #[serde(default)]
     pub appliers_untold: f64,
     /// The table that most of them look in.

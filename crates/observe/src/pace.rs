@@ -110,7 +110,7 @@ impl Rhythm {
         Self { visits, counters: pace.seldom(&budget).max(Duration::from_secs(1)) + visits }
     }
 
-    /// That of the routers of which so many have a seat at a moment: all of them, or a share of those that
+    /// That of the routers, by how many have a seat at a moment: all of them, or a share of those that
     /// visit less often than a seat is kept. Where nearly half of the seats are taken there may be any number
     /// more, whose visits are further apart.
     pub fn of_seats(config: &FleetConfig, taken: u32) -> Self {
@@ -120,7 +120,7 @@ impl Rhythm {
         Self::of(config, routers.round().max(1.0) as u32)
     }
 
-    /// The time between two visits of each of so many routers while a switchover is announced.
+    /// The time between two visits of each of this many routers while a switchover is announced.
     pub fn while_announced(routers: u64) -> Duration {
         Pace { interval: LONGEST, routers: Some(routers as f64) }.in_an_event(OFTEN)
     }

@@ -20,7 +20,7 @@ pub(crate) async fn count_routers(conn: &mut Connection, deadline: Duration) -> 
     Ok((count("ready"), count("holding")))
 }
 
-/// How many of so many seats of those that ask a server are taken there; `None` where it does not say, or
+/// How many of the seats of those that ask a server are taken there; `None` where it does not say, or
 /// has no user locks.
 pub(crate) async fn seats_taken(conn: &mut Connection, seats: u32, deadline: Duration) -> Option<u32> {
     conn.scalar(&count_seats(seats), deadline).await.ok()??.parse().ok()

@@ -629,7 +629,7 @@ pub(crate) mod tests {
             if !statement.contains("'headroom.ready.'") {
                 return Reply::Usual;
             }
-            // One at first, then two, of which one takes longer.
+            // One at first, then two; one of them takes longer.
             let (ready, holding) = match asked.fetch_add(1, std::sync::atomic::Ordering::Relaxed) {
                 0 => ("1", "0"),
                 1..=3 => ("2", "1"),

@@ -24,13 +24,21 @@ pub(super) enum Order {
     OldestFirst,
 }
 
+/// When clients ask.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Pace {
+    /// This many statements a second.
+    Open(f64),
+    /// Clients, each again when it is answered.
+    Closed(usize),
+}
+
 /// What clients of a zone do.
 #[derive(Clone, Debug)]
 pub(super) struct Demand {
     pub(super) sessions: usize,
     pub(super) order: Order,
-    /// Statements a second; `None` is a closed loop of as many clients as sessions.
-    pub(super) rate: Option<f64>,
+    pub(super) pace: Pace,
     pub(super) statement: Arc<str>,
     pub(super) seed: u64,
 }
@@ -82,9 +90,11 @@ impl Clients {
             answers: Mutex::default(),
         });
         let mut tasks = JoinSet::new();
-        match demand.rate {
-            Some(rate) => drop(tasks.spawn(arrive(shared.clone(), rate, demand.seed))),
-            None => (0..demand.sessions).for_each(|_| drop(tasks.spawn(again_and_again(shared.clone())))),
+        match demand.pace {
+            Pace::Open(rate) => drop(tasks.spawn(arrive(shared.clone(), rate, demand.seed))),
+            Pace::Closed(clients) => {
+                (0..clients).for_each(|_| drop(tasks.spawn(again_and_again(shared.clone()))));
+            }
         }
         Ok(Self { shared, _tasks: tasks })
     }

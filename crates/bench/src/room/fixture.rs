@@ -1,7 +1,7 @@
 //! The fixture of `headroom-bench room`: a lab whose readers each have a limit of CPU time, and `headroom
 //! route` in each zone.
 
-use super::clients::{Clients, Demand, Order};
+use super::clients::{Clients, Demand, Order, Pace};
 use super::cpu_limit::CpuLimit;
 use crate::binary;
 use anyhow::{Context, bail};
@@ -141,8 +141,8 @@ impl RoomLab {
         for reader in self.readers() {
             let zone = reader.trim_end_matches(|c: char| c.is_ascii_digit());
             let opts = OptsBuilder::from_opts(self.lab.opts(zone, &reader, Account::App)?);
-            let (sessions, order) = (CARRYING, Order::OldestFirst);
-            let demand = Demand { sessions, order, rate: None, statement: statement.clone(), seed };
+            let (sessions, order, pace) = (CARRYING, Order::OldestFirst, Pace::Closed(CARRYING));
+            let demand = Demand { sessions, order, pace, statement: statement.clone(), seed };
             clients.push(Clients::start(&opts.prefer_socket(false), &demand).await?);
         }
         tokio::time::sleep(CARRY_FOR / 5).await;

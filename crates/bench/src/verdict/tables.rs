@@ -76,8 +76,8 @@ pub(super) async fn forget_the_binary_logs(lab: &Lab) -> anyhow::Result<()> {
 /// pool, once as many again were inserted too.
 pub(super) const TREE: u64 = 400_000;
 
-/// Makes the table whose pages split anew, of a1 alone. Its rows come in no order, so that every page has some
-/// room.
+/// Makes the table whose pages split anew, of a1 alone. Its rows come in no order, so that every page has
+/// some room.
 pub(super) async fn tree(root: &mut Conn) -> anyhow::Result<()> {
     for statement in [
         "SET SESSION sql_log_bin = 0",

@@ -33,7 +33,7 @@ const AT_ONCE: usize = 4;
 pub struct RowSearch {
     /// Appliers that do.
     pub appliers: u64,
-    /// Appliers at work of which it is not known.
+    /// Appliers at work where it is not known.
     pub unknown: u64,
     /// The table that most of them are at, with its schema where that is told.
     pub table: Option<String>,
@@ -78,7 +78,7 @@ impl RowSearch {
         search
     }
 
-    /// Of appliers at work of which nothing could be asked.
+    /// Of appliers at work when nothing could be asked.
     pub(super) fn not_known(appliers: u64) -> Self {
         Self { unknown: appliers, ..Self::default() }
     }

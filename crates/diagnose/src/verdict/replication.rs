@@ -38,7 +38,7 @@ pub(super) fn single_threaded_apply(window: &Window) -> Option<Finding> {
 }
 
 /// With a key a row is found at once, and hardly a look falls on that moment. Without one each row of a
-/// change is looked for by reading the table. Not judged where appliers decide of which it is not known.
+/// change is looked for by reading the table. Not judged where appliers decide whose tables are not known.
 pub(super) fn apply_without_key(window: &Window) -> Option<Finding> {
     let server = window.server.as_ref()?.with_sessions()?;
     let lag = behind_s(window)?;

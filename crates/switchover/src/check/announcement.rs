@@ -27,7 +27,7 @@ pub struct AskingRouters {
 }
 
 impl AskingRouters {
-    /// Those of which so many have a seat, by the interval and the budget of the configuration.
+    /// Those that have this many seats, by the interval and the budget of the configuration.
     pub fn of(fleet: &FleetConfig, seated: u32) -> Self {
         let visits = Rhythm::of_seats(fleet, seated).visits;
         // In tenths of a second, and never too short.
@@ -85,7 +85,7 @@ mod tests {
     use super::*;
     use crate::facts::tests::facts;
 
-    /// What is said where routers are told so many milliseconds before the hold.
+    /// What is said where routers are told this many milliseconds before the hold.
     fn found(prepare: u64, interval: u64, routers: Option<AskingRouters>) -> Outcome {
         let (primary, candidate) = (facts("a1", "8.4.2"), facts("a2", "8.4.2"));
         let [prepare, interval] = [prepare, interval].map(Duration::from_millis);

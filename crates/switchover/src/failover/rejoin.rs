@@ -417,10 +417,8 @@ mod tests {
         });
         let server = ScriptedServer::start(script).await.unwrap();
         let reach = fleet::Address::tcp("127.0.0.1", server.address().port());
-        let [old, new] = ["a1", "a2"].map(|name| Facts {
-            reach: reach.clone(),
-            ..facts::tests::facts(name, "10.11.6-MariaDB")
-        });
+        let [old, new] = ["a1", "a2"]
+            .map(|name| Facts { reach: reach.clone(), ..facts::tests::facts(name, "10.11.6-MariaDB") });
         let logins = Logins {
             admin: Credentials::default(),
             replication: Default::default(),
