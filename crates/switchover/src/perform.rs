@@ -8,6 +8,7 @@ mod applier;
 mod closed;
 mod forward;
 mod mark;
+mod resume;
 mod servers;
 mod takeover;
 mod undo;
@@ -18,8 +19,10 @@ use crate::semi_sync::Switches;
 use crate::step::{Event, State, Step};
 use crate::{Error, Flags};
 use config::Credentials;
-use fleet::announcement::{FREEZE, HOLD, OPERATION, PREPARE};
 use fleet::{Address, ServerName, Thread};
+pub use resume::{
+    end_sessions, is_under_way, left_behind, moved_by_hand, promoted, superseded, written_elsewhere,
+};
 use serde::{Deserialize, Serialize};
 use servers::Servers;
 use std::time::{Duration, Instant};
@@ -403,119 +406,6 @@ impl Outcome {
     }
 }
 
-/// Whether the candidate takes writes, by its own answer; `None` when it gives none. Needed to resume.
-pub async fn promoted(plan: &Plan, logins: &Logins) -> Option<bool> {
-    let mut servers = Servers::new(plan, logins);
-    let answer = servers.candidate_takes_writes().await.ok();
-    servers.close().await;
-    answer
-}
-
-/// Whether somebody holds the lock of an operation on a server of the plan that answers: then it may be the
-/// very one that its journal tells of.
-pub async fn is_under_way(plan: &Plan, logins: &Logins) -> bool {
-    let mut servers = Servers::new(plan, logins);
-    let mut held = false;
-    for member in std::iter::once(&plan.candidate).chain(&plan.others) {
-        let holder = servers.scalar(member, &format!("SELECT IS_USED_LOCK('{OPERATION}')")).await;
-        held |= matches!(holder, Ok(Some(_)));
-    }
-    servers.close().await;
-    held
-}
-
-/// Ends the sessions by which another program holds the locks of an operation, on every server of the plan
-/// that answers: for one whose host was lost, which servers notice only minutes later. What was ended, in
-/// words.
-///
-/// # Errors
-/// A server answers and does not end a session.
-pub async fn end_sessions(plan: &Plan, logins: &Logins) -> Result<Vec<String>, Error> {
-    let mut servers = Servers::new(plan, logins);
-    let mut ended = Vec::new();
-    for member in [&plan.primary, &plan.candidate].into_iter().chain(&plan.others) {
-        for lock in [OPERATION, PREPARE, HOLD, FREEZE] {
-            let ask = format!("SELECT IS_USED_LOCK('{lock}')");
-            let Ok(Some(session)) = servers.scalar(member, &ask).await else { continue };
-            let session: u32 = session.parse().unwrap_or(0);
-            forward::end_session(member, session, &mut servers).await?;
-            ended.push(format!("session {session} on {}, which held {lock}", member.name));
-        }
-    }
-    servers.close().await;
-    Ok(ended)
-}
-
-/// The epoch of a later operation, if any server that answers knows of one: then what this plan began is
-/// over, and whoever resumes it late must touch nothing.
-pub async fn superseded(plan: &Plan, logins: &Logins) -> Option<u64> {
-    let deadline = Duration::from_millis(plan.deadlines.statement_ms);
-    let mut latest = plan.epoch;
-    for member in [&plan.primary, &plan.candidate].into_iter().chain(&plan.others) {
-        let Ok(address) = member.address() else { continue };
-        let epoch = crate::survey::epoch(&member.server(), &address, &logins.admin, deadline).await;
-        latest = latest.max(epoch.unwrap_or(0));
-    }
-    (latest > plan.epoch).then_some(latest)
-}
-
-/// One that does not answer by then is not who clients write to.
-const WRITER_ANSWERS: Duration = Duration::from_secs(2);
-
-/// Who takes writes in the place of a candidate that was promoted and takes none, in words: somebody moved
-/// the primary by hand since, which has no epoch, and whoever goes on late would make a second writer, or
-/// close the only one. `None` while the candidate takes writes, or nobody does.
-pub async fn moved_by_hand(plan: &Plan, logins: &Logins) -> Option<String> {
-    let mut servers = Servers::new(plan, logins);
-    let mut moved = None;
-    if !matches!(servers.candidate_takes_writes_soon().await, Ok(true)) {
-        for member in std::iter::once(&plan.primary).chain(&plan.others) {
-            let asked = servers.says_it_takes_writes(member);
-            if let Ok(Ok(true)) = tokio::time::timeout(WRITER_ANSWERS, asked).await {
-                let (writer, candidate) = (&member.name, &plan.candidate.name);
-                moved = Some(format!("{writer} takes writes, and {candidate}, which was promoted, does not"));
-                break;
-            }
-        }
-    }
-    servers.close().await;
-    moved
-}
-
-/// The plan of the newest operation that was begun and neither done nor undone, as the servers have it: for
-/// a host that has no journal of it. `None` when the newest one is over.
-///
-/// # Errors
-/// No server answers.
-pub async fn left_behind(
-    snapshot: &fleet::Snapshot,
-    who: &Credentials,
-    deadline: Duration,
-) -> Result<Option<Plan>, Error> {
-    let mut newest: Option<(u64, String, String)> = None;
-    let mut failed = None;
-    for server in &snapshot.servers {
-        match crate::survey::newest_record(&server.name, &server.reach, who, deadline).await {
-            // A state that is further on counts: replicas may be late.
-            Ok(Some(found)) => {
-                let further = |known: &(u64, String, String)| {
-                    found.0 > known.0 || (found.0 == known.0 && known.1 == "begun")
-                };
-                if newest.as_ref().is_none_or(further) {
-                    newest = Some(found);
-                }
-            }
-            Ok(None) => {}
-            Err(error) => failed = Some(error),
-        }
-    }
-    match (newest, failed) {
-        (Some((_, state, plan)), _) if state == "begun" => Ok(serde_json::from_str(&plan).ok()),
-        (None, Some(error)) => Err(error),
-        _ => Ok(None),
-    }
-}
-
 impl Plan {
     /// What enables the events that were left at the candidate.
     pub(crate) fn statements_of_events(&self) -> Vec<String> {
@@ -590,36 +480,6 @@ pub(crate) mod tests {
         assert_eq!(Plan { kind: plan.kind.clone(), ..read }, plan, "the rest is there");
         let semi_sync = failover(FenceBy::SemiSync { facts: "all acknowledged".to_owned() });
         assert_eq!(serde_json::from_str::<Plan>(&semi_sync.text_for_servers()).unwrap(), semi_sync);
-    }
-
-    #[tokio::test]
-    async fn whoever_was_made_the_primary_by_hand_since_is_named() {
-        async fn server(read_only: &'static str) -> ScriptedServer {
-            let script = Script::new("10.11.6-MariaDB", move |statement, _| match statement {
-                servers::READ_ONLY => Reply::value("read_only", read_only),
-                _ => Reply::Usual,
-            });
-            ScriptedServer::start(script).await.unwrap()
-        }
-        let (open, closed) = (server("0").await, server("1").await);
-        let at = |server: &ScriptedServer| server.address().to_string();
-        let logins = Logins {
-            admin: Credentials::default(),
-            replication: Default::default(),
-            flags: Flags::default(),
-        };
-        for (primary, candidate, moved) in [
-            (&open, &open, false),
-            (&closed, &open, false),
-            (&closed, &closed, false),
-            (&open, &closed, true),
-        ] {
-            let mut plan = failover(FenceBy::Nothing);
-            (plan.primary.reach, plan.candidate.reach) = (at(primary), at(candidate));
-            let words = moved_by_hand(&plan, &logins).await;
-            assert_eq!(words.is_some(), moved, "{words:?}");
-            assert!(words.is_none_or(|words| words.starts_with("a1 takes writes, and a2")));
-        }
     }
 
     #[tokio::test]

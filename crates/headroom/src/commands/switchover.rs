@@ -323,6 +323,12 @@ async fn resume_from_servers(
     } else {
         State::resume(step::Step::Promote, None, promoted)
     };
+    if matches!(state, State::Undoing { .. })
+        && may_open_a_server(&plan.kind, &state)
+        && let Some(why) = perform::written_elsewhere(&plan, &logins, &snapshot).await
+    {
+        bail!("{why}: somebody moved the primary since this was begun, and nothing was touched");
+    }
     let mut journal = Journal::create(directory, &plan)?;
     perform(&plan, &logins, &mut journal, state, false, args.json, environment).await
 }
@@ -385,9 +391,18 @@ pub(crate) async fn resume(
         }
         _ => journal::go_on(&lines, promoted),
     };
-    if goes_on_after_the_promotion(&state)
-        && let Some(why) = perform::moved_by_hand(plan, &logins).await
-    {
+    let snapshot = match promoted != Some(true) && may_open_a_server(&plan.kind, &state) {
+        true => fleet_now(source, &logins.admin, environment).await,
+        false => None,
+    };
+    let moved = match &snapshot {
+        _ if goes_on_after_the_promotion(&state) => {
+            perform::moved_by_hand(plan, &logins, snapshot.as_ref()).await
+        }
+        Some(snapshot) => perform::written_elsewhere(plan, &logins, snapshot).await,
+        None => None,
+    };
+    if let Some(why) = moved {
         bail!(
             "{why}: somebody moved the primary since {} was begun, and nothing was touched",
             path.display()
@@ -401,6 +416,23 @@ pub(crate) async fn resume(
 fn go_on_instead(refused: step::AlreadyPromoted, resume: &str, flags: &Flags) -> anyhow::Error {
     let (resume, failover) = (flags.after(resume), flags.after("headroom failover"));
     anyhow!("{refused}. Go on with: {resume}; if it is lost for good: {failover}")
+}
+
+/// Whether what is left opens a server to writes: the candidate, or the primary of a move that is undone.
+fn may_open_a_server(kind: &Kind, state: &State) -> bool {
+    let thaws = matches!(state, State::Undoing { step, .. } if *step >= step::Step::Freeze);
+    goes_on_after_the_promotion(state) || (thaws && *kind == Kind::Switchover)
+}
+
+/// The servers as they are now; `None` where nothing names one: an option file is enough to resume.
+async fn fleet_now(
+    source: &SourceArgs,
+    admin: &Credentials,
+    environment: &Environment,
+) -> Option<fleet::Snapshot> {
+    let mut config = source::for_fleet(source).ok()?.config;
+    config.fleet.credentials = credentials::resolve(&config, environment).unwrap_or_else(|_| admin.clone());
+    Some(observe::survey(&config.fleet).await)
 }
 
 /// Then what is left is done whatever became of the servers.
@@ -503,6 +535,22 @@ fn code(kind: &Kind, outcome: &Outcome) -> ExitCode {
 mod tests {
     use super::*;
     use clap::Parser;
+
+    #[test]
+    fn what_may_open_a_server_is_preceded_by_a_look_at_the_fleet() {
+        let failover = Kind::Failover { fence: perform::FenceBy::Nothing, gray: false };
+        let undoing = |step| State::Undoing { step, why: "w".to_owned() };
+        for (state, of_switchover, of_failover) in [
+            (State::Forward { step: step::Step::Mark }, true, true),
+            (undoing(step::Step::StopReplication), true, false),
+            (undoing(step::Step::Freeze), true, false),
+            (undoing(step::Step::Drain), false, false),
+            (State::Done, false, false),
+        ] {
+            assert_eq!(may_open_a_server(&Kind::Switchover, &state), of_switchover, "{state:?}");
+            assert_eq!(may_open_a_server(&failover, &state), of_failover, "{state:?}");
+        }
+    }
 
     #[test]
     fn a_move_that_is_complete_is_done_whatever_was_noted_on_the_way() {

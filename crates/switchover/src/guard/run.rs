@@ -403,7 +403,7 @@ impl Guard {
                 return Some(Attempt::ask(&why));
             }
             if matches!(state, State::Forward { step } if step > Step::Promote)
-                && let Some(why) = perform::moved_by_hand(&plan, &logins).await
+                && let Some(why) = perform::moved_by_hand(&plan, &logins, Some(snapshot)).await
             {
                 tracing::warn!(epoch = plan.epoch, "a failover that was cut off is left as it is: {why}");
                 continue;

@@ -1,0 +1,252 @@
+//! What is asked before somebody goes on with an operation that its tool has left: whether it was promoted,
+//! whether another one is at work, and whether the primary was moved since.
+
+use super::servers::{READ_ONLY, Servers, takes_writes};
+use super::{Logins, Plan, forward};
+use crate::Error;
+use crate::connection::{BRIEFLY, Connection};
+use config::Credentials;
+use fleet::Snapshot;
+use fleet::announcement::{FREEZE, HOLD, OPERATION, PREPARE};
+use std::time::Duration;
+
+/// Whether the candidate takes writes, by its own answer; `None` when it gives none. Needed to resume.
+pub async fn promoted(plan: &Plan, logins: &Logins) -> Option<bool> {
+    let mut servers = Servers::new(plan, logins);
+    let answer = servers.candidate_takes_writes().await.ok();
+    servers.close().await;
+    answer
+}
+
+/// Whether somebody holds the lock of an operation on a server of the plan that answers: then it may be the
+/// very one that its journal tells of.
+pub async fn is_under_way(plan: &Plan, logins: &Logins) -> bool {
+    let mut servers = Servers::new(plan, logins);
+    let mut held = false;
+    for member in std::iter::once(&plan.candidate).chain(&plan.others) {
+        let holder = servers.scalar(member, &format!("SELECT IS_USED_LOCK('{OPERATION}')")).await;
+        held |= matches!(holder, Ok(Some(_)));
+    }
+    servers.close().await;
+    held
+}
+
+/// Ends the sessions by which another program holds the locks of an operation, on every server of the plan
+/// that answers: for one whose host was lost, which servers notice only minutes later. What was ended, in
+/// words.
+///
+/// # Errors
+/// A server answers and does not end a session.
+pub async fn end_sessions(plan: &Plan, logins: &Logins) -> Result<Vec<String>, Error> {
+    let mut servers = Servers::new(plan, logins);
+    let mut ended = Vec::new();
+    for member in [&plan.primary, &plan.candidate].into_iter().chain(&plan.others) {
+        for lock in [OPERATION, PREPARE, HOLD, FREEZE] {
+            let ask = format!("SELECT IS_USED_LOCK('{lock}')");
+            let Ok(Some(session)) = servers.scalar(member, &ask).await else { continue };
+            let session: u32 = session.parse().unwrap_or(0);
+            forward::end_session(member, session, &mut servers).await?;
+            ended.push(format!("session {session} on {}, which held {lock}", member.name));
+        }
+    }
+    servers.close().await;
+    Ok(ended)
+}
+
+/// The epoch of a later operation, if any server that answers knows of one: then what this plan began is
+/// over, and whoever resumes it late must touch nothing.
+pub async fn superseded(plan: &Plan, logins: &Logins) -> Option<u64> {
+    let deadline = Duration::from_millis(plan.deadlines.statement_ms);
+    let mut latest = plan.epoch;
+    for member in [&plan.primary, &plan.candidate].into_iter().chain(&plan.others) {
+        let Ok(address) = member.address() else { continue };
+        let epoch = crate::survey::epoch(&member.server(), &address, &logins.admin, deadline).await;
+        latest = latest.max(epoch.unwrap_or(0));
+    }
+    (latest > plan.epoch).then_some(latest)
+}
+
+/// One that does not answer by then is not who clients write to.
+const WRITER_ANSWERS: Duration = Duration::from_secs(2);
+
+/// Who takes writes in the place of a candidate that was promoted and takes none, in words: somebody moved
+/// the primary by hand since, which has no epoch, and whoever goes on late would make a second writer, or
+/// close the only one. `None` while the candidate takes writes, or nobody does. `snapshot` is the fleet as it
+/// is now, where it is known: the plan does not name a server that was silent when it was made.
+pub async fn moved_by_hand(plan: &Plan, logins: &Logins, snapshot: Option<&Snapshot>) -> Option<String> {
+    let mut servers = Servers::new(plan, logins);
+    let (mut writer, mut candidate_writes) = (None, false);
+    if matches!(servers.candidate_takes_writes_soon().await, Ok(true)) {
+        candidate_writes = true;
+    } else {
+        for member in std::iter::once(&plan.primary).chain(&plan.others) {
+            let asked = servers.says_it_takes_writes(member);
+            if let Ok(Ok(true)) = tokio::time::timeout(WRITER_ANSWERS, asked).await {
+                writer = Some(member.name.clone());
+                break;
+            }
+        }
+    }
+    servers.close().await;
+    if writer.is_none()
+        && !candidate_writes
+        && let Some(snapshot) = snapshot
+    {
+        writer = writer_outside(plan, logins, snapshot).await;
+    }
+    let candidate = &plan.candidate.name;
+    writer.map(|writer| format!("{writer} takes writes, and {candidate}, which was promoted, does not"))
+}
+
+/// Who takes writes that the plan does not name, in words, before its primary is told to take them again:
+/// it may have been silent when the plan was made, and promoted by hand since. `None` where the primary takes
+/// writes already, so that nothing is opened.
+pub async fn written_elsewhere(plan: &Plan, logins: &Logins, snapshot: &Snapshot) -> Option<String> {
+    let mut servers = Servers::new(plan, logins);
+    let open = servers.primary_takes_writes().await == Some(true);
+    servers.close().await;
+    if open {
+        return None;
+    }
+    let writer = writer_outside(plan, logins, snapshot).await?;
+    Some(format!("{writer} takes writes, and {}, which was the primary, does not", plan.primary.name))
+}
+
+/// A server of the fleet that the plan does not name, and that takes writes. Of another fleet nobody is asked.
+async fn writer_outside(plan: &Plan, logins: &Logins, snapshot: &Snapshot) -> Option<String> {
+    let deadline = Duration::from_millis(plan.deadlines.statement_ms);
+    let is_named = |server: &fleet::Server| {
+        let reach = server.reach.to_string();
+        let mut members = [&plan.primary, &plan.candidate].into_iter().chain(&plan.others);
+        members.any(|member| member.name == server.name.as_str() || member.reach == reach)
+    };
+    let (named, outside): (Vec<&fleet::Server>, Vec<&fleet::Server>) =
+        snapshot.servers.iter().partition(|server| is_named(server));
+    if named.is_empty() {
+        return None;
+    }
+    for server in outside {
+        let asked = async {
+            let opened =
+                Connection::open(&server.name, &server.reach, &logins.admin, deadline, BRIEFLY).await;
+            let mut connection = opened.ok()?;
+            let read_only = connection.scalar(READ_ONLY, deadline).await.ok()?;
+            connection.close().await;
+            read_only
+        };
+        let answer = tokio::time::timeout(WRITER_ANSWERS, asked).await.ok().flatten();
+        if takes_writes(answer.as_deref()) {
+            return Some(server.name.to_string());
+        }
+    }
+    None
+}
+
+/// The plan of the newest operation that was begun and neither done nor undone, as the servers have it: for
+/// a host that has no journal of it. `None` when the newest one is over.
+///
+/// # Errors
+/// No server answers.
+pub async fn left_behind(
+    snapshot: &Snapshot,
+    who: &Credentials,
+    deadline: Duration,
+) -> Result<Option<Plan>, Error> {
+    let mut newest: Option<(u64, String, String)> = None;
+    let mut failed = None;
+    for server in &snapshot.servers {
+        match crate::survey::newest_record(&server.name, &server.reach, who, deadline).await {
+            // A state that is further on counts: replicas may be late.
+            Ok(Some(found)) => {
+                let further = |known: &(u64, String, String)| {
+                    found.0 > known.0 || (found.0 == known.0 && known.1 == "begun")
+                };
+                if newest.as_ref().is_none_or(further) {
+                    newest = Some(found);
+                }
+            }
+            Ok(None) => {}
+            Err(error) => failed = Some(error),
+        }
+    }
+    match (newest, failed) {
+        (Some((_, state, plan)), _) if state == "begun" => Ok(serde_json::from_str(&plan).ok()),
+        (None, Some(error)) => Err(error),
+        _ => Ok(None),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::perform::FenceBy;
+    use crate::perform::tests::failover;
+    use fleet::{Address, Server, ServerName};
+    use lab::scripted::{Reply, Script, ScriptedServer};
+    use std::time::Instant;
+
+    async fn server(read_only: &'static str) -> ScriptedServer {
+        let script = Script::new("10.11.6-MariaDB", move |statement, _| match statement {
+            READ_ONLY => Reply::value("read_only", read_only),
+            _ => Reply::Usual,
+        });
+        ScriptedServer::start(script).await.unwrap()
+    }
+
+    fn logins() -> Logins {
+        Logins { admin: Credentials::default(), replication: Default::default(), flags: Default::default() }
+    }
+
+    #[tokio::test]
+    async fn whoever_was_made_the_primary_by_hand_since_is_named() {
+        let (open, closed) = (server("0").await, server("1").await);
+        let at = |server: &ScriptedServer| server.address().to_string();
+        for (primary, candidate, moved) in [
+            (&open, &open, false),
+            (&closed, &open, false),
+            (&closed, &closed, false),
+            (&open, &closed, true),
+        ] {
+            let mut plan = failover(FenceBy::Nothing);
+            (plan.primary.reach, plan.candidate.reach) = (at(primary), at(candidate));
+            let words = moved_by_hand(&plan, &logins(), None).await;
+            assert_eq!(words.is_some(), moved, "{words:?}");
+            assert!(words.is_none_or(|words| words.starts_with("a1 takes writes, and a2")));
+        }
+    }
+
+    #[tokio::test]
+    async fn a_server_that_no_plan_names_and_that_was_promoted_by_hand_is_named() {
+        let (open, closed) = (server("0").await, server("1").await);
+        let mut plan = failover(FenceBy::Nothing);
+        (plan.primary.reach, plan.candidate.reach) =
+            (closed.address().to_string(), closed.address().to_string());
+        let fleet_of = |servers: &[(&str, &ScriptedServer)]| {
+            let mut snapshot = Snapshot::empty(Instant::now());
+            for (name, server) in servers {
+                let reach = Address::tcp("127.0.0.1", server.address().port());
+                snapshot.servers.push(Server::unasked(ServerName::new(name), reach));
+            }
+            snapshot
+        };
+        let another = fleet_of(&[("a1", &closed), ("a2", &closed), ("a3", &open)]);
+        let words = moved_by_hand(&plan, &logins(), Some(&another)).await.unwrap();
+        assert!(words.starts_with("a3 takes writes, and a2"), "{words}");
+        assert_eq!(moved_by_hand(&plan, &logins(), None).await, None, "the plan does not name it");
+        let words = written_elsewhere(&plan, &logins(), &another).await.unwrap();
+        assert!(words.starts_with("a3 takes writes, and a1"), "{words}");
+        let elsewhere = fleet_of(&[("b1", &open)]);
+        assert_eq!(moved_by_hand(&plan, &logins(), Some(&elsewhere)).await, None, "another fleet");
+        let refuses = server("1").await;
+        let nobody = fleet_of(&[("a1", &closed), ("a2", &closed), ("a3", &refuses)]);
+        assert_eq!(moved_by_hand(&plan, &logins(), Some(&nobody)).await, None);
+        assert_eq!(written_elsewhere(&plan, &logins(), &nobody).await, None);
+        // It was never closed: undoing opens nothing.
+        plan.primary.reach = open.address().to_string();
+        assert_eq!(written_elsewhere(&plan, &logins(), &another).await, None);
+        // The candidate takes writes, as it should.
+        (plan.primary.reach, plan.candidate.reach) =
+            (closed.address().to_string(), open.address().to_string());
+        assert_eq!(moved_by_hand(&plan, &logins(), Some(&another)).await, None);
+    }
+}
