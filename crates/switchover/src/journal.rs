@@ -53,6 +53,7 @@ pub struct Journal {
     path: PathBuf,
     /// The last line may not have been written to its end.
     torn: bool,
+    promotion_in_doubt: bool,
 }
 
 impl Journal {
@@ -66,7 +67,8 @@ impl Journal {
         let wrong = |error: std::io::Error| Error::Journal { path: path.clone(), source: error.into() };
         std::fs::create_dir_all(directory).map_err(wrong)?;
         let options = OpenOptions::new().append(true).create_new(true).mode(0o600).open(&path);
-        let mut journal = Self { file: options.map_err(wrong)?, path: path.clone(), torn: false };
+        let file = options.map_err(wrong)?;
+        let mut journal = Self { file, path: path.clone(), torn: false, promotion_in_doubt: false };
         journal.append(&JournalRecord::Plan { at_ms, plan: Box::new(plan.clone()) })?;
         File::open(directory).and_then(|folder| folder.sync_all()).map_err(wrong)?;
         Ok(journal)
@@ -80,7 +82,24 @@ impl Journal {
         let lines = read(path)?;
         let wrong = |error: std::io::Error| Error::Journal { path: path.to_owned(), source: error.into() };
         let file = OpenOptions::new().append(true).open(path).map_err(wrong)?;
-        Ok((Self { file, path: path.to_owned(), torn: true }, lines))
+        let promotion_in_doubt = leaves_promotion_in_doubt(&lines);
+        Ok((Self { file, path: path.to_owned(), torn: true, promotion_in_doubt }, lines))
+    }
+
+    /// Whether the candidate was told to take writes by a tool that did not see what came of it: it may have
+    /// taken some, and refuse them now because it was restarted. Undoing then looks at what it has.
+    pub(crate) fn promotion_in_doubt(&self) -> bool {
+        self.promotion_in_doubt
+    }
+
+    /// This journal was begun in the place of one that was lost: nobody knows how far that one was.
+    pub fn doubt_promotion(&mut self) {
+        self.promotion_in_doubt = true;
+    }
+
+    /// A person gives up what the candidate may have written.
+    pub fn give_up_promotion(&mut self) {
+        self.promotion_in_doubt = false;
     }
 
     pub fn path(&self) -> &Path {
@@ -166,6 +185,18 @@ pub fn last(lines: &[JournalRecord]) -> Option<(Step, bool, Option<Event>)> {
     Some((step, undo, ended))
 }
 
+/// Whether a promotion was begun and is not known to have failed.
+fn leaves_promotion_in_doubt(lines: &[JournalRecord]) -> bool {
+    let is_promotion =
+        |line: &JournalRecord| matches!(line, JournalRecord::Begun { step: Step::Promote, undo: false, .. });
+    let Some(begun) = lines.iter().rposition(is_promotion) else { return false };
+    let ended = lines[begun..].iter().find_map(|line| match line {
+        JournalRecord::Ended { step: Step::Promote, undo: false, event, .. } => Some(event),
+        _ => None,
+    });
+    !matches!(ended, Some(Event::Failed { .. }))
+}
+
 /// Whether nothing is left to do. What was left in doubt may be decided now.
 pub fn is_over(lines: &[JournalRecord]) -> bool {
     let over = lines.iter().rev().find_map(|line| match line {
@@ -196,6 +227,31 @@ pub(crate) fn now_ms() -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_promotion_whose_end_is_not_written_stays_in_doubt_while_it_is_undone() {
+        let begun = |step, undo| JournalRecord::Begun { at_ms: 1, step, undo };
+        let ended = |step, undo, event| JournalRecord::Ended { at_ms: 1, step, undo, event };
+        let why = || "w".to_owned();
+        let promote = |event| vec![begun(Step::Promote, false), ended(Step::Promote, false, event)];
+        assert!(!leaves_promotion_in_doubt(&[begun(Step::StopReplication, false)]));
+        assert!(!leaves_promotion_in_doubt(&promote(Event::Failed { why: why() })), "it was refused");
+        assert!(leaves_promotion_in_doubt(&promote(Event::Unknown { why: why() })));
+        let mut killed = vec![begun(Step::Promote, false)];
+        assert!(leaves_promotion_in_doubt(&killed));
+        // Somebody went on, undid a part, and was killed too.
+        killed.push(begun(Step::StopReplication, true));
+        killed.push(ended(Step::StopReplication, true, Event::Failed { why: why() }));
+        assert!(leaves_promotion_in_doubt(&killed));
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("switchover-1.jsonl");
+        let text: String = killed.iter().map(|line| serde_json::to_string(line).unwrap() + "\n").collect();
+        std::fs::write(&path, text).unwrap();
+        let (mut journal, _) = Journal::reopen(&path).unwrap();
+        assert!(journal.promotion_in_doubt());
+        journal.give_up_promotion();
+        assert!(!journal.promotion_in_doubt());
+    }
 
     #[test]
     fn a_torn_line_is_cut_off_before_the_next_one() {

@@ -6,6 +6,7 @@
 mod acknowledged;
 mod applier;
 mod closed;
+mod doubt;
 mod forward;
 mod mark;
 mod resume;
@@ -311,6 +312,7 @@ pub async fn run(
     progress: &mut dyn FnMut(Progress<'_>),
 ) -> Result<Outcome, Error> {
     let mut servers = Servers::new(plan, logins);
+    servers.promotion_in_doubt = journal.promotion_in_doubt();
     if state != State::START && !state.is_over() {
         servers.go_on().await?;
     }

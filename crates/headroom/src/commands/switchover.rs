@@ -330,6 +330,9 @@ async fn resume_from_servers(
         bail!("{why}: somebody moved the primary since this was begun, and nothing was touched");
     }
     let mut journal = Journal::create(directory, &plan)?;
+    if !gives_up_promotion(args.undo, &plan.kind, promoted) {
+        journal.doubt_promotion();
+    }
     perform(&plan, &logins, &mut journal, state, false, args.json, environment).await
 }
 
@@ -408,6 +411,9 @@ pub(crate) async fn resume(
             path.display()
         );
     }
+    if gives_up_promotion(how.undo, &plan.kind, promoted) {
+        journal.give_up_promotion();
+    }
     let plan = plan.clone();
     perform(&plan, &logins, &mut journal, state, false, how.json, environment).await
 }
@@ -433,6 +439,12 @@ async fn fleet_now(
     let mut config = source::for_fleet(source).ok()?.config;
     config.fleet.credentials = credentials::resolve(&config, environment).unwrap_or_else(|_| admin.clone());
     Some(observe::survey(&config.fleet).await)
+}
+
+/// Whether `--undo` gives up what the candidate may have written. In a switchover one that answers is
+/// compared all the same: the former primary is about to take writes.
+fn gives_up_promotion(undo: bool, kind: &Kind, promoted: Option<bool>) -> bool {
+    undo && (promoted.is_none() || *kind != Kind::Switchover)
 }
 
 /// Then what is left is done whatever became of the servers.

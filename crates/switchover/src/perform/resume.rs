@@ -112,7 +112,8 @@ pub async fn written_elsewhere(plan: &Plan, logins: &Logins, snapshot: &Snapshot
     Some(format!("{writer} takes writes, and {}, which was the primary, does not", plan.primary.name))
 }
 
-/// A server of the fleet that the plan does not name, and that takes writes. Of another fleet nobody is asked.
+/// A server of the fleet that the plan does not name, and that takes writes. Of another fleet nobody is
+/// asked.
 async fn writer_outside(plan: &Plan, logins: &Logins, snapshot: &Snapshot) -> Option<String> {
     let deadline = Duration::from_millis(plan.deadlines.statement_ms);
     let is_named = |server: &fleet::Server| {

@@ -42,6 +42,9 @@ pub(super) struct Servers<'a> {
     ours: BTreeMap<String, Vec<u32>>,
     /// A server has this operation recorded as undone, and it was not us.
     pub(super) undone_elsewhere: bool,
+    /// The candidate was told to take writes, and whether it did is not known, see
+    /// [`crate::journal::Journal::promotion_in_doubt`].
+    pub(super) promotion_in_doubt: bool,
     /// Whether somebody asks for the end; `None` in a step that is not stopped.
     pub(super) interrupted: Option<&'a dyn Fn() -> bool>,
 }
@@ -62,6 +65,7 @@ impl<'a> Servers<'a> {
             begun: false,
             ours: BTreeMap::new(),
             undone_elsewhere: false,
+            promotion_in_doubt: false,
             interrupted: None,
         }
     }

@@ -3,7 +3,7 @@
 
 use super::forward::release_lock;
 use super::servers::Servers;
-use super::{Kind, Member, Plan, takeover};
+use super::{Kind, Member, Plan, doubt, takeover};
 use crate::Error;
 use crate::facts;
 use crate::step::{Event, Step};
@@ -22,6 +22,11 @@ const RESUME: &str = "headroom switchover --resume";
 /// Takes a step back.
 pub(super) async fn undo(step: Step, plan: &Plan, servers: &mut Servers<'_>) -> Event {
     let is_failover = plan.kind != Kind::Switchover;
+    // A candidate that has something of its own is no replica of the dead primary any more.
+    let makes_replica = is_failover && matches!(step, Step::StopReplication | Step::Freeze);
+    if makes_replica && let Err(error) = doubt::wrote_nothing(plan, servers).await {
+        return Event::Failed { why: error.to_string() };
+    }
     let undone = match step {
         // Never the old primary: it is dead, or fenced.
         Step::Freeze if is_failover => takeover::receive_again(plan, servers).await,
@@ -102,6 +107,17 @@ async fn thaw(plan: &Plan, servers: &mut Servers<'_>) -> Result<(), Error> {
                 return Err(Error::Refused { server: plan.candidate.server(), why });
             }
         }
+        // Unless it was told to take writes: it may have, and comes back with them.
+        Err(error) if servers.promotion_in_doubt => {
+            let primary = &plan.primary.name;
+            let flags = &servers.logins.flags;
+            let (resume, undo) = (flags.after(RESUME), flags.after("headroom switchover --undo"));
+            let why = format!(
+                "was told to take writes, and does not say what it has: {error}. {primary} stays read-only. When it \
+                 answers: {resume}; when it is lost for good and cannot come back writable: {undo}"
+            );
+            return Err(Error::Refused { server: plan.candidate.server(), why });
+        }
         Err(_) => {}
     }
     is_still_the_primary(plan, servers).await?;
@@ -163,4 +179,51 @@ async fn withdraw(servers: &mut Servers<'_>) -> Result<(), Error> {
 async fn mark_undone(plan: &Plan, servers: &mut Servers<'_>) -> Result<(), Error> {
     let statement = format!("UPDATE headroom.switchover SET state = 'undone' WHERE epoch = {}", plan.epoch);
     servers.run(&plan.primary, &statement).await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::perform::tests::failover;
+    use crate::perform::{FenceBy, Logins};
+    use config::Credentials;
+    use lab::scripted::{Reply, Script, ScriptedServer};
+    use std::sync::{Arc, Mutex};
+
+    #[tokio::test]
+    async fn a_primary_is_not_opened_beside_a_silent_candidate_that_was_told_to_take_writes() {
+        let told = Arc::new(Mutex::new(Vec::<String>::new()));
+        let heard = told.clone();
+        let script = Script::new("10.11.6-MariaDB", move |statement, _| {
+            heard.lock().unwrap().push(statement.to_owned());
+            match statement {
+                "SHOW ALL SLAVES STATUS" => Reply::rows(&["Connection_name"], &[]),
+                _ => Reply::Usual,
+            }
+        });
+        let primary = ScriptedServer::start(script).await.unwrap();
+        let mut plan = Plan { kind: Kind::Switchover, ..failover(FenceBy::Nothing) };
+        plan.primary.reach = primary.address().to_string();
+        // Nobody listens there.
+        plan.candidate.reach = "127.0.0.1:1".to_owned();
+        let logins = Logins {
+            admin: Credentials::default(),
+            replication: Default::default(),
+            flags: Default::default(),
+        };
+        let thaw = plan.primary.dialect().thaw();
+        let opened = || told.lock().unwrap().iter().any(|statement| statement == thaw);
+        for in_doubt in [true, false] {
+            let mut servers = Servers::new(&plan, &logins);
+            servers.promotion_in_doubt = in_doubt;
+            let event = undo(Step::Freeze, &plan, &mut servers).await;
+            assert_eq!(opened(), !in_doubt, "{event:?}");
+            match event {
+                Event::Failed { why } => {
+                    assert!(in_doubt && why.contains("does not say what it has"), "{why}");
+                }
+                event => assert!(!in_doubt && event == Event::Done, "{event:?}"),
+            }
+        }
+    }
 }
