@@ -6,6 +6,7 @@
 mod acknowledged;
 mod applier;
 mod closed;
+mod demote;
 mod doubt;
 mod forward;
 mod mark;

@@ -19,7 +19,7 @@ use super::servers::{READ_ONLY, Servers, takes_writes};
 use crate::Error;
 use crate::dialect::Dialect;
 use crate::facts;
-use crate::failover::rejoin;
+use crate::failover::rejoin::{self, OwnTransactions};
 use fleet::announcement::FREEZE;
 use observe::AskError;
 use std::time::Duration;
@@ -87,9 +87,35 @@ async fn look(plan: &Plan, servers: &mut Servers<'_>) -> Option<Result<Look, Err
 /// # Errors
 /// It has: clients may have been told that this is safe, and a replica would keep it for itself.
 pub(super) async fn has_nothing_of_its_own(plan: &Plan, servers: &mut Servers<'_>) -> Result<(), Error> {
+    let Some(own) = own(plan, servers).await? else { return Ok(()) };
+    let why = format!(
+        "has {own} that {} does not have: it took writes since that was promoted. It is closed to \
+         writes and follows nobody",
+        plan.candidate.name
+    );
+    Err(Error::Refused { server: plan.primary.server(), why })
+}
+
+/// The same once it follows: where the read lock kept administrators out, their writes may have ended after
+/// it was given back.
+///
+/// # Errors
+/// One did.
+pub(super) async fn wrote_nothing_meanwhile(plan: &Plan, servers: &mut Servers<'_>) -> Result<(), Error> {
+    let Some(own) = own(plan, servers).await? else { return Ok(()) };
+    let why = format!(
+        "has {own} that {} does not have: an administrator wrote to it when its read lock was given back. It is closed \
+         to the writes of others, and its replication is stopped again",
+        plan.candidate.name
+    );
+    Err(Error::Refused { server: plan.primary.server(), why })
+}
+
+/// What the former primary wrote and the candidate lacks.
+async fn own(plan: &Plan, servers: &mut Servers<'_>) -> Result<Option<OwnTransactions>, Error> {
     let (primary, candidate) = (&plan.primary, &plan.candidate);
-    let refused = |why: String| Error::Refused { server: primary.server(), why };
     let mut histories = Vec::new();
+    // The former primary first: what it replicates in between is no difference.
     for member in [primary, candidate] {
         let history = servers.scalar(member, rejoin::history(member.dialect())).await?;
         histories.push(history.unwrap_or_default().replace(['\n', ' '], ""));
@@ -101,18 +127,14 @@ pub(super) async fn has_nothing_of_its_own(plan: &Plan, servers: &mut Servers<'_
     }
     let (of_old, of_new) = (&histories[0], &histories[1]);
     let own = match primary.dialect().is_mariadb() {
-        // What others wrote before it a candidate that was rebuilt may not know by name.
-        true => rejoin::written_by(plan.primary_id, of_old, of_new).map(|written| written.lacking),
-        false => rejoin::own_transactions(primary.dialect().0.flavour, of_old, of_new),
+        // What others wrote before it a candidate that was rebuilt may not know by name. A journal of an
+        // older version does not tell which of it the former primary wrote.
+        true if plan.primary_id != 0 => {
+            rejoin::written_by(plan.primary_id, of_old, of_new).map(|written| written.lacking)
+        }
+        _ => rejoin::own_transactions(primary.dialect().0.flavour, of_old, of_new),
     };
-    match own.map_err(|error| refused(error.to_string()))? {
-        None => Ok(()),
-        Some(own) => Err(refused(format!(
-            "has {own} that {} does not have: it took writes since that was promoted. It is closed to \
-             writes and follows nobody",
-            candidate.name
-        ))),
-    }
+    own.map_err(|error| Error::Refused { server: primary.server(), why: error.to_string() })
 }
 
 /// Passes unless the dead primary of a failover is back and takes writes. Asked over a connection of its own:
@@ -210,6 +232,10 @@ mod tests {
             plan.candidate.reach = new.address().to_string();
             let seen = has_nothing_of_its_own(&plan, &mut Servers::new(&plan, &logins)).await;
             assert_eq!(seen.is_ok(), passes, "{of_old}: {seen:?}");
+            // An older journal does not tell its number: whatever the candidate lacks by name counts.
+            plan.primary_id = 0;
+            let seen = has_nothing_of_its_own(&plan, &mut Servers::new(&plan, &logins)).await;
+            assert_eq!(seen.is_ok(), passes, "{of_old}, of nobody: {seen:?}");
         }
     }
 

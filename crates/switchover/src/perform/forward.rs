@@ -1,7 +1,7 @@
 //! What each step does on the servers.
 
 use super::servers::{Servers, going_on};
-use super::{FenceBy, Kind, Member, Outcome, Plan, acknowledged, applier, closed, mark, takeover};
+use super::{FenceBy, Kind, Member, Outcome, Plan, acknowledged, applier, closed, demote, mark, takeover};
 use crate::connection::{Connection, quoted};
 use crate::dialect::{Dialect, Source};
 use crate::facts::{self, Channel};
@@ -14,7 +14,7 @@ use tokio::task::{JoinError, JoinSet};
 const POLL: Duration = Duration::from_millis(5);
 /// InnoDB answers `INNODB_TRX` from a cache that it refreshes only when nobody has read it for 100 ms:
 /// whoever asks more often sees a transaction that ended long ago for ever.
-const TRANSACTIONS_POLL: Duration = Duration::from_millis(110);
+pub(super) const TRANSACTIONS_POLL: Duration = Duration::from_millis(110);
 
 /// Does a step.
 pub(super) async fn forward(
@@ -486,7 +486,7 @@ impl Followers {
     async fn tell_primary(&mut self, plan: &Plan, servers: &mut Servers<'_>) {
         self.primary_told = true;
         if plan.kind == Kind::Switchover
-            && let Err(error) = demote(plan, servers).await
+            && let Err(error) = demote::demote(plan, servers).await
         {
             self.failed.push(does_not_follow(&plan.primary.name, &error, servers));
             self.lost.push(plan.primary.name.clone());
@@ -562,67 +562,6 @@ async fn move_followers(plan: &Plan, servers: &mut Servers<'_>) -> Result<(), Er
     }
     followers.failed.extend(acknowledged::too_few(plan, servers).await);
     Err(Error::Refused { server: plan.candidate.server(), why: followers.failed.join("; ") })
-}
-
-/// Writes of administrators that wait for the read lock would happen on the former primary the moment it is
-/// given back, and be acknowledged there alone: their sessions end first. Whoever is only reading stays.
-async fn end_queued_writes(plan: &Plan, servers: &mut Servers<'_>) -> Result<(), Error> {
-    let deadline = servers.deadline();
-    let until = Instant::now() + deadline;
-    loop {
-        let queued = facts::queued_writes(servers.of(&plan.primary).await?, deadline).await?;
-        let Some(first) = queued.first() else { return Ok(()) };
-        if Instant::now() >= until {
-            return Err(Error::TooLate {
-                server: plan.primary.server(),
-                what: format!("session {} of {} cannot be ended", first.session, first.who),
-                seconds: deadline.as_secs_f64(),
-                detail: "; the read lock is given back when this program ends".to_owned(),
-            });
-        }
-        for blocker in &queued {
-            // It may have ended by itself (error 1094).
-            let _ = servers.run(&plan.primary, &format!("KILL {}", blocker.session)).await;
-        }
-        tokio::time::sleep(TRANSACTIONS_POLL).await;
-    }
-}
-
-/// The former primary follows the new one. It stays read-only throughout.
-async fn demote(plan: &Plan, servers: &mut Servers<'_>) -> Result<(), Error> {
-    let (primary, dialect) = (&plan.primary, plan.primary.dialect());
-    if let Some(freezer) = servers.freezer.take() {
-        if !dialect.read_only_binds_administrators() {
-            end_queued_writes(plan, servers).await?;
-        }
-        freezer.close().await;
-    }
-    servers.run(primary, dialect.refuse_as_replica()).await?;
-    closed::has_nothing_of_its_own(plan, servers).await?;
-    if plan.semi_sync {
-        let has = primary.semi_sync;
-        let switches =
-            [has.source.map(|switch| switch.set(false)), has.replica.map(|switch| switch.set(true))];
-        for statement in switches.into_iter().flatten() {
-            servers.run(primary, &statement).await?;
-        }
-    }
-    let (deadline, logins) = (servers.deadline(), servers.logins);
-    // Whoever resumes tells it a second time: while its threads run it refuses that (errors 1198, 3021).
-    let channels = facts::channels(servers.of(primary).await?, dialect, deadline).await?;
-    if !channels.is_empty() {
-        let limit = deadline.max(takeover::RECEIVER_STOPS);
-        servers.run_within(primary, dialect.stop_replication(), limit).await?;
-    }
-    let (user, password) = &logins.replication;
-    let login = Some((user.as_str(), password.as_str()));
-    let protection = &plan.protection;
-    let source = Source { host: &plan.candidate.host, port: plan.candidate.port, login, protection };
-    let followed = servers.of(primary).await?.follow(dialect, &source, deadline).await;
-    if followed.is_err() {
-        servers.forget(primary);
-    }
-    followed
 }
 
 async fn verify(plan: &Plan, servers: &mut Servers<'_>, outcome: &mut Outcome) -> Result<(), Error> {

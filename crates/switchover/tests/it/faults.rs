@@ -230,6 +230,9 @@ async fn cell(step: Step, breaks: Breaks) -> Ended {
             let (begun, _, ended) = journal::last(&lines).unwrap();
             let promoted = perform::promoted(&plan, &fleet.logins()).await;
             let state = step::give_up(begun, ended.as_ref(), promoted).unwrap();
+            if promoted.is_none() {
+                journal.give_up_promotion();
+            }
             format!("undecided, given up: {}", words(&run(&fleet, &plan, &mut journal, state).await))
         };
     }

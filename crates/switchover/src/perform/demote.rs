@@ -1,0 +1,137 @@
+//! The former primary follows the new one, closed to writes all the while.
+
+use super::forward::TRANSACTIONS_POLL;
+use super::servers::Servers;
+use super::{Plan, closed, takeover};
+use crate::Error;
+use crate::dialect::Source;
+use crate::facts;
+use std::time::Instant;
+
+/// Writes of administrators that wait for the read lock would happen on the former primary the moment it is
+/// given back, and be acknowledged there alone: their sessions end first. Whoever is only reading stays.
+async fn end_queued_writes(plan: &Plan, servers: &mut Servers<'_>) -> Result<(), Error> {
+    let deadline = servers.deadline();
+    let until = Instant::now() + deadline;
+    loop {
+        let queued = facts::queued_writes(servers.of(&plan.primary).await?, deadline).await?;
+        let Some(first) = queued.first() else { return Ok(()) };
+        if Instant::now() >= until {
+            return Err(Error::TooLate {
+                server: plan.primary.server(),
+                what: format!("session {} of {} cannot be ended", first.session, first.who),
+                seconds: deadline.as_secs_f64(),
+                detail: "; the read lock is given back when this program ends".to_owned(),
+            });
+        }
+        for blocker in &queued {
+            // It may have ended by itself (error 1094).
+            let _ = servers.run(&plan.primary, &format!("KILL {}", blocker.session)).await;
+        }
+        tokio::time::sleep(TRANSACTIONS_POLL).await;
+    }
+}
+
+/// The former primary follows the new one. It stays read-only throughout.
+pub(super) async fn demote(plan: &Plan, servers: &mut Servers<'_>) -> Result<(), Error> {
+    let (primary, dialect) = (&plan.primary, plan.primary.dialect());
+    if let Some(freezer) = servers.freezer.take() {
+        if !dialect.read_only_binds_administrators() {
+            end_queued_writes(plan, servers).await?;
+        }
+        freezer.close().await;
+    }
+    servers.run(primary, dialect.refuse_as_replica()).await?;
+    closed::has_nothing_of_its_own(plan, servers).await?;
+    if plan.semi_sync {
+        let has = primary.semi_sync;
+        let switches =
+            [has.source.map(|switch| switch.set(false)), has.replica.map(|switch| switch.set(true))];
+        for statement in switches.into_iter().flatten() {
+            servers.run(primary, &statement).await?;
+        }
+    }
+    let (deadline, logins) = (servers.deadline(), servers.logins);
+    // Whoever resumes tells it a second time: while its threads run it refuses that (errors 1198, 3021).
+    let channels = facts::channels(servers.of(primary).await?, dialect, deadline).await?;
+    if !channels.is_empty() {
+        let limit = deadline.max(takeover::RECEIVER_STOPS);
+        servers.run_within(primary, dialect.stop_replication(), limit).await?;
+    }
+    let (user, password) = &logins.replication;
+    let login = Some((user.as_str(), password.as_str()));
+    let protection = &plan.protection;
+    let source = Source { host: &plan.candidate.host, port: plan.candidate.port, login, protection };
+    let followed = servers.of(primary).await?.follow(dialect, &source, deadline).await;
+    if followed.is_err() {
+        servers.forget(primary);
+        return followed;
+    }
+    if dialect.read_only_binds_administrators() {
+        return Ok(());
+    }
+    // A write of an administrator that had waited for the read lock may have ended since it was looked at.
+    let Err(error) = closed::wrote_nothing_meanwhile(plan, servers).await else { return Ok(()) };
+    if !matches!(error, Error::Refused { .. }) {
+        // It could not be asked: it goes on following.
+        return Err(error);
+    }
+    let limit = deadline.max(takeover::RECEIVER_STOPS);
+    if let Err(stopping) = servers.run_within(primary, dialect.stop_replication(), limit).await {
+        let why = format!("{error}; and its replication is not stopped: {stopping}");
+        return Err(Error::Refused { server: primary.server(), why });
+    }
+    Err(error)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::perform::tests::failover;
+    use crate::perform::{FenceBy, Kind, Logins};
+    use config::Credentials;
+    use lab::scripted::{Reply, Script, ScriptedServer};
+    use std::sync::{Arc, Mutex};
+
+    #[tokio::test]
+    async fn a_write_that_had_waited_for_the_read_lock_is_found_after_the_primary_follows() {
+        let server = async |meanwhile: &'static str| {
+            let told = Arc::new(Mutex::new(Vec::<String>::new()));
+            let heard = told.clone();
+            let script = Script::new("10.11.6-MariaDB", move |statement, _| {
+                let mut told = heard.lock().unwrap();
+                told.push(statement.to_owned());
+                let follows = told.iter().any(|statement| statement == "START SLAVE");
+                match statement {
+                    "SELECT @@GLOBAL.gtid_binlog_state" if follows => Reply::value("state", meanwhile),
+                    "SELECT @@GLOBAL.gtid_binlog_state" => Reply::value("state", "0-11-104"),
+                    "SELECT @@GLOBAL.gtid_slave_pos" => Reply::value("replicated", "0-11-104"),
+                    "SHOW ALL SLAVES STATUS" => Reply::rows(&["Connection_name"], &[]),
+                    "START SLAVE" | "STOP SLAVE" => Reply::Ok,
+                    _ if statement.starts_with("CHANGE MASTER TO") => Reply::Ok,
+                    _ => Reply::Usual,
+                }
+            });
+            (ScriptedServer::start(script).await.unwrap(), told)
+        };
+        let (new, _) = server("0-11-104").await;
+        for (meanwhile, passes) in [("0-11-104", true), ("0-11-104,0-12-105", true), ("0-11-105", false)] {
+            let (old, told) = server(meanwhile).await;
+            let mut plan = Plan { kind: Kind::Switchover, ..failover(FenceBy::Nothing) };
+            plan.primary.reach = old.address().to_string();
+            plan.candidate.reach = new.address().to_string();
+            let logins = Logins {
+                admin: Credentials::default(),
+                replication: Default::default(),
+                flags: Default::default(),
+            };
+            let followed = demote(&plan, &mut Servers::new(&plan, &logins)).await;
+            assert_eq!(followed.is_ok(), passes, "{meanwhile}: {followed:?}");
+            let stopped = told.lock().unwrap().iter().any(|statement| statement == "STOP SLAVE");
+            assert_eq!(stopped, !passes, "{meanwhile}");
+            if let Err(error) = followed {
+                assert!(error.to_string().contains("has 0-11-105"), "{error}");
+            }
+        }
+    }
+}
