@@ -320,7 +320,7 @@ fn prepare(
     if let Some(why) = catalogue::one_way(name) {
         return Err(Refusal::OneWay { why });
     }
-    let (restart, note) = match restart_needed(access, name, manner, trying)? {
+    let (restart, note) = match restart_needed(access, change, manner, trying)? {
         Restart::NotNeeded => (None, None),
         Restart::By(program) => (Some(program), None),
         Restart::Unknown => (None, Some("whether that takes a restart shows when it is tried".to_owned())),
@@ -409,13 +409,24 @@ fn writes(setting: &Setting, value: &str, current: &[ItemValue]) -> Result<Vec<I
     Ok(setting.values(&wanted.join(",")))
 }
 
+const DOUBLEWRITE: &str = "innodb_doublewrite";
+
+/// Whether the doublewrite buffer is turned on or off. From 8.0.30 on MySQL lets it be set while the server
+/// runs, between values that leave it on (`ON`, `DETECT_AND_RECOVER`, `DETECT_ONLY`); turning it on or off
+/// takes a restart all the same, and setting it to what it is does not tell.
+fn turns_doublewrite(now: &str, value: &str) -> bool {
+    let is_off = |value: &str| matches!(value.to_ascii_uppercase().as_str(), "OFF" | "0" | "FALSE");
+    is_off(now) != is_off(value)
+}
+
 /// The program that a variable needs because it cannot be set without a restart.
 fn restart_needed(
     access: &mut Access<'_>,
-    name: &Name,
+    change: &Change,
     manner: &Manner,
     trying: Trying,
 ) -> Result<Restart, Refusal> {
+    let name = &change.name;
     let by = |program: Option<&str>| program.map_or(Restart::NotNeeded, |one| Restart::By(one.to_owned()));
     if name.knob.place != Place::Variable {
         return Ok(by(resolve::managed(name, manner.restart.as_deref())));
@@ -423,7 +434,12 @@ fn restart_needed(
     let Some(variable) = access.server()?.describe(&name.rest)? else {
         return Err(Refusal::Absent { what: format!("a global variable {} on this server", name.rest) });
     };
-    match (variable.dynamic, &manner.restart) {
+    let mut dynamic = variable.dynamic;
+    if dynamic.is_none() && name.rest.eq_ignore_ascii_case(DOUBLEWRITE) {
+        let now = access.server()?.global(&name.rest)?;
+        dynamic = turns_doublewrite(&now, &change.value).then_some(false);
+    }
+    match (dynamic, &manner.restart) {
         (Some(false), None) => Err(Refusal::Needs {
             what: format!(
                 "{} cannot be set while the server runs: it takes an entry in the option file and a restart. \
@@ -448,7 +464,7 @@ fn restart_needed(
 
 /// Whether a change restarts the server: those come first, for a restart undoes what was only set.
 pub(crate) fn restarts(access: &mut Access<'_>, change: &Change, manner: &Manner) -> bool {
-    let needed = restart_needed(access, &change.name, manner, Trying::Allowed);
+    let needed = restart_needed(access, change, manner, Trying::Allowed);
     let Ok(Restart::By(program)) = needed else { return false };
     let is_limit = matches!(change.name.knob.place, Place::Cgroup(_));
     crate::managed::Managed::is_program(&program) && !is_limit
@@ -470,7 +486,8 @@ mod tests {
     use crate::server::{Kind, ServerError, Variable};
     use std::collections::BTreeMap;
 
-    /// A MySQL, which does not say what takes a restart; with how often something was set.
+    /// A MySQL, which does not say what takes a restart; with how often something was set. Its doublewrite
+    /// buffer is on.
     struct MySql(std::sync::Arc<std::sync::atomic::AtomicU32>);
 
     impl Server for MySql {
@@ -482,8 +499,8 @@ mod tests {
             Ok(Some(Variable { kind: Kind::Text, dynamic: None }))
         }
 
-        fn global(&mut self, _: &str) -> Result<String, ServerError> {
-            Ok("now".to_owned())
+        fn global(&mut self, name: &str) -> Result<String, ServerError> {
+            Ok(if name == DOUBLEWRITE { "ON" } else { "now" }.to_owned())
         }
 
         fn set_global(&mut self, _: &str, _: &str) -> Result<(), ServerError> {
@@ -516,5 +533,30 @@ mod tests {
         assert_eq!(sets.load(std::sync::atomic::Ordering::Relaxed), 0);
         let manner = Manner { restart: None, ..manner };
         assert_eq!(preview(&mut access, &change, &manner).unwrap()[0].note, None);
+    }
+
+    #[test]
+    fn turning_the_doublewrite_buffer_of_mysql_on_or_off_takes_a_restart() {
+        let host = Host::new("/nowhere");
+        let sets = std::sync::Arc::default();
+        let mut server = MySql(std::sync::Arc::clone(&sets));
+        let mut actions = BTreeMap::new();
+        let mut access = Access { host: &host, server: Some(&mut server), actions: &mut actions };
+        for (value, by_restart) in
+            [("OFF", true), ("0", true), ("DETECT_ONLY", false), ("DETECT_AND_RECOVER", false), ("ON", false)]
+        {
+            let name = name::parse(&host, "server.innodb_doublewrite").unwrap();
+            let change = Change { name, value: value.to_owned() };
+            let restart = Some("/sbin/restart".to_owned());
+            let manner =
+                Manner { author: Author::default(), keep: false, restart, patience: Duration::ZERO };
+            let needed = restart_needed(&mut access, &change, &manner, Trying::Allowed).unwrap();
+            assert_eq!(matches!(needed, Restart::By(_)), by_restart, "{value}");
+            let manner = Manner { restart: None, ..manner };
+            let needed = restart_needed(&mut access, &change, &manner, Trying::Allowed);
+            assert_eq!(matches!(needed, Err(Refusal::Needs { .. })), by_restart, "{value}");
+        }
+        // And back on.
+        assert!(turns_doublewrite("off", "DETECT_ONLY") && !turns_doublewrite("OFF", "0"));
     }
 }
