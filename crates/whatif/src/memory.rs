@@ -295,7 +295,7 @@ impl Experiment {
         let mut refused = None;
         for size in sizes {
             each(&format!("{}: resizing", bytes(size)));
-            match pool.resize(size) {
+            match pool.resize(size, stop) {
                 Ok(()) => {}
                 // What was measured is kept.
                 Err(why @ (MemoryError::Refused { .. } | MemoryError::Slow { .. })) => {
@@ -458,7 +458,7 @@ fn pool_bytes(server: &mut Server) -> Result<u64, ServerError> {
 }
 
 impl Pool {
-    fn resize(&mut self, size: u64) -> Result<(), MemoryError> {
+    fn resize(&mut self, size: u64, stop: &AtomicBool) -> Result<(), MemoryError> {
         let assignment = format!("server.innodb_buffer_pool_size={size}");
         let asked = self.session.server(&self.address).map_err(knob::Error::Server)?;
         let changes = apply::check(&Host::new("/"), Some(asked), &[assignment], &[])?;
@@ -467,20 +467,35 @@ impl Pool {
                 return Err(MemoryError::Refused { size: bytes(size), why: refusal.to_string() });
             }
         }
-        // A server may say the new size at once and take its time to get there.
-        let began = Instant::now();
-        loop {
-            let found = pool_bytes(&mut self.server)?;
-            let pages = self.server.counters(&["Innodb_buffer_pool_pages_total", "Innodb_page_size"])?;
-            let real: f64 = pages.values().product();
-            if found == size && (real == 0.0 || (real / size as f64 - 1.0).abs() < 0.25) {
-                return Ok(());
-            }
-            if began.elapsed() > RESIZE {
-                return Err(MemoryError::Slow { asked: bytes(size), found: bytes(real as u64) });
-            }
-            std::thread::sleep(Duration::from_millis(200));
+        let server = &mut self.server;
+        until_resized(size, stop, || {
+            let found = pool_bytes(server)?;
+            let pages = server.counters(&["Innodb_buffer_pool_pages_total", "Innodb_page_size"])?;
+            Ok((found, pages.values().product()))
+        })
+    }
+}
+
+/// A server may say the new size at once and take its time to get there. `look` tells both: the size that it
+/// says, and that of its pages, 0 where it does not tell.
+fn until_resized(
+    size: u64,
+    stop: &AtomicBool,
+    mut look: impl FnMut() -> Result<(u64, f64), MemoryError>,
+) -> Result<(), MemoryError> {
+    let began = Instant::now();
+    loop {
+        let (found, real) = look()?;
+        if found == size && (real == 0.0 || (real / size as f64 - 1.0).abs() < 0.25) {
+            return Ok(());
         }
+        if stop.load(Ordering::Relaxed) {
+            return Err(MemoryError::Interrupted);
+        }
+        if began.elapsed() > RESIZE {
+            return Err(MemoryError::Slow { asked: bytes(size), found: bytes(real as u64) });
+        }
+        std::thread::sleep(Duration::from_millis(200));
     }
 }
 
@@ -594,6 +609,20 @@ mod tests {
         assert!(check_sizes(&[1500 << 20], &new).is_ok(), "its chunks do not count");
         assert!(matches!(check_sizes(&[5 << 30], &new), Err(MemoryError::Limit { .. })));
         assert!(check_sizes(&[1500 << 20], &variables(&[])).is_ok());
+    }
+
+    #[test]
+    fn a_resize_that_takes_its_time_is_not_waited_for_once_somebody_asks_for_the_end() {
+        let stop = AtomicBool::new(false);
+        let mut looks = 0;
+        let ended = until_resized(64 << 20, &stop, || {
+            looks += 1;
+            stop.store(looks == 2, Ordering::Relaxed);
+            Ok((64 << 20, f64::from(256 << 20)))
+        });
+        assert!(matches!(ended, Err(MemoryError::Interrupted)), "{ended:?}");
+        assert_eq!(looks, 2);
+        assert!(until_resized(64 << 20, &stop, || Ok((64 << 20, 0.0))).is_ok(), "it is there");
     }
 
     #[test]
