@@ -14,8 +14,9 @@ use term::Table;
 const SAME: f64 = 0.03;
 /// A model with fewer is not judged.
 const FEWEST: usize = 5;
-/// Below its level by this much it does badly.
-const BADLY: f64 = 0.15;
+/// A model does badly when as few intervals as held, or fewer, would hold this seldom if it kept its level.
+/// Not one in twenty: several models are judged at once, and predictions along one curve go together.
+const CHANCE: f64 = 0.01;
 
 /// A prediction that can be judged.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -110,17 +111,37 @@ pub fn check(entries: &[Entry]) -> Check {
         .into_iter()
         .map(|(model, level)| {
             let own: Vec<&Judged> = check.judged.iter().filter(|one| one.model == model).collect();
-            let held = own.iter().filter(|one| one.held).count() as f64 / own.len().max(1) as f64;
+            let held = own.iter().filter(|one| one.held).count();
             Score {
                 predictions: own.len(),
-                held,
+                held: held as f64 / own.len().max(1) as f64,
                 level,
-                does_badly: own.len() >= FEWEST && held < level - BADLY,
+                does_badly: own.len() >= FEWEST && at_most(held, own.len(), level) < CHANCE,
                 model,
             }
         })
         .collect();
     check
+}
+
+/// How likely at most `held` of `all` intervals hold, when each does with probability `level`: the lower tail
+/// of the binomial distribution. For example 3 of 5 at 0.95: 0.023.
+fn at_most(held: usize, all: usize, level: f64) -> f64 {
+    if held >= all || level <= 0.0 {
+        return 1.0;
+    }
+    if level >= 1.0 {
+        return 0.0;
+    }
+    let odds = (level / (1.0 - level)).ln();
+    // Of no interval; each further one follows from the one before. In logarithms: of many it is tiny.
+    let mut one = all as f64 * (1.0 - level).ln();
+    let mut sum = one.exp();
+    for at in 0..held {
+        one += ((all - at) as f64 / (at + 1) as f64).ln() + odds;
+        sum += one.exp();
+    }
+    sum.min(1.0)
 }
 
 /// Whether something was seen where it was predicted.
@@ -276,6 +297,26 @@ mod tests {
         }
         let check = check(&[before, after]);
         assert_eq!((check.judged.len(), check.open), (1, 0));
+    }
+
+    #[test]
+    fn a_model_does_badly_when_chance_does_not_explain_it() {
+        let is_near = |found: f64, expected: f64| assert!((found - expected).abs() < 1e-6, "{found}");
+        is_near(at_most(3, 5, 0.95), 0.022_592_5);
+        is_near(at_most(4, 5, 0.95), 1.0 - 0.95_f64.powi(5));
+        is_near(at_most(0, 3, 0.5), 0.125);
+        is_near(at_most(5, 5, 0.95), 1.0);
+        assert!(at_most(4, 5, 1.0) < CHANCE, "one that should always hold");
+        let judged = |held: usize, all: usize| {
+            let predicted: Vec<(f64, f64)> = (1..=all).map(|at| (at as f64 * 100.0, 5.0)).collect();
+            let came = |at: usize| if at < held { 6.0 } else { 50.0 };
+            let seen: Vec<(f64, f64)> =
+                predicted.iter().enumerate().map(|(at, (rate, _))| (*rate, came(at))).collect();
+            check(&[entry(1, &predicted, &[]), entry(2, &[], &seen)]).scores[0].does_badly
+        };
+        // Two of five that miss happen once in forty times; as many of a hundred as one in eight do not.
+        assert!(!judged(3, 5) && judged(2, 5));
+        assert!(!judged(92, 100) && judged(87, 100));
     }
 
     #[test]
