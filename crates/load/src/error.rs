@@ -84,6 +84,9 @@ pub enum LoadError {
     /// io_uring was demanded.
     #[error("no io_uring: {0}; --data-path auto takes epoll instead")]
     NoRing(#[source] uring::Unavailable),
+    /// Somebody asked for the end.
+    #[error("interrupted")]
+    Interrupted,
     /// A thread of the driver ended unexpectedly.
     #[error("a thread of the load generator ended unexpectedly; this is a fault of headroom")]
     ThreadLost,
@@ -136,6 +139,7 @@ impl LoadError {
             Self::OtherMeasurement { .. } | Self::Files { .. } | Self::Io { .. } => Blame::Config,
             Self::NothingToSend { .. } => Blame::Config,
             Self::RecordingFile { source, .. } => source.blame(),
+            Self::Interrupted => Blame::Client,
             Self::ThreadLost => Blame::Bug,
         }
     }

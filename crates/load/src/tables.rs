@@ -11,7 +11,7 @@ use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 use serde::Serialize;
 use std::fmt::Write;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 /// Bytes of an INSERT, about: below `max_allowed_packet` wherever that is not very small.
 const BATCH: usize = 512 * 1024;
@@ -58,8 +58,23 @@ pub fn prepare(
     seed: u64,
     made: impl Fn(u32) + Sync,
 ) -> Result<(), LoadError> {
+    prepare_until(target, options, sessions, seed, &AtomicBool::new(false), made)
+}
+
+/// The same, until somebody asks for the end: the tables are then there by half.
+///
+/// # Errors
+/// As [`prepare`], and [`LoadError::Interrupted`].
+pub fn prepare_until(
+    target: &Target,
+    options: &Options,
+    sessions: u32,
+    seed: u64,
+    stop: &AtomicBool,
+    made: impl Fn(u32) + Sync,
+) -> Result<(), LoadError> {
     each_table(target, options, sessions, |session, table| {
-        make(session, table, options, seed)?;
+        make(session, table, options, seed, stop)?;
         made(table);
         Ok(())
     })
@@ -70,9 +85,24 @@ pub fn prepare(
 /// # Errors
 /// The server's words to the first that fails.
 pub fn statements(target: &Target, statements: &[String]) -> Result<(), LoadError> {
+    statements_until(target, statements, &AtomicBool::new(false))
+}
+
+/// The same, until somebody asks for the end: no further one is sent then.
+///
+/// # Errors
+/// As [`statements`], and [`LoadError::Interrupted`].
+pub fn statements_until(target: &Target, statements: &[String], stop: &AtomicBool) -> Result<(), LoadError> {
     let peers = target.resolve(Lane::Writer)?;
     let mut session = Session::connect(peers[0].clone(), &target.account, target.tls_client()?.as_ref())?;
-    statements.iter().try_for_each(|sql| session.query(sql).map(|_| ()))
+    statements.iter().try_for_each(|sql| {
+        go_on(stop)?;
+        session.query(sql).map(|_| ())
+    })
+}
+
+fn go_on(stop: &AtomicBool) -> Result<(), LoadError> {
+    if stop.load(Ordering::Relaxed) { Err(LoadError::Interrupted) } else { Ok(()) }
 }
 
 /// Removes the tables.
@@ -113,7 +143,14 @@ fn each_table(
     })
 }
 
-fn make(session: &mut Session, table: u32, options: &Options, seed: u64) -> Result<(), LoadError> {
+fn make(
+    session: &mut Session,
+    table: u32,
+    options: &Options,
+    seed: u64,
+    stop: &AtomicBool,
+) -> Result<(), LoadError> {
+    go_on(stop)?;
     let id = if options.auto_inc { "INTEGER NOT NULL AUTO_INCREMENT" } else { "INTEGER NOT NULL" };
     session.query(&format!(
         "CREATE TABLE sbtest{table}(id {id}, k INTEGER DEFAULT '0' NOT NULL, c CHAR(120) DEFAULT '' NOT NULL, \
@@ -134,8 +171,10 @@ fn make(session: &mut Session, table: u32, options: &Options, seed: u64) -> Resu
             sql.push_str("')");
             row += 1;
         }
+        go_on(stop)?;
         session.query(&sql)?;
     }
+    go_on(stop)?;
     session.query(&format!("CREATE INDEX k_{table} ON sbtest{table}(k)")).map(|_| ())
 }
 
@@ -143,4 +182,48 @@ fn digits(template: &str, rng: &mut SmallRng, out: &mut String) {
     out.extend(
         template.chars().map(|c| if c == '#' { char::from(rng.random_range(b'0'..=b'9')) } else { c }),
     );
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use fleet::Address;
+    use lab::scripted::{Reply, Script, ScriptedServer};
+    use std::sync::Arc;
+
+    #[tokio::test]
+    async fn whoever_asks_for_the_end_waits_for_one_statement_and_not_for_all_tables() {
+        let (stop, inserts) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU32::new(0)));
+        let (asks, counts) = (stop.clone(), inserts.clone());
+        let script = Script::new("8.0.39", move |statement, _| {
+            if statement.starts_with("INSERT INTO sbtest") {
+                asks.store(counts.fetch_add(1, Ordering::Relaxed) == 1, Ordering::Relaxed);
+                return Reply::Ok;
+            }
+            match statement {
+                "SELECT 7" => {
+                    asks.store(true, Ordering::Relaxed);
+                    Reply::value("7", "7")
+                }
+                _ if statement.starts_with("CREATE") => Reply::Ok,
+                _ => Reply::Usual,
+            }
+        });
+        let server = ScriptedServer::start(script).await.unwrap();
+        let account = Account { user: "load".to_owned(), ..Account::default() };
+        let target = Target::single(Address::tcp("127.0.0.1", server.address().port()), account);
+        // Some batches each.
+        let options = Options { tables: 2, table_size: 20_000, ..Options::default() };
+        let (to, asked) = (target.clone(), stop.clone());
+        let made = tokio::task::spawn_blocking(move || prepare_until(&to, &options, 1, 1, &asked, |_| ()));
+        let made = made.await.unwrap();
+        assert!(matches!(made, Err(LoadError::Interrupted)), "{made:?}");
+        assert_eq!(inserts.load(Ordering::Relaxed), 2);
+
+        stop.store(false, Ordering::Relaxed);
+        let sent = tokio::task::spawn_blocking(move || {
+            statements_until(&target, &["SELECT 7".to_owned(), "SELECT 8".to_owned()], &stop)
+        });
+        assert!(matches!(sent.await.unwrap(), Err(LoadError::Interrupted)));
+    }
 }

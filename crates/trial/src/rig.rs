@@ -267,7 +267,8 @@ impl HostRig {
                         |error: load::LoadError| RigError::ResetLoad { source: Box::new(error), hint: "" };
                     load::tables::cleanup(&self.target, options).map_err(failed)?;
                     let cores = std::thread::available_parallelism().map_or(1, usize::from) as u32;
-                    load::tables::prepare(&self.target, options, cores, 1, |_| {}).map_err(failed)?;
+                    load::tables::prepare_until(&self.target, options, cores, 1, &self.stop, |_| {})
+                        .map_err(failed)?;
                 }
                 (Data::Tables, None) => {
                     return Err(RigError::Reset(
@@ -487,7 +488,7 @@ impl Rig for HostRig {
         if let Some(options) = self.tables.as_ref().filter(|_| self.reset.fill) {
             let read =
                 (1..=options.tables).map(|table| format!("SELECT SUM(LENGTH(pad)) FROM sbtest{table}"));
-            load::tables::statements(&self.target, &read.collect::<Vec<_>>())?;
+            load::tables::statements_until(&self.target, &read.collect::<Vec<_>>(), &self.stop)?;
         }
         let arrivals = match point.rate {
             None => Arrivals::Closed { think: Duration::ZERO },
