@@ -2,7 +2,7 @@
 //! measurement proves unsound.
 
 use super::trial_file::TrialFile;
-use super::{Capacity, Goal, Next, Objective, Trial};
+use super::{Capacity, Goal, Next, Objective, Trial, Unsound};
 use crate::outcome::Totals;
 use crate::{Arrivals, Load, LoadError, Plan};
 use std::sync::Arc;
@@ -179,16 +179,23 @@ impl SearchRun<'_> {
                     std::thread::sleep(SETTLE);
                 }
             }
-            Err(why) => {
+            Err(unsound) => {
                 self.unsound += 1;
-                let chances = search.goal.chances(seconds, &why);
-                let why = format!("{rate:.1} a second: {why}");
+                let chances = search.goal.chances(seconds, &unsound);
+                let why = format!("{rate:.1} a second: {unsound}");
                 say(&format!(
                     "does not count ({} of {chances} in a row that end the search): {why}",
                     self.unsound
                 ));
                 if self.unsound >= chances {
-                    findings.refused = Some(format!("{} trials in a row did not count; {why}", self.unsound));
+                    let missed = lowest_missed(&unsound, &findings.trials, search.goal.loss);
+                    findings.refused = Some(match (missed, self.errors.take()) {
+                        (Some(_), Some(errors)) => format!("transactions fail at every rate tried: {errors}"),
+                        (Some(lowest), None) => format!(
+                            "not even {lowest:.1} a second, the lowest rate that was tried, meets the objective; {why}"
+                        ),
+                        (None, _) => format!("{} trials in a row did not count; {why}", self.unsound),
+                    });
                 }
                 findings.voided.push(why);
                 if findings.refused.is_some() {
@@ -209,6 +216,13 @@ fn refused(totals: &Totals, reconnects: u64) -> Option<String> {
     }
     let why = totals.main_error().map_or_else(String::new, |error| format!(": {error}"));
     Some(format!("none of {} transactions succeeded{why}", totals.arrivals))
+}
+
+/// The lowest rate that was tried, where none met the objective and the search went down until nothing was
+/// due any more: that is an answer, though trials that did not count ended it.
+fn lowest_missed(why: &Unsound, trials: &[Trial], loss: f64) -> Option<f64> {
+    let missed = matches!(why, Unsound::NothingDue { .. }) && trials.iter().all(|trial| trial.loss() > loss);
+    trials.iter().filter(|_| missed).map(|trial| trial.rate).min_by(f64::total_cmp)
 }
 
 /// The errors of a trial, where they alone are more than may be lost: its rate is then not to blame.
@@ -234,6 +248,18 @@ mod tests {
         assert_eq!(refused(&totals, 3), None);
         assert_eq!(refused(&Totals { done: 1, ..totals }, 0), None);
         assert_eq!(refused(&Totals::default(), 0), None);
+    }
+
+    #[test]
+    fn a_search_that_went_down_until_nothing_was_due_names_the_lowest_rate() {
+        let trial = |rate, lost| Trial { rate, due: 100, lost, ..Trial::default() };
+        let nothing = Unsound::NothingDue { seconds: 10.0 };
+        let lowest = |why: &Unsound, trials: &[Trial]| lowest_missed(why, trials, 0.01);
+        assert_eq!(lowest(&nothing, &[trial(8.0, 90), trial(2.0, 70), trial(4.0, 80)]), Some(2.0));
+        assert_eq!(lowest(&nothing, &[trial(8.0, 90), trial(2.0, 1)]), None, "one met it");
+        assert_eq!(lowest(&nothing, &[]), None, "nothing was ever due");
+        let restarted = Unsound::Restarted { lost: 4, clients: 4 };
+        assert_eq!(lowest(&restarted, &[trial(8.0, 90)]), None);
     }
 
     #[test]
