@@ -548,8 +548,7 @@ mod tests {
             let name = name::parse(&host, "server.innodb_doublewrite").unwrap();
             let change = Change { name, value: value.to_owned() };
             let restart = Some("/sbin/restart".to_owned());
-            let manner =
-                Manner { author: Author::default(), keep: false, restart, patience: Duration::ZERO };
+            let manner = Manner { author: Author::default(), keep: false, restart, patience: Duration::ZERO };
             let needed = restart_needed(&mut access, &change, &manner, Trying::Allowed).unwrap();
             assert_eq!(matches!(needed, Restart::By(_)), by_restart, "{value}");
             let manner = Manner { restart: None, ..manner };

@@ -119,10 +119,7 @@ mod tests {
     }
 
     /// Its number or uuid, what its log has, and what it replicated.
-    async fn server(
-        version: &'static str,
-        [id, log, replicated]: [&'static str; 3],
-    ) -> ScriptedServer {
+    async fn server(version: &'static str, [id, log, replicated]: [&'static str; 3]) -> ScriptedServer {
         let script = Script::new(version, move |statement, _| match statement {
             "SELECT @@GLOBAL.server_id" | "SELECT @@GLOBAL.server_uuid" => Reply::value("id", id),
             "SELECT @@GLOBAL.gtid_binlog_state" | "SELECT @@GLOBAL.gtid_executed" => Reply::value("log", log),
@@ -173,10 +170,9 @@ mod tests {
         look(mysql, [own, all, ""], Some(all), true).await.unwrap();
         // It never wrote: nobody has to be asked.
         look(mysql, [old, mine, ""], None, true).await.unwrap();
-        for (version, state, other) in [
-            (mariadb, ["12", "0-12-105,0-11-104", "0-11-104"], None),
-            (mysql, [own, all, ""], Some(mine)),
-        ] {
+        for (version, state, other) in
+            [(mariadb, ["12", "0-12-105,0-11-104", "0-11-104"], None), (mysql, [own, all, ""], Some(mine))]
+        {
             let found = look(version, state, other, true).await.unwrap_err().to_string();
             assert!(found.contains("it was promoted and written to"), "{found}");
             assert!(found.ends_with("headroom switchover --undo"), "{found}");
