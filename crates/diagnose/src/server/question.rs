@@ -127,7 +127,8 @@ pub(super) const LOCKS_OF_PERFORMANCE_SCHEMA: &str = "SELECT t.processlist_id AS
      WHERE p.lock_status = 'PENDING' AND p.object_type <> 'USER LEVEL LOCK' \
      AND IFNULL(t.processlist_state, '') NOT LIKE 'Waiting for%' \
      GROUP BY t.thread_id, t.processlist_id, t.processlist_user, t.processlist_host, t.processlist_command, \
-     t.processlist_time, x.trx_started ORDER BY waiting DESC, age_s DESC LIMIT 1";
+     t.processlist_time, x.trx_started, x.trx_state \
+     ORDER BY waiting DESC, IFNULL(x.trx_state, '') = 'LOCK WAIT', age_s DESC LIMIT 1";
 
 /// Whether MySQL keeps metadata locks.
 pub(super) const LOCK_INSTRUMENT: &str = "SELECT enabled AS enabled FROM performance_schema.setup_instruments \

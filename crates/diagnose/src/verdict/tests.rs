@@ -464,9 +464,9 @@ fn what_looks_like_one_session_or_a_missing_key_and_is_none_is_not_named() {
     });
     assert_eq!(named(&keyed), Some(Name::SingleThreadedApply));
     assert!(!judge(&keyed).not_judged.contains(&Name::ApplyWithoutKey));
-    let mut mysql = keyed.clone();
-    mysql.server.as_mut().unwrap().settings.mysql = true;
-    assert!(judge(&mysql).not_judged.contains(&Name::ApplyWithoutKey), "it does not say");
+    let mut untold = keyed.clone();
+    untold.server.as_mut().unwrap().appliers_untold = 0.7;
+    assert!(judge(&untold).not_judged.contains(&Name::ApplyWithoutKey), "these decide");
     let io = host::cgroup::IoLimit { limit: 2e6, used: 1e6, ..Default::default() };
     let limits = Some(host::cgroup::Sample { io: Some(io), ..Default::default() });
     assert_eq!(named(&Window { limits, ..healthy() }), None);
