@@ -9,7 +9,7 @@ use crate::names::Names;
 use crate::pending_move::PendingMove;
 use crate::record::Recorder;
 use crate::server_counters::ServerCounters;
-use crate::speed::{Change, Peer, Speed, Speeds, Times};
+use crate::speed::{Change, Given, Peer, Speed, Speeds, Times};
 use crate::suspect::Suspects;
 use crate::tls::ServerTlsState;
 use crate::view::{OwnState, View};
@@ -272,9 +272,8 @@ impl SharedState {
         was
     }
 
-    /// Compares the servers' times, what their sessions did, and how warm they are. `readable` is for how
-    /// many sessions of each server those stand whose statements are seen. What changed is in force with the
-    /// next routing state, and logged.
+    /// Compares the servers' times, what their sessions did, and how warm they are. What changed is logged,
+    /// and in force with the next routing state. `readable`: for how many sessions those stand that are seen.
     pub(crate) fn compare(
         &self,
         fresh: &[Times],
@@ -283,6 +282,8 @@ impl SharedState {
         now: Instant,
     ) {
         let mut comparison = self.comparison.lock().unwrap_or_else(PoisonError::into_inner);
+        let routing = self.routing();
+        let given = routing.view.given(&routing.loads());
         let (peers, sessions, switches, new_names): (Vec<Peer>, Vec<Sessions>, _, _) = {
             let mut inputs = self.inputs();
             inputs.forget_old_names();
@@ -296,7 +297,11 @@ impl SharedState {
                 let readable = here.get(name).copied().unwrap_or_default();
                 Sessions { server: name.clone(), readers, readable }
             };
-            let peers = inputs.snapshot.servers.iter().filter_map(peer).collect();
+            let with_given = |peer: Peer| {
+                let readable = here.get(&peer.name).copied().unwrap_or_default();
+                Peer { given: given.get(&peer.name).map(|given| Given { readable, ..*given }), ..peer }
+            };
+            let peers = inputs.snapshot.servers.iter().filter_map(peer).map(with_given).collect();
             let sessions = inputs.counters.iter().map(readers).collect();
             (peers, sessions, inputs.config.capacity, new_names.clone())
         };
@@ -522,8 +527,12 @@ fn done(sessions: &[Sessions], fresh: &[Times], typical_ns: &HashMap<u32, f64>) 
 impl RoutingState {
     /// What our own reader sessions are on each candidate, in average ones.
     pub(crate) fn readers(&self) -> Vec<u32> {
+        self.loads().into_iter().map(|load| load.round() as u32).collect()
+    }
+
+    fn loads(&self) -> Vec<f64> {
         let sessions: Vec<u32> = self.counters.iter().map(|t| t.sessions(ListenerRole::Reader)).collect();
-        work::loads(&sessions, &self.per_session).into_iter().map(|load| load.round() as u32).collect()
+        work::loads(&sessions, &self.per_session)
     }
 }
 
@@ -532,10 +541,10 @@ fn peer(server: &Server) -> Option<Peer> {
     let fits = server.role == Role::Replica && server.state == State::Answering && server.reserved.is_none();
     let Server { name, round_trip, question_time, version, .. } = server;
     fits.then(|| Peer {
-        name: name.clone(),
         round_trip: *round_trip,
         question: *question_time,
         dialect: version.as_deref().map(dialect),
+        ..Peer::new(name.clone())
     })
 }
 
@@ -642,9 +651,7 @@ mod tests {
         };
         let fresh: Vec<Times> =
             servers.iter().flat_map(|name| (1..4000).map(move |digest| times(name, digest))).collect();
-        let peer =
-            |name: &ServerName| Peer { name: name.clone(), round_trip: None, question: None, dialect: None };
-        let peers: Vec<Peer> = servers.iter().map(peer).collect();
+        let peers: Vec<Peer> = servers.iter().cloned().map(Peer::new).collect();
         let one = |name: &ServerName| Sessions { server: name.clone(), readers: 1, readable: 1.0 };
         let sessions: Vec<Sessions> = servers.iter().map(one).collect();
         let (mut comparison, switches) =
@@ -669,7 +676,7 @@ mod tests {
             log_sum: 10.0 * ns.ln(),
         };
         let (mut speeds, now) = (Speeds::default(), Instant::now());
-        let peers = [Peer { name: r0.clone(), round_trip: None, question: None, dialect: None }];
+        let peers = [Peer::new(r0.clone())];
         let work = |fresh: &[Times], speeds: &Speeds| {
             done(&[Sessions { server: r0.clone(), readers: 1, readable: 1.0 }], fresh, &speeds.typical_ns())
                 [0]

@@ -28,7 +28,25 @@
 //! of 3.4 from noise, 100 one of 1.5, 400 one of 1.24.
 //!
 //! Nor is a burst: something else that runs for a second or two makes all times of that while long, and a
-//! server counts as slow only once it has been found so for all of [`SUSTAINED`].
+//! server counts as slow only once it has been found so for all of [`SUSTAINED`]. Nor is a line that comes
+//! and goes: its statements wait together, so a hundred of them may say no more than one. So how the times
+//! differ from second to second tells an error as well, with each second for one time. A server that counts
+//! for all of its weight must have been slower by [`NOISE`] of these, too, for [`SUSTAINED_BY_SECONDS`].
+//!
+//! **Load is no slowness.** Where servers do all that they can, a statement takes as long as its line is,
+//! which tells what its server was given: of three equal servers with three, three and two busy sessions, two
+//! take 1.5 times as long as the third. With less for it they would be fast, and the third slow. Where
+//! sessions are busy, a time grows at most in step with their number (`time = sessions / throughput`, and more
+//! of them do not make the throughput less). So beside one that is given less, a server is slow only by
+//!
+//! ```text
+//! its time / (the other's time x what it is given / what the other is given)
+//! ```
+//!
+//! and beside one that is given as much or more by the times as they are. What it is given is by its factor,
+//! and by how its sessions come out in whole numbers. By its warmth only where nearly all sessions are busy
+//! (`given.rs`): elsewhere those that a cold server leaves to others wait for want of room, and one that is
+//! cold and fast is to relieve them.
 //!
 //! **From times to a factor.** The fastest quarter of the servers is the measure. A server whose statements
 //! take `k` times as long aims at `1/k`, at least [`LEAST`]. A server that is given less is also less busy
@@ -52,8 +70,12 @@
 //! statements were slow: questions touch no table. And for [`ABSENT`] where a slow server does not answer:
 //! one that is so slow that it misses our questions would come back with all of its share, and go again.
 
+mod given;
+
 use config::Capacity as Switches;
 use fleet::ServerName;
+pub use given::Given;
+use given::Loads;
 use insight::OTHER;
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -70,6 +92,9 @@ const DOWN: Duration = Duration::from_secs(6);
 const UP: Duration = Duration::from_secs(15);
 /// A server that counted for all of its weight is slow once it has been found so for this long.
 const SUSTAINED: Duration = WINDOW;
+/// And for this long by how its times differ from second to second. Without noise that is no later: what
+/// takes twice as long all at once is beyond it after six seconds.
+const SUSTAINED_BY_SECONDS: Duration = Duration::from_secs(3);
 /// And up while nothing says that the server is fast again.
 const HELD: Duration = Duration::from_secs(180);
 /// What was known of a server that does not answer, or is none of the replicas, is kept for this long.
@@ -129,6 +154,8 @@ pub struct Peer {
     pub question: Option<(Duration, Instant)>,
     /// Flavour and release series, as far as it is known: others are asked other questions.
     pub dialect: Option<String>,
+    /// `None` while it gets no reads.
+    pub given: Option<Given>,
 }
 
 /// What is known of a server's speed.
@@ -158,6 +185,7 @@ pub struct Speeds {
     book: HashMap<(u32, ServerName), Sum>,
     known: HashMap<ServerName, TrackedSpeed>,
     asked: HashMap<ServerName, QuestionRhythm>,
+    loads: Loads,
     /// Since when there has been something to compare, and nothing that compares it.
     unknown_since: Option<Instant>,
 }
@@ -183,6 +211,13 @@ impl Sum {
     }
 }
 
+impl Peer {
+    /// One of which nothing but its name is known.
+    pub fn new(name: ServerName) -> Self {
+        Self { name, round_trip: None, question: None, dialect: None, given: None }
+    }
+}
+
 impl Times {
     /// What one of them typically took, ns.
     pub fn mean_ns(&self) -> f64 {
@@ -195,8 +230,10 @@ impl Times {
 struct TrackedSpeed {
     /// The logarithm of the factor, followed without steps.
     log: f64,
-    /// How long it has been found slow without a break.
+    /// How long it has been found slow without a break, and so also by how its times differ from second to
+    /// second.
     slow_for: Duration,
+    slow_by_seconds_for: Duration,
     /// When it was last there to be compared.
     here_at: Instant,
     speed: Speed,
@@ -217,8 +254,11 @@ struct Fit {
 struct Beside {
     /// The logarithm of how much longer its statements take.
     longer: f64,
-    /// The standard error of that.
+    /// What of that is not for being given more.
+    slower: f64,
+    /// The standard error of that by the number of times, and by how they differ from second to second.
     error: f64,
+    error_by_seconds: f64,
     by_questions: bool,
 }
 
@@ -272,6 +312,7 @@ impl Speeds {
         if let Some(asked) = self.asked.remove(before) {
             self.asked.insert(name.clone(), asked);
         }
+        self.loads.rename(before, name);
         let old: Vec<u32> = self.book.keys().filter(|at| at.1 == *before).map(|at| at.0).collect();
         for digest in old {
             let more = self.book.remove(&(digest, before.clone())).unwrap_or_default();
@@ -293,15 +334,17 @@ impl Speeds {
             if peers.iter().any(|peer| peer.name == *name) {
                 known.here_at = now;
             } else {
-                known.slow_for = Duration::ZERO;
+                (known.slow_for, known.slow_by_seconds_for) = Default::default();
             }
             now.saturating_duration_since(known.here_at) < ABSENT
         });
         if switches.speed || switches.work {
             // The work of sessions is counted in what each digest takes, whether or not speeds are used.
             self.note(fresh, peers, elapsed);
+            let usual = self.typical_ns();
+            self.loads.note(fresh, peers, &usual, elapsed);
         } else {
-            (self.book, self.asked) = Default::default();
+            (self.book, self.asked, self.loads) = Default::default();
         }
         if !switches.speed {
             self.unknown_since = None;
@@ -319,6 +362,7 @@ impl Speeds {
             let known = self.known.entry(peer.name.clone()).or_insert(TrackedSpeed {
                 log: 0.0,
                 slow_for: Duration::ZERO,
+                slow_by_seconds_for: Duration::ZERO,
                 here_at: now,
                 speed: Speed::default(),
             });
@@ -374,11 +418,25 @@ impl Speeds {
         for (rows, by_questions) in by_statements.chain(by_questions) {
             let enough = if by_questions { ENOUGH_QUESTIONS } else { ENOUGH };
             let fits = fit(&rows, peers.len(), enough);
-            let Some(fastest) = fastest(&fits) else { continue };
-            for fit in fits {
-                let error = (fit.variance + fastest.variance).sqrt();
-                let beside = Beside { longer: fit.longer - fastest.longer, error, by_questions };
-                compared.entry(peers[fit.peer].name.clone()).or_insert(beside);
+            let Some(first) = fastest(&fits) else { continue };
+            for fit in &fits {
+                let name = &peers[fit.peer].name;
+                // What the others would take at most if they were given as much.
+                let as_loaded = |other: &Fit| {
+                    let more = self.loads.more(name, &peers[other.peer].name);
+                    Fit { longer: other.longer + more, ..*other }
+                };
+                let as_loaded: Vec<Fit> = fits.iter().map(as_loaded).collect();
+                let Some(measure) = fastest(&as_loaded) else { continue };
+                let by_seconds = self.loads.variance(name) + self.loads.variance(&peers[measure.peer].name);
+                let beside = Beside {
+                    longer: fit.longer - first.longer,
+                    slower: fit.longer - measure.longer,
+                    error: (fit.variance + measure.variance).sqrt(),
+                    error_by_seconds: if by_questions { 0.0 } else { by_seconds.sqrt() },
+                    by_questions,
+                };
+                compared.entry(name.clone()).or_insert(beside);
             }
         }
         compared
@@ -505,18 +563,21 @@ impl TrackedSpeed {
     /// One step towards what was measured; without it, slowly towards 1. None where a slow server is not slow
     /// at the share that it has, and no faster than others either.
     fn follow(&mut self, measured: Option<Beside>, elapsed: Duration, now: Instant) {
-        let Self { log, slow_for, speed, .. } = self;
+        let Self { log, slow_for, slow_by_seconds_for, speed, .. } = self;
         let by_questions = measured.is_some_and(|beside| beside.by_questions);
         // What was found slow by statements is found fast by statements only.
         let unknown = measured.is_none() || (by_questions && speed.factor < 1.0 && !speed.by_questions);
         let step = if by_questions { STEP_ALONE } else { STEP }.ln();
         let noise = if speed.factor < 1.0 { NOISE_SLOW } else { NOISE };
-        let slow = measured.filter(|beside| beside.longer >= step.max(noise * beside.error));
+        let slow = measured.filter(|beside| beside.slower >= step.max(noise * beside.error));
         *slow_for = if slow.is_some() { *slow_for + elapsed } else { Duration::ZERO };
-        let slow = slow.filter(|_| speed.factor < 1.0 || *slow_for >= SUSTAINED);
-        let fits = |beside: &Beside| beside.longer > EQUAL.ln().max(NOISE_EQUAL * beside.error);
+        let by_seconds = slow.is_some_and(|beside| beside.slower >= NOISE * beside.error_by_seconds);
+        *slow_by_seconds_for = if by_seconds { *slow_by_seconds_for + elapsed } else { Duration::ZERO };
+        let sustained = *slow_for >= SUSTAINED && *slow_by_seconds_for >= SUSTAINED_BY_SECONDS;
+        let slow = slow.filter(|_| speed.factor < 1.0 || sustained);
+        let fits = |beside: &Beside| beside.slower > EQUAL.ln().max(NOISE_EQUAL * beside.error);
         let aim = match (slow, measured.filter(|_| speed.factor < 1.0 && !unknown)) {
-            (Some(beside), _) => -beside.longer.min(-LEAST.ln()),
+            (Some(beside), _) => -beside.slower.min(-LEAST.ln()),
             (None, Some(beside)) if fits(&beside) => *log,
             (None, _) => 0.0,
         };

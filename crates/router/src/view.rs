@@ -8,7 +8,7 @@ use crate::capacity::Capacity;
 use crate::eligible::{self, Own, Reason, Verdict};
 use crate::flow::{Flow, ZoneLoad};
 use crate::heat::Heat;
-use crate::speed::Speed;
+use crate::speed::{Given, Speed};
 use crate::suspect::Suspects;
 use config::RouterConfig;
 use fleet::{Address, Announcement, DemandSource, Role, ServerName, Snapshot, WriterStatus, Zone};
@@ -179,6 +179,24 @@ impl View {
             members.iter().zip(counts).for_each(|(member, count)| targets[*member] = count);
         }
         targets
+    }
+
+    /// What each server that may be read from is given of what its weight says it can carry, where `loads`
+    /// are our sessions. All routers go by about the same capacities, so what a server gets from all of them
+    /// is as its speed and its warmth; and it has its share of our sessions, but for whole numbers.
+    pub fn given(&self, loads: &[f64]) -> HashMap<ServerName, Given> {
+        let shares = self.shares(self.own_zone.as_ref());
+        let with_share = shares.iter().zip(loads).filter(|(share, _)| **share > 0.0);
+        let all: f64 = with_share.map(|(_, load)| load).sum();
+        let given = |((candidate, share), load): ((&Candidate, &f64), &f64)| {
+            let Capacity { speed, warmth, .. } = candidate.capacity;
+            // Of less than half a session a whole one says nothing.
+            let expected = share * all;
+            let whole = if expected < 0.5 { 1.0 } else { (load / expected).clamp(0.25, 4.0) };
+            let given = Given { load: speed * whole, warmth: speed.min(warmth) / speed, readable: 0.0 };
+            candidate.reads.is_eligible().then(|| (candidate.name.clone(), given))
+        };
+        self.candidates.iter().zip(&shares).zip(loads).filter_map(given).collect()
     }
 
     /// The row of the flow table for reads born in `from`; an origin the table does not know goes by
@@ -442,6 +460,33 @@ pub(crate) mod tests {
         assert!((view.flow.carried()[0] - 0.2).abs() < 1e-9, "{:?}", view.flow);
         assert!((view.flow.crossing() - 0.14).abs() < 1e-9, "0.34 of the reads, room for 0.2");
         assert_eq!(view.flow.rows[1][1], 1.0, "the others keep theirs");
+    }
+
+    #[test]
+    fn what_a_server_is_given_is_by_its_speed_its_warmth_and_whole_sessions_and_not_by_its_weight() {
+        let readers = [("a", 2.0), ("a", 1.0), ("a", 1.0), ("b", 1.0)];
+        let mut s = snapshot("a", &readers, &[("a", 0.9), ("b", 0.1)]);
+        let slow = Speed { factor: 0.5, ..Speed::default() };
+        let own = OwnState { speeds: [(ServerName::new("r1"), slow)].into(), ..OwnState::default() };
+        s.servers[3].back_since = Some(Instant::now());
+        let config = RouterConfig { slack: 0.0, ..RouterConfig::default() };
+        let view = View::new(Arc::new(s), Arc::new(config.clone()), &own, Instant::now());
+        // The primary, and what is at its share of 100 sessions.
+        let shares = view.shares(view.own_zone.as_ref());
+        let at_the_share: Vec<f64> = shares.iter().map(|share| share * 100.0).collect();
+        let given = view.given(&at_the_share);
+        let of = |name: &str| given[&ServerName::new(name)];
+        assert_eq!(given.len(), 4, "not the primary: {given:?}");
+        for (name, load) in [("r0", 1.0), ("r1", 0.5), ("r2", 1.0), ("r3", 1.0)] {
+            assert!((of(name).load - load).abs() < 1e-9, "{name}: {:?}", of(name));
+        }
+        assert!(of("r2").warmth < 0.2 && of("r0").warmth == 1.0 && of("r1").warmth == 1.0);
+        // Whole sessions: three, three and two.
+        let s = snapshot("a", &[("a", 1.0), ("a", 1.0), ("a", 1.0)], &[("a", 1.0)]);
+        let view = View::new(Arc::new(s), Arc::new(config), &OwnState::default(), Instant::now());
+        let given = view.given(&[0.0, 3.0, 3.0, 2.0]);
+        let [r0, r2] = ["r0", "r2"].map(|name| given[&ServerName::new(name)].load);
+        assert!((r0 / r2 - 1.5).abs() < 1e-9, "{given:?}");
     }
 
     #[test]

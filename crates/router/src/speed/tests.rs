@@ -7,9 +7,7 @@ const SECOND: Duration = Duration::from_secs(1);
 const ON: Switches = Switches { speed: true, work: true, heat: true };
 
 fn peers(n: usize) -> Vec<Peer> {
-    let peer =
-        |i| Peer { name: ServerName::new(&format!("r{i}")), round_trip: None, question: None, dialect: None };
-    (0..n).map(peer).collect()
+    (0..n).map(|i| Peer::new(ServerName::new(&format!("r{i}")))).collect()
 }
 
 /// Times of a digest on each of the servers, ms; `None` where it was not sent.
@@ -311,7 +309,109 @@ fn a_share_that_fits_is_kept_and_given_back_once_the_server_is_as_fast_as_the_fa
     assert_eq!(back[59], 1.0, "and all of it within a minute: {back:?}");
 }
 
+/// Readers of equal weight on which all of these sessions are busy all the time, and that answer that many
+/// statements a second: a statement takes as long as it takes to answer one of each session.
+fn in_line(sessions: &[u32], rates: &[f64]) -> (Vec<Times>, Vec<Peer>) {
+    let mean = f64::from(sessions.iter().sum::<u32>()) / sessions.len() as f64;
+    let mut peers = peers(sessions.len());
+    let mut fresh = Vec::new();
+    for (peer, (n, rate)) in peers.iter_mut().zip(sessions.iter().zip(rates)) {
+        let (n, count) = (f64::from(*n), *rate);
+        peer.given = Some(Given { load: n / mean, warmth: 1.0, readable: n });
+        let (server, log_sum) = (peer.name.clone(), count * (n / rate * 1e9).ln());
+        fresh.push(Times { server, digest: 1, count, of_all: count, log_sum });
+    }
+    (fresh, peers)
+}
+
+#[test]
+fn whole_sessions_that_all_wait_in_line_make_no_server_slow_and_a_slow_one_is_found() {
+    let (fresh, with_given) = in_line(&[3, 3, 2], &[300.0; 3]);
+    assert_eq!(after(120, &fresh, &with_given), (vec![1.0; 3], 0));
+    assert!(after(120, &fresh, &peers(3)).1 > 0, "their times alone differ");
+    let (fresh, with_given) = in_line(&[3, 3, 2], &[150.0, 300.0, 300.0]);
+    let (factors, _) = after(120, &fresh, &with_given);
+    assert!((0.43..0.58).contains(&factors[0]) && factors[1..] == [1.0; 2], "{factors:?}");
+    // At its share a slow one is as slow as its times say.
+    let (fresh, with_given) = in_line(&[8, 8, 8], &[150.0, 300.0, 300.0]);
+    let (factors, _) = after(120, &fresh, &with_given);
+    assert!((0.43..0.58).contains(&factors[0]) && factors[1..] == [1.0; 2], "{factors:?}");
+}
+
+#[test]
+fn readers_are_not_slow_beside_a_cold_one_for_what_it_leaves_to_them_where_all_sessions_are_busy() {
+    let (fresh, mut peers) = in_line(&[1, 11, 12], &[300.0; 3]);
+    for (peer, warmth) in peers.iter_mut().zip([0.1, 1.0, 1.0]) {
+        peer.given.as_mut().unwrap().load = 1.0;
+        peer.given.as_mut().unwrap().warmth = warmth;
+    }
+    assert_eq!(after(60, &fresh, &peers), (vec![1.0; 3], 0));
+    // Where they rest, a cold server that is fast relieves the others.
+    peers.iter_mut().for_each(|peer| peer.given.as_mut().unwrap().readable *= 4.0);
+    let (factors, _) = after(60, &fresh, &peers);
+    assert!(factors[0] == 1.0 && factors[1] < 0.3 && factors[2] < 0.3, "{factors:?}");
+}
+
+#[test]
+fn a_recovered_server_that_is_still_given_less_makes_no_other_slow() {
+    let (mut speeds, start) = (Speeds::default(), Instant::now());
+    let mut factors = vec![1.0; 3];
+    for second in 0..160u32 {
+        // Half of what they carry, in an open loop; sessions follow the factors at once.
+        let slow = if second < 100 { 0.2 } else { 1.0 };
+        let all: f64 = factors.iter().sum();
+        let (mut fresh, mut peers) = (Vec::new(), peers(3));
+        for (at, (peer, speed)) in peers.iter_mut().zip([slow, 1.0, 1.0]).enumerate() {
+            let given = 1.5 * factors[at] / all;
+            let ms = 1.0 / speed / (1.0 - (given / speed).min(0.95));
+            peer.given = Some(Given { load: factors[at], warmth: 1.0, readable: 100.0 });
+            let mut times = digest(1, 500.0 * given, &[Some(ms); 3]);
+            fresh.push(times.swap_remove(at));
+        }
+        speeds.update(&fresh, &peers, ON, SECOND, start + SECOND * second);
+        factors = peers.iter().map(|peer| speeds.of(&peer.name).factor).collect();
+        assert_eq!(factors[1..], [1.0; 2], "in second {second}");
+        assert!(second != 99 || factors[0] < 0.3, "{factors:?}");
+    }
+    assert_eq!(factors[0], 1.0, "and it has all of its share again");
+}
+
+#[test]
+fn lines_that_come_and_go_by_themselves_make_no_server_slow_for_long_and_a_slow_one_is_found() {
+    use rand::rngs::StdRng;
+    use rand::{Rng, SeedableRng};
+    let run = |seconds: u32, slower: f64| {
+        let mut rng = StdRng::seed_from_u64(1);
+        let (mut speeds, start) = (Speeds::default(), Instant::now());
+        let (mut lines, mut seconds_slow) = ([0.0; 3], 0);
+        for second in 0..seconds {
+            // The logarithms of the times of one second go on into the next.
+            lines = lines.map(|line: f64| 0.4 * line + rng.random_range(-0.5..0.5f64));
+            let [r0, r1, r2] = lines.map(f64::exp);
+            let fresh = digest(1, 300.0, &[Some(slower * r0), Some(r1), Some(r2)]);
+            speeds.update(&fresh, &peers(3), ON, SECOND, start + SECOND * second);
+            seconds_slow += peers(3).iter().filter(|peer| speeds.of(&peer.name).factor < 1.0).count();
+        }
+        (seconds_slow, speeds.of(&ServerName::new("r0")).factor)
+    };
+    let (seconds_slow, _) = run(1800, 1.0);
+    // Of 5,400 seconds of servers; as if all times were apart from each other it would be some 300.
+    assert!(seconds_slow < 160, "{seconds_slow}");
+    let (_, factor) = run(60, 2.0);
+    assert!(factor < 0.75, "{factor}");
+}
+
 proptest! {
+    /// Where all sessions wait in line, how they come out in whole numbers makes nobody slow.
+    #[test]
+    fn whole_sessions_are_no_matter(
+        sessions in prop::collection::vec(1u32..6, 2..6),
+        rate in 50.0..900.0f64,
+    ) {
+        let (fresh, peers) = in_line(&sessions, &vec![rate; sessions.len()]);
+        prop_assert_eq!(after(40, &fresh, &peers), (vec![1.0; sessions.len()], 0));
+    }
+
     #[test]
     fn factors_are_within_their_limits_and_some_server_has_all_of_its_weight(
         ms in prop::collection::vec(prop::collection::vec(prop::option::of(0.05..50.0f64), 4), 1..5),
