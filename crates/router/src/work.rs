@@ -105,8 +105,8 @@ impl Works {
             let beside = rate.work / done.readable / (work / readable);
             let idle = (1.0 - busy / readable).clamp(0.0, 1.0);
             let beside = 1.0 + (beside - 1.0) * idle;
-            // Of so few statements as a server has on average, no more is known than this.
-            let expected = statements / self.rates.len() as f64 * 2.0 * SMOOTH.as_secs_f64();
+            // Of as few statements as its sessions send if they are like all, no more is known than this.
+            let expected = statements * done.readable / readable * 2.0 * SMOOTH.as_secs_f64();
             let noise = BAND.max(2.0 / expected.sqrt());
             let counts = if (beside - 1.0).abs() <= noise { 1.0 } else { beside.clamp(1.0 / MOST, MOST) };
             let known = (done.readable / f64::from(done.sessions)).min(1.0);
@@ -194,6 +194,13 @@ mod tests {
         works.update(&done, Duration::from_secs(1));
         let each: Vec<_> = done.iter().map(|done| works.per_session(&done.server)).collect();
         assert_eq!(each, [Some(1.0); 3]);
+    }
+
+    #[test]
+    fn one_session_on_a_server_is_as_noisy_as_one_beside_many_on_another() {
+        // Two and a half statements a second for two: of some 20 in the time that counts.
+        assert_eq!(counts(&[(40, 80.0), (1, 2.6)]), [Some(1.0), Some(1.0)]);
+        assert!(counts(&[(40, 80.0), (1, 8.0)])[1].is_some_and(|counts| counts > 3.0), "that is no noise");
     }
 
     #[test]
