@@ -36,8 +36,8 @@
 //! **Load is no slowness.** Where servers do all that they can, a statement takes as long as its line is,
 //! which tells what its server was given: of three equal servers with three, three and two busy sessions, two
 //! take 1.5 times as long as the third. With less for it they would be fast, and the third slow. Where
-//! sessions are busy, a time grows at most in step with their number (`time = sessions / throughput`, and more
-//! of them do not make the throughput less). So beside one that is given less, a server is slow only by
+//! sessions are busy, a time grows at most in step with their number (`time = sessions / throughput`, and
+//! more of them do not make the throughput less). So beside one that is given less, a server is slow only by
 //!
 //! ```text
 //! its time / (the other's time x what it is given / what the other is given)
@@ -95,6 +95,8 @@ const SUSTAINED: Duration = WINDOW;
 /// And for this long by how its times differ from second to second. Without noise that is no later: what
 /// takes twice as long all at once is beyond it after six seconds.
 const SUSTAINED_BY_SECONDS: Duration = Duration::from_secs(3);
+/// No single look says more than one of this length: between two looks we may have stood still ourselves.
+const LONGEST_LOOK: Duration = Duration::from_secs(2);
 /// And up while nothing says that the server is fast again.
 const HELD: Duration = Duration::from_secs(180);
 /// What was known of a server that does not answer, or is none of the replicas, is kept for this long.
@@ -367,7 +369,7 @@ impl Speeds {
                 speed: Speed::default(),
             });
             let before = known.speed.factor;
-            known.follow(compared.get(&peer.name).copied(), elapsed, now);
+            known.follow(compared.get(&peer.name).copied(), elapsed.min(LONGEST_LOOK), now);
             if known.speed.factor != before {
                 changes.push(change(peer.name.clone(), before, known.speed));
             }

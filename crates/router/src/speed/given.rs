@@ -1,7 +1,7 @@
 //! Given: what each server was given to do lately, and how evenly it answered. Pure, as [`crate::speed`] is,
 //! which says what it is for.
 
-use super::{Peer, Times, WINDOW};
+use super::{LONGEST_LOOK, Peer, Times, WINDOW};
 use fleet::ServerName;
 use insight::OTHER;
 use std::collections::HashMap;
@@ -93,6 +93,7 @@ impl Loads {
                 self.busy.statements += here.busy_s;
                 self.busy.sessions += given.readable * seconds;
             }
+            let seconds = seconds.min(LONGEST_LOOK.as_secs_f64());
             self.lately.entry(peer.name.clone()).or_default().take(peer.given, here, seconds, keep);
         }
     }
@@ -117,7 +118,7 @@ impl Loads {
 }
 
 impl Lately {
-    /// Takes in the `seconds` up to now, of what was before keeping the part `keep`.
+    /// Takes in a look that counts for `seconds`, of what was before keeping the part `keep`.
     fn take(&mut self, given: Option<Given>, fresh: Fresh, seconds: f64, keep: f64) {
         self.given = given.map(|now| {
             let before = self.given.unwrap_or(now);

@@ -215,6 +215,17 @@ fn a_few_statements_of_three_equal_servers_make_none_of_them_slow() {
 }
 
 #[test]
+fn one_look_after_a_long_pause_makes_no_server_slow() {
+    let (mut speeds, start) = (Speeds::default(), Instant::now());
+    let even = digest(1, 50.0, &[Some(1.0); 3]);
+    (0..30).for_each(|s| drop(speeds.update(&even, &peers(3), ON, SECOND, start + SECOND * s)));
+    // The router stood still for a minute, and one server's statements with it.
+    let long = digest(1, 50.0, &[Some(9000.0), Some(1.0), Some(1.0)]);
+    assert_eq!(speeds.update(&long, &peers(3), ON, SECOND * 60, start + SECOND * 90), []);
+    assert_eq!(speeds.of(&ServerName::new("r0")).factor, 1.0);
+}
+
+#[test]
 fn our_own_questions_tell_a_slow_server_where_nothing_else_is_the_same() {
     let (mut speeds, start) = (Speeds::default(), Instant::now());
     for half in 0..180u32 {
