@@ -9,7 +9,7 @@ use crate::names::Names;
 use crate::pending_move::PendingMove;
 use crate::record::Recorder;
 use crate::server_counters::ServerCounters;
-use crate::speed::{Change, Given, Peer, Speed, Speeds, Times};
+use crate::speed::{Change, Peer, Speed, Speeds, Times};
 use crate::suspect::Suspects;
 use crate::tls::ServerTlsState;
 use crate::view::{OwnState, View};
@@ -297,10 +297,7 @@ impl SharedState {
                 let readable = here.get(name).copied().unwrap_or_default();
                 Sessions { server: name.clone(), readers, readable }
             };
-            let with_given = |peer: Peer| {
-                let readable = here.get(&peer.name).copied().unwrap_or_default();
-                Peer { given: given.get(&peer.name).map(|given| Given { readable, ..*given }), ..peer }
-            };
+            let with_given = |peer: Peer| Peer { given: given.get(&peer.name).copied(), ..peer };
             let peers = inputs.snapshot.servers.iter().filter_map(peer).map(with_given).collect();
             let sessions = inputs.counters.iter().map(readers).collect();
             (peers, sessions, inputs.config.capacity, new_names.clone())

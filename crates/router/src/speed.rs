@@ -35,7 +35,7 @@
 //!
 //! **Load is no slowness.** Where servers do all that they can, a statement takes as long as its line is,
 //! which tells what its server was given: of three equal servers with three, three and two busy sessions, two
-//! take 1.5 times as long as the third. With less for it they would be fast, and the third slow. Where
+//! take 1.5 times as long as the third. Given less they would be fast, and the third slow. Where
 //! sessions are busy, a time grows at most in step with their number (`time = sessions / throughput`, and
 //! more of them do not make the throughput less). So beside one that is given less, a server is slow only by
 //!
@@ -43,9 +43,9 @@
 //! its time / (the other's time x what it is given / what the other is given)
 //! ```
 //!
-//! and beside one that is given as much or more by the times as they are. What it is given is by its factor,
-//! and by how its sessions come out in whole numbers. By its warmth only where nearly all sessions are busy
-//! (`given.rs`): elsewhere those that a cold server leaves to others wait for want of room, and one that is
+//! and beside one that is given as much or more by the times as they are. What it is given is what our sessions
+//! there are beside its share of them (`given.rs`): they come in whole numbers, and move one by one. Beside one
+//! that warms up the times count as they are: what it leaves to others waits for want of room, and one that is
 //! cold and fast is to relieve them.
 //!
 //! **From times to a factor.** The fastest quarter of the servers is the measure. A server whose statements

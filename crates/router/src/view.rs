@@ -181,19 +181,16 @@ impl View {
         targets
     }
 
-    /// What each server that may be read from is given of what its weight says it can carry, where `loads`
-    /// are our sessions. All routers go by about the same capacities, so what a server gets from all of them
-    /// is as its speed and its warmth; and it has its share of our sessions, but for whole numbers.
+    /// What each server that may be read from is given of our sessions, `loads`, beside its share of them.
     pub fn given(&self, loads: &[f64]) -> HashMap<ServerName, Given> {
         let shares = self.shares(self.own_zone.as_ref());
         let with_share = shares.iter().zip(loads).filter(|(share, _)| **share > 0.0);
         let all: f64 = with_share.map(|(_, load)| load).sum();
         let given = |((candidate, share), load): ((&Candidate, &f64), &f64)| {
-            let Capacity { speed, warmth, .. } = candidate.capacity;
             // Of less than half a session a whole one says nothing.
             let expected = share * all;
-            let whole = if expected < 0.5 { 1.0 } else { (load / expected).clamp(0.25, 4.0) };
-            let given = Given { load: speed * whole, warmth: speed.min(warmth) / speed, readable: 0.0 };
+            let load = if expected < 0.5 { 1.0 } else { (load / expected).clamp(0.25, 4.0) };
+            let given = Given { load, warm: candidate.capacity.warmth >= 1.0 };
             candidate.reads.is_eligible().then(|| (candidate.name.clone(), given))
         };
         self.candidates.iter().zip(&shares).zip(loads).filter_map(given).collect()
@@ -463,7 +460,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn what_a_server_is_given_is_by_its_speed_its_warmth_and_whole_sessions_and_not_by_its_weight() {
+    fn what_a_server_is_given_is_by_whole_sessions_and_not_by_its_weight_or_its_speed() {
         let readers = [("a", 2.0), ("a", 1.0), ("a", 1.0), ("b", 1.0)];
         let mut s = snapshot("a", &readers, &[("a", 0.9), ("b", 0.1)]);
         let slow = Speed { factor: 0.5, ..Speed::default() };
@@ -477,10 +474,8 @@ pub(crate) mod tests {
         let given = view.given(&at_the_share);
         let of = |name: &str| given[&ServerName::new(name)];
         assert_eq!(given.len(), 4, "not the primary: {given:?}");
-        for (name, load) in [("r0", 1.0), ("r1", 0.5), ("r2", 1.0), ("r3", 1.0)] {
-            assert!((of(name).load - load).abs() < 1e-9, "{name}: {:?}", of(name));
-        }
-        assert!(of("r2").warmth < 0.2 && of("r0").warmth == 1.0 && of("r1").warmth == 1.0);
+        assert!(given.values().all(|given| (given.load - 1.0).abs() < 1e-9), "{given:?}");
+        assert!(!of("r2").warm && of("r0").warm && of("r1").warm);
         // Whole sessions: three, three and two.
         let s = snapshot("a", &[("a", 1.0), ("a", 1.0), ("a", 1.0)], &[("a", 1.0)]);
         let view = View::new(Arc::new(s), Arc::new(config), &OwnState::default(), Instant::now());

@@ -7,28 +7,19 @@ use insight::OTHER;
 use std::collections::HashMap;
 use std::time::Duration;
 
-/// From this part of their time on in which our sessions are busy a warm server counts as given more than a
-/// cold one, and from which on by all of the difference.
-const BUSY_FROM: f64 = 0.7;
-const BUSY: f64 = 0.9;
-
-/// What a server is given of what its weight says it can carry, as our own sessions tell (see
-/// [`View::given`](crate::view::View::given)).
+/// What a server is given of our own sessions (see [`View::given`](crate::view::View::given)).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Given {
-    /// By its speed factor, and by how its sessions come out in whole numbers; above 0.
+    /// Its sessions over its share of them, above 0: sessions come in whole numbers, and move one by one.
     pub load: f64,
-    /// The part of that which its warmth leaves, above 0 to 1.
-    pub warmth: f64,
-    /// For how many of our sessions there those stand whose statements are seen.
-    pub readable: f64,
+    /// It does not warm up.
+    pub warm: bool,
 }
 
 /// The servers that are compared.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Loads {
     lately: HashMap<ServerName, Lately>,
-    busy: Busy,
 }
 
 /// A server, over [`WINDOW`].
@@ -42,20 +33,12 @@ struct Lately {
     square: f64,
 }
 
-/// Seconds of our sessions, over [`WINDOW`]: those that statements took, and all.
-#[derive(Clone, Copy, Debug, Default)]
-struct Busy {
-    statements: f64,
-    sessions: f64,
-}
-
 /// What came of a server's statements since the last look.
 #[derive(Clone, Copy, Debug, Default)]
 struct Fresh {
     count: f64,
     /// The logarithms of what they took beside the same ones wherever they were sent, summed.
     beside: f64,
-    busy_s: f64,
 }
 
 impl Loads {
@@ -79,34 +62,26 @@ impl Loads {
         let mut by_server: HashMap<&ServerName, Fresh> = HashMap::new();
         for times in fresh {
             let here = by_server.entry(&times.server).or_default();
-            here.busy_s += times.of_all * times.mean_ns() / 1e9;
             if let Some(usual) = usual_ns.get(&times.digest).filter(|_| times.digest != OTHER) {
                 here.count += times.count;
                 here.beside += times.log_sum - times.count * usual.ln();
             }
         }
         self.lately.retain(|name, _| peers.iter().any(|peer| peer.name == *name));
-        (self.busy.statements, self.busy.sessions) = (self.busy.statements * keep, self.busy.sessions * keep);
         for peer in peers {
             let here = by_server.get(&peer.name).copied().unwrap_or_default();
-            if let Some(given) = peer.given {
-                self.busy.statements += here.busy_s;
-                self.busy.sessions += given.readable * seconds;
-            }
             let seconds = seconds.min(LONGEST_LOOK.as_secs_f64());
             self.lately.entry(peer.name.clone()).or_default().take(peer.given, here, seconds, keep);
         }
     }
 
     /// How much more the one is given than the other, as a logarithm; 0 where it is not more, or not known.
+    /// And beside one that warms up: it has no full share yet, and one that is cold and fast is to relieve
+    /// the others.
     pub(super) fn more(&self, one: &ServerName, other: &ServerName) -> f64 {
-        let part = self.busy.part();
-        let given = |server: &ServerName| {
-            let given = self.lately.get(server)?.given?;
-            Some(given.load.ln() + part * given.warmth.ln())
-        };
+        let given = |server: &ServerName| self.lately.get(server)?.given;
         match (given(one), given(other)) {
-            (Some(one), Some(other)) => f64::max(one - other, 0.0),
+            (Some(one), Some(other)) if other.warm => f64::max(one.load.ln() - other.load.ln(), 0.0),
             _ => 0.0,
         }
     }
@@ -122,9 +97,7 @@ impl Lately {
     fn take(&mut self, given: Option<Given>, fresh: Fresh, seconds: f64, keep: f64) {
         self.given = given.map(|now| {
             let before = self.given.unwrap_or(now);
-            let follow = |before: f64, now: f64| keep * before + (1.0 - keep) * now;
-            let (load, warmth) = (follow(before.load, now.load), follow(before.warmth, now.warmth));
-            Given { load, warmth, ..now }
+            Given { load: keep * before.load + (1.0 - keep) * now.load, ..now }
         });
         for sum in [&mut self.seconds, &mut self.sum, &mut self.square] {
             *sum *= keep;
@@ -144,13 +117,5 @@ impl Lately {
         }
         let mean = self.sum / self.seconds;
         (self.square / self.seconds - mean * mean).max(0.0) / self.seconds
-    }
-}
-
-impl Busy {
-    /// How far sessions are busy all the time, 0 to 1.
-    fn part(self) -> f64 {
-        let busy = if self.sessions > 0.0 { self.statements / self.sessions } else { 0.0 };
-        ((busy - BUSY_FROM) / (BUSY - BUSY_FROM)).clamp(0.0, 1.0)
     }
 }

@@ -8,7 +8,7 @@ use rand::rngs::StdRng;
 use router::heat::{Heats, Reader};
 use router::pick::{PickRequest, pick};
 use router::placement::{Held, PACED_AFTER, TRIM_AFTER, Urgency, decide};
-use router::speed::{Given, Peer, Speeds, Times};
+use router::speed::{Peer, Speeds, Times};
 use router::view::{OwnState, View};
 use router::work::{Done, Works};
 use std::collections::{BTreeMap, VecDeque};
@@ -146,12 +146,11 @@ impl Router {
             fresh.extend(times_ms.iter().enumerate().map(times).filter(|times| times.count > 0.0));
         }
         let given = view.given(&self.loads(view));
-        let peer = |(at, candidate): (usize, &router::view::Candidate)| {
-            let readable = self.sessions.iter().filter(|session| session.server == at).count() as f64;
-            let given = given.get(&candidate.name).map(|given| Given { readable, ..*given });
-            Peer { given, ..Peer::new(candidate.name.clone()) }
+        let peer = |candidate: &router::view::Candidate| Peer {
+            given: given.get(&candidate.name).copied(),
+            ..Peer::new(candidate.name.clone())
         };
-        let peers: Vec<Peer> = view.candidates.iter().enumerate().map(peer).collect();
+        let peers: Vec<Peer> = view.candidates.iter().map(peer).collect();
         self.speeds.update(&fresh, &peers, self.config.capacity, Duration::from_secs(1), now);
         let reader = |server: &Server| Reader::of(server, &self.speeds.of(&server.name));
         let readers: Vec<Reader> = view.snapshot.servers.iter().filter_map(reader).collect();
