@@ -430,7 +430,7 @@ impl Speeds {
                 };
                 let as_loaded: Vec<Fit> = fits.iter().map(as_loaded).collect();
                 let Some(measure) = fastest(&as_loaded) else { continue };
-                let by_seconds = self.loads.variance(name) + self.loads.variance(&peers[measure.peer].name);
+                let by_seconds = self.loads.variance(name, &peers[measure.peer].name);
                 let beside = Beside {
                     longer: fit.longer - first.longer,
                     slower: fit.longer - measure.longer,

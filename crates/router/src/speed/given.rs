@@ -86,9 +86,14 @@ impl Loads {
         }
     }
 
-    /// The variance of the logarithm of a server's times, each second being one time.
-    pub(super) fn variance(&self, server: &ServerName) -> f64 {
-        self.lately.get(server).map_or(0.0, Lately::variance)
+    /// The variance of how much longer the one's times are than the other's, as a logarithm, each second being
+    /// one time. 0 beside one that warms up.
+    pub(super) fn variance(&self, one: &ServerName, other: &ServerName) -> f64 {
+        let (one, other) = (self.lately.get(one), self.lately.get(other));
+        if other.and_then(|other| other.given).is_some_and(|given| !given.warm) {
+            return 0.0;
+        }
+        one.map_or(0.0, Lately::variance) + other.map_or(0.0, Lately::variance)
     }
 }
 
