@@ -43,10 +43,10 @@
 //! its time / (the other's time x what it is given / what the other is given)
 //! ```
 //!
-//! and beside one that is given as much or more by the times as they are. What it is given is what our sessions
-//! there are beside its share of them (`given.rs`): they come in whole numbers, and move one by one. Beside one
-//! that warms up the times count as they are: what it leaves to others waits for want of room, and one that is
-//! cold and fast is to relieve them.
+//! and beside one that is given as much or more by the times as they are. What it is given is what our
+//! sessions there are beside its share of them (`given.rs`): they come in whole numbers, and move one by one.
+//! Beside one that warms up the times count as they are: what it leaves to others waits for want of room, and
+//! one that is cold and fast is to relieve them.
 //!
 //! **From times to a factor.** The fastest quarter of the servers is the measure. A server whose statements
 //! take `k` times as long aims at `1/k`, at least [`LEAST`]. A server that is given less is also less busy
@@ -214,7 +214,7 @@ impl Sum {
 }
 
 impl Peer {
-    /// One of which nothing but its name is known.
+    /// One with nothing known but its name.
     pub fn new(name: ServerName) -> Self {
         Self { name, round_trip: None, question: None, dialect: None, given: None }
     }

@@ -86,8 +86,8 @@ impl Loads {
         }
     }
 
-    /// The variance of how much longer the one's times are than the other's, as a logarithm, each second being
-    /// one time. 0 beside one that warms up.
+    /// The variance of how much longer the one's times are than the other's, as a logarithm, each second
+    /// being one time. 0 beside one that warms up.
     pub(super) fn variance(&self, one: &ServerName, other: &ServerName) -> f64 {
         let (one, other) = (self.lately.get(one), self.lately.get(other));
         if other.and_then(|other| other.given).is_some_and(|given| !given.warm) {
