@@ -2,7 +2,6 @@
 
 use super::application::{Times, note};
 use super::fixture::{BIG, PACED};
-use super::tables::{TREE, spread};
 use super::words::Words;
 use mysql_async::prelude::Queryable;
 use mysql_async::{Conn, Opts};
@@ -343,29 +342,6 @@ pub(super) async fn insert_many_slowly(mut root: Conn, until: Instant) -> anyhow
     root.query_drop("SET SESSION sql_log_bin = 0").await?;
     while Instant::now() < until {
         root.query_drop("INSERT INTO app.journal (n) SELECT SLEEP(0.02) FROM app.scan WHERE id < 25").await?;
-    }
-    Ok(())
-}
-
-/// Looks through a table anew and anew. While it is at the tree of the index, which is a part of that time,
-/// nobody else can split a page there.
-pub(super) async fn check_the_tree(mut root: Conn, until: Instant) -> anyhow::Result<()> {
-    while Instant::now() < until {
-        root.query_drop("CHECK TABLE app.tree").await?;
-    }
-    Ok(())
-}
-
-/// Rows of a statement that inserts all over that table: as many as about one page takes until it splits.
-const SCATTERED: u64 = 300;
-
-/// Inserts all over that table, so that most statements split a page.
-pub(super) async fn insert_anywhere(mut root: Conn, until: Instant, number: u32) -> anyhow::Result<()> {
-    // Beside the rows that are there, and those of other clients.
-    let mut at = TREE + (u64::from(number + 1) << 40);
-    while Instant::now() < until {
-        root.query_drop(format!("INSERT INTO app.tree VALUES {}", spread(at..at + SCATTERED))).await?;
-        at += SCATTERED;
     }
     Ok(())
 }

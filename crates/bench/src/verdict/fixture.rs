@@ -10,7 +10,7 @@ use super::making::{Bed, Making};
 use super::neighbour::Neighbours;
 use super::packets::{Pace, Packets};
 use super::stream::Stream;
-use super::tables::{big, forget_the_binary_logs, tables, tree};
+use super::tables::{big, forget_the_binary_logs, tables};
 use super::words::Words;
 use crate::volume::Volume;
 use anyhow::{Context, bail};
@@ -57,9 +57,6 @@ const CAPACITY: (u32, f64) = (4, 3.0);
 /// Limits far above what a healthy server needs: CPUs, bytes of memory beside what it has, and the share that
 /// its threads and open files are of what it may have.
 const FAR_ABOVE: (f64, u64, f64) = (16.0, 4 << 30, 0.2);
-/// Sessions that look through the same table: while one of them is between two looks at its tree, another one
-/// is at it.
-const CHECKS: u32 = 3;
 /// Of the memory of a server that reads a table of 160 MiB by mapping its file: for its page cache.
 const MAPPED_MIB: [u64; 3] = [112, 80, 56];
 
@@ -120,12 +117,6 @@ impl<'a> VerdictFixture<'a> {
                 lab.connect("b1").await?.query_drop(words.stop_replica).await?;
                 let mut root = lab.connect("a1").await?;
                 big(&mut root, SMALL).await?;
-            }
-            Bed::Latched => {
-                lab.connect("b1").await?.query_drop(words.stop_replica).await?;
-                let mut root = lab.connect("a1").await?;
-                big(&mut root, SMALL).await?;
-                tree(&mut root).await?;
             }
         }
         // A server whose own IO is limited has another bottleneck than a slow disk.
@@ -195,17 +186,6 @@ impl<'a> VerdictFixture<'a> {
                 let root = self.lab.connect("a1").await?;
                 made.clients.spawn(client::insert_many_slowly(root, until));
                 made.clients(self, 4 * level, until, client::insert_behind_the_lock).await?;
-            }
-            Making::Latches => {
-                made.hold(self.volume.lifted()?);
-                for _ in 0..CHECKS {
-                    let root = self.lab.connect("a1").await?;
-                    made.clients.spawn(client::check_the_tree(root, until));
-                }
-                for number in 0..4 * level {
-                    let root = self.unlogged().await?;
-                    made.clients.spawn(client::insert_anywhere(root, until, number));
-                }
             }
             Making::FlushBound => {
                 // Small writes would reach the limit on requests first: only the flush shall be slow.
@@ -343,9 +323,7 @@ impl<'a> VerdictFixture<'a> {
                 let clients = [16, 24, 40][by_strength];
                 match self.bed {
                     Bed::Pooled => made.clients(self, clients, until, client::sleep_in_the_pool).await?,
-                    Bed::Usual | Bed::Latched => {
-                        made.clients(self, clients, until, client::sleep_in_the_engine).await?;
-                    }
+                    Bed::Usual => made.clients(self, clients, until, client::sleep_in_the_engine).await?,
                 }
             }
             Making::TableCache => made.clients(self, 2 * level, until, client::read_many_tables).await?,
@@ -461,12 +439,6 @@ impl<'a> VerdictFixture<'a> {
                 let _ = primary.query_drop(off).await;
             }
             _ => {}
-        }
-        if self.bed == Bed::Latched {
-            // It has grown, and shall fit the pool in the next one, too.
-            let lifted = self.volume.lifted()?;
-            tree(&mut primary).await?;
-            drop(lifted);
         }
         primary.disconnect().await?;
         if self.bed != Bed::Usual {

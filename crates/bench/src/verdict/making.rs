@@ -41,8 +41,6 @@ pub(crate) enum Making {
     TableLocks,
     /// Statements that insert many rows slowly, and others behind their auto-increment values.
     AutoIncrement,
-    /// Inserts that split pages all over a table, while others look through its tree (CHECK TABLE).
-    Latches,
     /// Small durable transactions.
     FlushBound,
     /// Programs that compute beside the server.
@@ -119,8 +117,6 @@ pub(super) enum Bed {
     Usual,
     /// MariaDB with a small pool of threads.
     Pooled,
-    /// Servers that tell who waits for a latch of InnoDB, and a table whose pages split.
-    Latched,
 }
 
 /// A setting of a server, and its value.
@@ -150,7 +146,6 @@ impl Making {
             Self::MetadataLocks => Name::MetadataLocks,
             Self::TableLocks => Name::TableLocks,
             Self::AutoIncrement => Name::AutoIncrement,
-            Self::Latches => Name::Latches,
             Self::FlushBound => Name::FlushBound,
             Self::CpuHog => Name::Cpu,
             Self::Connections => Name::Connections,
@@ -217,7 +212,6 @@ impl Making {
                 | Self::MetadataLocks
                 | Self::TableLocks
                 | Self::AutoIncrement
-                | Self::Latches
                 | Self::FlushBound
                 | Self::Connections
                 | Self::BufferPool
@@ -249,11 +243,8 @@ impl Making {
 
     /// The lab that it is made in.
     pub(super) fn bed(self, flavour: Flavour) -> Bed {
-        match (self, flavour) {
-            (Self::Admission, Flavour::MariaDb) => Bed::Pooled,
-            (Self::Latches, _) => Bed::Latched,
-            _ => Bed::Usual,
-        }
+        let pooled = self == Self::Admission && flavour == Flavour::MariaDb;
+        if pooled { Bed::Pooled } else { Bed::Usual }
     }
 
     /// Settings of a1 while it is made.
@@ -263,9 +254,7 @@ impl Making {
         match (self, flavour) {
             (Self::RedoLog, Flavour::MariaDb) => quick(("innodb_log_file_size", "4194304")),
             (Self::RedoLog, Flavour::MySql) => quick(("innodb_redo_log_capacity", "8388608")),
-            (Self::Purge | Self::Latches, _) | (Self::ReplicationLag, Flavour::MariaDb) => {
-                QUICK_COMMITS.to_vec()
-            }
+            (Self::Purge, _) | (Self::ReplicationLag, Flavour::MariaDb) => QUICK_COMMITS.to_vec(),
             // MySQL applies in parallel what was committed together.
             (Self::ReplicationLag, Flavour::MySql) => quick(("binlog_group_commit_sync_delay", "20000")),
             (Self::TableCache, _) => vec![("table_open_cache", "50")],
@@ -296,7 +285,7 @@ impl Making {
 }
 
 impl Bed {
-    pub(super) const ALL: [Self; 3] = [Self::Usual, Self::Pooled, Self::Latched];
+    pub(super) const ALL: [Self; 2] = [Self::Usual, Self::Pooled];
 
     /// Options of its servers from their start on. Of two groups of threads each always gets a listener and
     /// one that works; few more are begun, and those end soon.
@@ -311,11 +300,6 @@ impl Bed {
                 ("thread_pool_max_threads", "4"),
                 ("thread_pool_idle_timeout", "2"),
                 ("loose_thread_pool_dedicated_listener", "ON"),
-            ],
-            // By default no server tells.
-            (Self::Latched, _) => &[
-                ("performance_schema_instrument", "'wait/synch/%lock/innodb/%=ON'"),
-                ("performance_schema_consumer_events_waits_current", "ON"),
             ],
         }
     }

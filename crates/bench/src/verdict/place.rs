@@ -16,7 +16,7 @@ pub(crate) struct NotMade {
 }
 
 /// Rules that nothing is made for anywhere, and why.
-const NOWHERE: [(Name, &str); 2] = [
+const NOWHERE: [(Name, &str); 3] = [
     (
         Name::HostMemory,
         "all memory of the machine would have to be taken, and the kernel may end any program then",
@@ -24,6 +24,10 @@ const NOWHERE: [(Name, &str); 2] = [
     (
         Name::Steal,
         "only the host of a guest can take CPU time away from it, which no program in it can ask for",
+    ),
+    (
+        Name::Latches,
+        "a latch is held for microseconds: of sessions on few CPUs hardly two meet at one, whatever they do",
     ),
 ];
 

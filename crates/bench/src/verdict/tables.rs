@@ -6,7 +6,6 @@ use anyhow::bail;
 use lab::{Flavour, Lab};
 use mysql_async::Conn;
 use mysql_async::prelude::Queryable;
-use std::ops::Range;
 use std::time::{Duration, Instant};
 
 /// Makes all tables, and waits until b1 has those that it gets.
@@ -72,32 +71,6 @@ pub(super) async fn forget_the_binary_logs(lab: &Lab) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Rows of the table whose pages split: short ones, so that looking through them takes long and they fit the
-/// pool, once as many again were inserted too.
-pub(super) const TREE: u64 = 400_000;
-
-/// Makes the table whose pages split anew, of a1 alone. Its rows come in no order, so that every page has
-/// some room.
-pub(super) async fn tree(root: &mut Conn) -> anyhow::Result<()> {
-    for statement in [
-        "SET SESSION sql_log_bin = 0",
-        "DROP TABLE IF EXISTS app.tree",
-        "CREATE TABLE app.tree (id BIGINT UNSIGNED PRIMARY KEY, n INT NOT NULL)",
-    ] {
-        root.query_drop(statement).await?;
-    }
-    for start in (0..TREE).step_by(10_000) {
-        root.query_drop(format!("INSERT INTO app.tree VALUES {}", spread(start..start + 10_000))).await?;
-    }
-    Ok(())
-}
-
-/// Rows of that table. An odd factor takes no two numbers to the same key, and neighbours far apart.
-pub(super) fn spread(numbers: Range<u64>) -> String {
-    let row = |number: u64| format!("({},{})", number.wrapping_mul(0x9E37_79B9_7F4A_7C15), number % 1000);
-    numbers.map(row).collect::<Vec<_>>().join(",")
-}
-
 /// The table that point reads are of, with this many rows.
 pub(super) async fn big(root: &mut Conn, rows: u32) -> anyhow::Result<()> {
     root.query_drop("CREATE TABLE app.big (id INT PRIMARY KEY, filler VARCHAR(400) NOT NULL)").await?;
@@ -108,20 +81,4 @@ pub(super) async fn big(root: &mut Conn, rows: u32) -> anyhow::Result<()> {
         root.query_drop(format!("INSERT INTO app.big VALUES {}", values.join(","))).await?;
     }
     Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use std::collections::BTreeSet;
-
-    #[test]
-    fn no_key_of_the_tree_is_there_twice_whoever_inserts_it() {
-        let of_clients = (1..=16).map(|client: u64| TREE + (client << 40));
-        let all = std::iter::once(0).chain(of_clients).map(|at| spread(at..at + 2000)).collect::<Vec<_>>();
-        let keys: BTreeSet<&str> =
-            all.iter().flat_map(|rows| rows.split("),(")).filter_map(|row| row.split(',').next()).collect();
-        let keys: BTreeSet<&str> = keys.into_iter().map(|key| key.trim_start_matches('(')).collect();
-        assert_eq!(keys.len(), 17 * 2000);
-    }
 }
