@@ -9,6 +9,7 @@ use config::Credentials;
 use fleet::Snapshot;
 use fleet::announcement::{FREEZE, HOLD, OPERATION, PREPARE};
 use std::time::Duration;
+use tokio::task::JoinSet;
 
 /// Whether the candidate takes writes, by its own answer; `None` when it gives none. Needed to resume.
 pub async fn promoted(plan: &Plan, logins: &Logins) -> Option<bool> {
@@ -113,7 +114,8 @@ pub async fn written_elsewhere(plan: &Plan, logins: &Logins, snapshot: &Snapshot
 }
 
 /// A server of the fleet that the plan does not name, and that takes writes. Of another fleet nobody is
-/// asked.
+/// asked. All are asked at once: readers of binary logs that register as replicas are among them, may be any
+/// number, and give no answer, while nobody takes writes.
 async fn writer_outside(plan: &Plan, logins: &Logins, snapshot: &Snapshot) -> Option<String> {
     let deadline = Duration::from_millis(plan.deadlines.statement_ms);
     let is_named = |server: &fleet::Server| {
@@ -126,21 +128,26 @@ async fn writer_outside(plan: &Plan, logins: &Logins, snapshot: &Snapshot) -> Op
     if named.is_empty() {
         return None;
     }
+    let mut asked = JoinSet::new();
     for server in outside {
-        let asked = async {
-            let opened =
-                Connection::open(&server.name, &server.reach, &logins.admin, deadline, BRIEFLY).await;
-            let mut connection = opened.ok()?;
-            let read_only = connection.scalar(READ_ONLY, deadline).await.ok()?;
-            connection.close().await;
-            read_only
-        };
-        let answer = tokio::time::timeout(WRITER_ANSWERS, asked).await.ok().flatten();
-        if takes_writes(answer.as_deref()) {
-            return Some(server.name.to_string());
-        }
+        let (name, reach, who) = (server.name.clone(), server.reach.clone(), logins.admin.clone());
+        asked.spawn(async move {
+            let asking = async {
+                let opened = Connection::open(&name, &reach, &who, deadline, BRIEFLY).await;
+                let mut connection = opened.ok()?;
+                let read_only = connection.scalar(READ_ONLY, deadline).await.ok()?;
+                connection.close().await;
+                read_only
+            };
+            let answer = tokio::time::timeout(WRITER_ANSWERS, asking).await.ok().flatten();
+            takes_writes(answer.as_deref()).then(|| name.to_string())
+        });
     }
-    None
+    let mut writers = Vec::new();
+    while let Some(ended) = asked.join_next().await {
+        writers.extend(ended.ok().flatten());
+    }
+    writers.into_iter().min()
 }
 
 /// The plan of the newest operation that was begun and neither done nor undone, as the servers have it: for
@@ -249,5 +256,32 @@ mod tests {
         (plan.primary.reach, plan.candidate.reach) =
             (closed.address().to_string(), open.address().to_string());
         assert_eq!(moved_by_hand(&plan, &logins(), Some(&another)).await, None);
+    }
+
+    #[tokio::test]
+    async fn many_that_give_no_answer_are_waited_for_together() {
+        let script = Script::new("10.11.6-MariaDB", |statement, _| match statement {
+            READ_ONLY => Reply::value("read_only", "0").after(Duration::from_secs(60)),
+            _ => Reply::Usual,
+        });
+        let silent = ScriptedServer::start(script).await.unwrap();
+        let (open, closed) = (server("0").await, server("1").await);
+        let mut plan = failover(FenceBy::Nothing);
+        (plan.primary.reach, plan.candidate.reach) =
+            (closed.address().to_string(), closed.address().to_string());
+        let mut snapshot = Snapshot::empty(Instant::now());
+        let mut add = |name: &str, server: &ScriptedServer| {
+            let reach = Address::tcp("127.0.0.1", server.address().port());
+            snapshot.servers.push(Server::unasked(ServerName::new(name), reach));
+        };
+        add("a1", &closed);
+        for name in ["c1", "c2", "c3", "c4", "c5", "c6", "c7", "c8"] {
+            add(name, &silent);
+        }
+        add("z1", &open);
+        let began = Instant::now();
+        let words = written_elsewhere(&plan, &logins(), &snapshot).await.unwrap();
+        assert!(words.starts_with("z1 takes writes, and a1"), "{words}");
+        assert!(began.elapsed() < WRITER_ANSWERS * 4, "{:?}", began.elapsed());
     }
 }
