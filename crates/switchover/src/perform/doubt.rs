@@ -6,7 +6,9 @@
 //! asked what it wrote itself since it was a replica.
 //!
 //! On MariaDB its own log and what it has replicated tell: what it writes gets a higher number than all that
-//! it replicated. On MySQL numbers of several servers cannot be compared, so the others are asked.
+//! it replicated of that domain. Where each server writes in a domain of its own, it replicated nothing of its
+//! own one; and on MySQL numbers of several servers cannot be compared. So the others are asked whether they
+//! have what it wrote as a primary before.
 
 use super::servers::Servers;
 use super::{Member, Plan};
@@ -54,18 +56,18 @@ async fn written(plan: &Plan, servers: &mut Servers<'_>) -> Result<Option<String
         let id = servers.scalar(candidate, "SELECT @@GLOBAL.server_id").await?.unwrap_or_default();
         let replicated = servers.scalar(candidate, "SELECT @@GLOBAL.gtid_slave_pos").await?;
         let id = id.parse().map_err(|_| unreadable(format!("'{id}' is no server_id")))?;
-        return newer(id, &history, &replicated.unwrap_or_default())
-            .map_err(|error| unreadable(error.to_string()));
+        let newer = newer(id, &history, &replicated.unwrap_or_default());
+        let Some(own) = newer.map_err(|error| unreadable(error.to_string()))? else { return Ok(None) };
+        let known = of_others(plan, servers).await.join(",");
+        let lacking = rejoin::own_transactions(Flavour::MariaDb, &own, &known);
+        return Ok(lacking.map_err(|error| unreadable(error.to_string()))?.map(|_| own));
     }
     let uuid = servers.scalar(candidate, "SELECT @@GLOBAL.server_uuid").await?.unwrap_or_default();
     let own = of_uuid(&uuid, &history);
     if own.is_empty() {
         return Ok(None);
     }
-    let mut known = Vec::new();
-    for member in std::iter::once(&plan.primary).chain(&plan.others) {
-        known.extend(executed(member, servers).await);
-    }
+    let known = of_others(plan, servers).await;
     if known.is_empty() {
         return Err(unreadable("no other server answers that it could be compared with".to_owned()));
     }
@@ -73,7 +75,16 @@ async fn written(plan: &Plan, servers: &mut Servers<'_>) -> Result<Option<String
     Ok(lacking.map_err(|error| unreadable(error.to_string()))?.map(|own| own.to_string()))
 }
 
-/// What a MySQL server has; `None` where it does not answer soon.
+/// What each other server has that answers soon.
+async fn of_others(plan: &Plan, servers: &mut Servers<'_>) -> Vec<String> {
+    let mut known = Vec::new();
+    for member in std::iter::once(&plan.primary).chain(&plan.others) {
+        known.extend(executed(member, servers).await);
+    }
+    known
+}
+
+/// What a server has; `None` where it does not answer soon.
 async fn executed(member: &Member, servers: &mut Servers<'_>) -> Option<String> {
     let asked = servers.scalar(member, rejoin::history(member.dialect()));
     let answer = tokio::time::timeout(LOOK, asked).await.ok()?.ok()??;
@@ -168,6 +179,11 @@ mod tests {
         // It was a primary before, and everybody has what it wrote then.
         look(mariadb, ["12", "0-12-70,0-11-104", "0-11-104"], None, true).await.unwrap();
         look(mysql, [own, all, ""], Some(all), true).await.unwrap();
+        // The same, where each server writes in a domain of its own.
+        let [log, replicated] = ["1-11-104,2-12-70", "1-11-104"];
+        look(mariadb, ["12", log, replicated], Some(log), true).await.unwrap();
+        let lacks = look(mariadb, ["12", log, replicated], Some("1-11-104,2-12-69"), true).await.unwrap_err();
+        assert!(lacks.to_string().contains("has 2-12-70, which no other server has"), "{lacks}");
         // It never wrote: nobody has to be asked.
         look(mysql, [old, mine, ""], None, true).await.unwrap();
         for (version, state, other) in
