@@ -168,13 +168,8 @@ impl GuardOverview {
         names.sort();
         names.dedup();
         facts::read_own_grants(&mut found_replicas, who, deadline).await;
-        // A failover says nothing to replicas of replicas, and they acknowledge nothing to the primary.
-        let follows_primary = |facts: &Facts| {
-            let is_followed = |it: &Facts| facts.channels.iter().any(|channel| check::is_source(it, channel));
-            seen_primary.as_ref().is_none_or(is_followed)
-        };
         let (replicas, others): (Vec<Facts>, Vec<Facts>) =
-            found_replicas.into_iter().partition(follows_primary);
+            found_replicas.into_iter().partition(|facts| follows(facts, seen_primary.as_ref()));
         // What a failover would find, were the primary dead now.
         let scene = Scene {
             primary: ServerAddress {
@@ -240,6 +235,12 @@ async fn look(
     let found = record::read(&mut conn, deadline).await;
     conn.close().await;
     Ok((holder, found?))
+}
+
+/// Whether a failover says something to a server: not to replicas of replicas, which acknowledge nothing to
+/// the primary, and not to one that follows nobody. Where no primary was read, every source may be it.
+fn follows(facts: &Facts, primary: Option<&Facts>) -> bool {
+    facts.channels.iter().any(|channel| primary.is_none_or(|primary| check::is_source(primary, channel)))
 }
 
 /// What was written for guards to read, as `headroom guard pause` and `resume` print it with `--json`.
@@ -320,5 +321,29 @@ pub async fn replicas_without(
             waits(&names);
         }
         tokio::time::sleep(POLL).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::facts::tests::{channel, facts};
+
+    #[test]
+    fn who_follows_nobody_is_no_replica_of_a_primary_that_was_not_read() {
+        let version = "10.11.6-MariaDB";
+        let of = |server: &str, channels| Facts { channels, ..facts(server, version) };
+        let (alone, replica) = (of("a3", Vec::new()), of("a2", vec![channel("a1", 3306, 11)]));
+        let below = of("c2", vec![channel("a2", 3306, 12)]);
+        let primary = Facts { server_id: 11, ..facts("a1", version) };
+        for (server, primary, expected) in [
+            (&alone, None, false),
+            (&replica, None, true),
+            (&alone, Some(&primary), false),
+            (&replica, Some(&primary), true),
+            (&below, Some(&primary), false),
+        ] {
+            assert_eq!(follows(server, primary), expected, "{}", server.server);
+        }
     }
 }
