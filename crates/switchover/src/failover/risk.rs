@@ -43,6 +43,8 @@ pub struct SourceSemiSync {
     pub on: bool,
     /// The replicas that were connected to it and acknowledge.
     pub clients: Option<u64>,
+    /// How many of them it waited for; `None` where there is no such setting (MariaDB): one.
+    pub needed: Option<u64>,
     /// When it falls back.
     pub timeout: Option<Duration>,
     /// Whether it waits even when no replica is connected.
@@ -142,8 +144,11 @@ pub fn rule_out_loss(
             return Err(LossRisk::SourceSeenLongBefore { before: *before });
         }
         SourceEvidence::Seen { said, before } => {
-            let known = replicas.len();
-            if let Some(clients) = said.clients.filter(|clients| *clients > known as u64) {
+            let (known, needed) = (replicas.len(), said.needed.unwrap_or(1));
+            // Where it waited for more than there are unknown ones, a known one has what it acknowledged.
+            let suffice = |clients: &u64| clients.saturating_sub(names.len() as u64) >= needed;
+            let unknown = said.clients.filter(|clients| *clients > known as u64).filter(suffice);
+            if let Some(clients) = unknown {
                 return Err(LossRisk::UnknownReplicas { clients, known });
             }
             never_falls_back(primary, said.timeout, said.waits_without_replicas)?;
@@ -230,6 +235,7 @@ mod tests {
         SourceSemiSync {
             on: true,
             clients: Some(1),
+            needed: None,
             timeout: Some(Duration::from_secs(86_400)),
             waits_without_replicas: Some(true),
         }
@@ -265,6 +271,10 @@ mod tests {
         assert!(matches!(judged(&short, 0), Err(LossRisk::FallsBack { server, .. }) if server == a1));
         let two = SourceSemiSync { clients: Some(2), ..said.clone() };
         assert_eq!(judged(&two, 0), Err(LossRisk::UnknownReplicas { clients: 2, known: 1 }));
+        let of_both = SourceSemiSync { needed: Some(2), ..two };
+        assert!(judged(&of_both, 0).is_ok(), "the known one acknowledged too");
+        let three = SourceSemiSync { clients: Some(3), ..of_both };
+        assert_eq!(judged(&three, 0), Err(LossRisk::UnknownReplicas { clients: 3, known: 1 }));
         let alone = SourceSemiSync { waits_without_replicas: Some(false), ..said };
         assert!(matches!(judged(&alone, 0), Err(LossRisk::DoesNotWait { server }) if server == a1));
         let unknown = rule_out_loss(&[replica()], &[], &a1, &SourceEvidence::Unknown).unwrap_err();

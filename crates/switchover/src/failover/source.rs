@@ -47,6 +47,10 @@ fn read(status: &BTreeMap<String, String>, variables: &BTreeMap<String, String>)
         names.iter().find_map(|name| from.get(*name)).cloned()
     };
     let clients = first(status, ["rpl_semi_sync_master_clients", "rpl_semi_sync_source_clients"]);
+    let needed = first(
+        variables,
+        ["rpl_semi_sync_master_wait_for_slave_count", "rpl_semi_sync_source_wait_for_replica_count"],
+    );
     let status = first(status, ["rpl_semi_sync_master_status", "rpl_semi_sync_source_status"]);
     let timeout = first(variables, ["rpl_semi_sync_master_timeout", "rpl_semi_sync_source_timeout"]);
     let waits =
@@ -54,6 +58,7 @@ fn read(status: &BTreeMap<String, String>, variables: &BTreeMap<String, String>)
     SourceSemiSync {
         on: status.as_ref().is_some_and(on),
         clients: clients.and_then(|clients| clients.parse().ok()),
+        needed: needed.and_then(|needed| needed.parse().ok()),
         timeout: timeout.and_then(|ms| ms.parse().ok()).map(Duration::from_millis),
         waits_without_replicas: waits.as_ref().map(on),
     }
@@ -72,12 +77,14 @@ mod tests {
             &map(&[("rpl_semi_sync_source_status", "ON"), ("rpl_semi_sync_source_clients", "2")]),
             &map(&[
                 ("rpl_semi_sync_source_timeout", "10000"),
+                ("rpl_semi_sync_source_wait_for_replica_count", "2"),
                 ("rpl_semi_sync_source_wait_no_replica", "ON"),
             ]),
         );
         let ten = Some(Duration::from_secs(10));
         let waits_without_replicas = Some(true);
-        let expected = SourceSemiSync { on: true, clients: Some(2), timeout: ten, waits_without_replicas };
+        let (clients, needed) = (Some(2), Some(2));
+        let expected = SourceSemiSync { on: true, clients, needed, timeout: ten, waits_without_replicas };
         assert_eq!(mysql, expected);
         let restarted = read(
             &map(&[("rpl_semi_sync_master_status", "OFF")]),
@@ -85,7 +92,13 @@ mod tests {
         );
         assert_eq!(
             restarted,
-            SourceSemiSync { on: false, clients: None, timeout: None, waits_without_replicas: Some(false) }
+            SourceSemiSync {
+                on: false,
+                clients: None,
+                needed: None,
+                timeout: None,
+                waits_without_replicas: Some(false)
+            }
         );
     }
 }

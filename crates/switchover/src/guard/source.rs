@@ -144,7 +144,13 @@ mod tests {
 
     #[test]
     fn an_answer_counts_for_the_server_that_gave_it_and_by_its_age_at_its_last_sign_of_life() {
-        let said = SourceSemiSync { on: true, clients: None, timeout: None, waits_without_replicas: None };
+        let said = SourceSemiSync {
+            on: true,
+            clients: None,
+            needed: None,
+            timeout: None,
+            waits_without_replicas: None,
+        };
         let at = Instant::now();
         let recorded = Some((GuardRecord::default(), at));
         let answer = Answer { server: ServerName::new("a1"), said, at, recorded };
