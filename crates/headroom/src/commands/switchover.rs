@@ -7,7 +7,7 @@ use crate::source::{SourceArgs, SourceError};
 use crate::{credentials, option_files, source};
 use anyhow::{Context, anyhow, bail};
 use clap::Args;
-use config::Credentials;
+use config::{Credentials, FleetConfig};
 use fleet::ServerName;
 use probe::host;
 use std::path::PathBuf;
@@ -430,6 +430,11 @@ fn may_open_a_server(kind: &Kind, state: &State) -> bool {
     goes_on_after_the_promotion(state) || (thaws && *kind == Kind::Switchover)
 }
 
+/// A fleet is known after three looks. Where they are far apart, nobody would take writes all the while.
+fn looks_every(configured: Duration) -> Duration {
+    configured.min(FleetConfig::default().interval)
+}
+
 /// The servers as they are now; `None` where nothing names one: an option file is enough to resume.
 async fn fleet_now(
     source: &SourceArgs,
@@ -438,6 +443,7 @@ async fn fleet_now(
 ) -> Option<fleet::Snapshot> {
     let mut config = source::for_fleet(source).ok()?.config;
     config.fleet.credentials = credentials::resolve(&config, environment).unwrap_or_else(|_| admin.clone());
+    config.fleet.interval = looks_every(config.fleet.interval);
     Some(observe::survey(&config.fleet).await)
 }
 
@@ -547,6 +553,12 @@ fn code(kind: &Kind, outcome: &Outcome) -> ExitCode {
 mod tests {
     use super::*;
     use clap::Parser;
+
+    #[test]
+    fn who_resumes_does_not_wait_for_the_interval_of_many_routers() {
+        assert_eq!(looks_every(Duration::from_secs(60)), FleetConfig::default().interval);
+        assert_eq!(looks_every(Duration::from_millis(100)), Duration::from_millis(100));
+    }
 
     #[test]
     fn what_may_open_a_server_is_preceded_by_a_look_at_the_fleet() {
