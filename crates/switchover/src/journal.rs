@@ -6,6 +6,7 @@
 
 use crate::Error;
 use crate::error::JournalError;
+use crate::perform::{Kind, Plan};
 use crate::step::{Event, State, Step};
 use serde::{Deserialize, Serialize};
 use std::fs::{File, OpenOptions};
@@ -206,6 +207,17 @@ pub fn is_over(lines: &[JournalRecord]) -> bool {
     over.is_some_and(|state| !matches!(state, State::Undecided { .. }))
 }
 
+/// Whether the candidate of a failover that is undone was not made a replica again.
+fn candidate_is_left(lines: &[JournalRecord]) -> bool {
+    let is_failover = |plan: &Plan| matches!(plan.kind, Kind::Failover { .. });
+    let undone = lines.iter().rev().find_map(|line| match line {
+        JournalRecord::Ended { step: Step::StopReplication, undo: true, event, .. } => Some(event),
+        _ => None,
+    });
+    matches!(lines.first(), Some(JournalRecord::Plan { plan, .. }) if is_failover(plan))
+        && matches!(undone, Some(Event::Failed { .. }))
+}
+
 /// Where to go on; `promoted` is the candidate's own answer, as for [`State::resume`].
 pub fn go_on(lines: &[JournalRecord], promoted: Option<bool>) -> State {
     match last(lines) {
@@ -213,6 +225,12 @@ pub fn go_on(lines: &[JournalRecord], promoted: Option<bool>) -> State {
         // It was promoted after all, and then its primary was not told to take writes again.
         Some((Step::Freeze, true, Some(Event::Failed { .. }))) if promoted == Some(true) => {
             State::Forward { step: Step::Mark }
+        }
+        // Its receivers alone are started again by what is left: its semi-sync switch would stay on, and it
+        // would wait for acknowledgements of what it applies.
+        Some((Step::Freeze, true, Some(Event::Failed { .. }))) if candidate_is_left(lines) => {
+            let why = "undoing had failed".to_owned();
+            State::Undoing { step: Step::StopReplication, why }
         }
         Some((step, true, _)) => State::Undoing { step, why: "undoing was interrupted".to_owned() },
         Some((step, false, ended)) => State::resume(step, ended, promoted),
@@ -251,6 +269,35 @@ mod tests {
         assert!(journal.promotion_in_doubt());
         journal.give_up_promotion();
         assert!(!journal.promotion_in_doubt());
+    }
+
+    #[test]
+    fn a_candidate_that_was_not_made_a_replica_again_is_made_one_by_whoever_goes_on() {
+        use crate::perform::FenceBy;
+        use crate::perform::tests::failover;
+        let ended = |step, event| JournalRecord::Ended { at_ms: 1, step, undo: true, event };
+        let begun = |step| JournalRecord::Begun { at_ms: 1, step, undo: true };
+        let failed = || Event::Failed { why: "w".to_owned() };
+        let lines = |kind: Kind, stop: Event| {
+            let plan = Plan { kind, ..failover(FenceBy::Nothing) };
+            vec![
+                JournalRecord::Plan { at_ms: 1, plan: Box::new(plan) },
+                begun(Step::StopReplication),
+                ended(Step::StopReplication, stop),
+                begun(Step::Freeze),
+                ended(Step::Freeze, failed()),
+            ]
+        };
+        let moved = failover(FenceBy::Nothing).kind;
+        for (kind, stop, expected) in [
+            (moved.clone(), failed(), Step::StopReplication),
+            (moved.clone(), Event::Done, Step::Freeze),
+            (Kind::Switchover, failed(), Step::Freeze),
+        ] {
+            let state = go_on(&lines(kind, stop), Some(false));
+            assert!(matches!(&state, State::Undoing { step, .. } if *step == expected), "{state:?}");
+        }
+        assert_eq!(go_on(&lines(moved, failed()), Some(true)), State::Forward { step: Step::Mark });
     }
 
     #[test]
