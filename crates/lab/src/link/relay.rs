@@ -21,7 +21,7 @@ use rustix::time::{
 };
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
-use std::net::SocketAddrV4;
+use std::net::{Ipv4Addr, SocketAddrV4};
 use std::ops::RangeInclusive;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, mpsc};
@@ -321,9 +321,6 @@ fn data(slot: u32, side: Side) -> epoll::EventData {
 }
 
 /// Starts connecting to the server from the client's zone.
-///
-/// The ports are taken in turn. The kernel, asked for any, looks at each that still waits for stray packets,
-/// which after some thousand connections of one zone keeps a core busy.
 fn open_upstream(
     epoll: &OwnedFd,
     link: &LinkEnd,
@@ -331,21 +328,25 @@ fn open_upstream(
     slot: u32,
     port: &mut u16,
 ) -> Result<OwnedFd> {
-    let from = layout::source(link.from, *peer.ip());
-    let mut tried = 0;
-    let socket = loop {
-        let source = SocketAddrV4::new(from, *port);
-        *port = if port == PORTS.end() { *PORTS.start() } else { *port + 1 };
-        tried += 1;
-        match connect_from(source, link.server) {
-            Ok(socket) => break socket,
-            Err(Errno::ADDRINUSE | Errno::ADDRNOTAVAIL) if tried < PORTS_TRIED => {}
-            Err(error) => return Err(error),
-        }
-    };
+    let socket = connect_in_turn(layout::source(link.from, *peer.ip()), link.server, port)?;
     // Only now: a socket that does not connect yet reports a hang-up.
     epoll::add(epoll, &socket, data(slot, Side::Server), SOCKET_EVENTS)?;
     Ok(socket)
+}
+
+/// The ports are taken in turn. The kernel, asked for any, looks at each that still waits for stray packets,
+/// which after some thousand connections of one zone keeps a core busy. It is asked only where many in a row
+/// are taken, as by the sessions of a large pool that stay open side by side.
+fn connect_in_turn(from: Ipv4Addr, server: SocketAddrV4, port: &mut u16) -> Result<OwnedFd> {
+    for _ in 0..PORTS_TRIED {
+        let source = SocketAddrV4::new(from, *port);
+        *port = if port == PORTS.end() { *PORTS.start() } else { *port + 1 };
+        match connect_from(source, server) {
+            Err(Errno::ADDRINUSE | Errno::ADDRNOTAVAIL) => {}
+            connected => return connected,
+        }
+    }
+    connect_from(SocketAddrV4::new(from, 0), server)
 }
 
 fn connect_from(source: SocketAddrV4, server: SocketAddrV4) -> Result<OwnedFd> {
@@ -357,5 +358,27 @@ fn connect_from(source: SocketAddrV4, server: SocketAddrV4) -> Result<OwnedFd> {
     match connect(&socket, &server) {
         Ok(()) | Err(Errno::INPROGRESS) => Ok(socket),
         Err(error) => Err(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::TcpListener;
+
+    #[test]
+    fn a_connection_finds_a_port_beside_many_that_stay_open_side_by_side() {
+        let to = Ipv4Addr::new(127, 203, 0, 1);
+        let listener = TcpListener::bind((to, 0)).unwrap();
+        let server = SocketAddrV4::new(to, listener.local_addr().unwrap().port());
+        let from = Ipv4Addr::new(127, 203, 0, 9);
+        let first = *PORTS.start();
+        let mut port = first;
+        let open: Vec<OwnedFd> =
+            (0..PORTS_TRIED).map(|_| connect_in_turn(from, server, &mut port).unwrap()).collect();
+        // All ports have had their turn.
+        port = first;
+        let further = connect_in_turn(from, server, &mut port);
+        assert!(further.is_ok(), "{further:?} beside {}", open.len());
     }
 }
