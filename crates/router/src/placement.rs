@@ -192,6 +192,15 @@ mod tests {
     }
 
     #[test]
+    fn sessions_move_also_where_the_router_does_not_know_its_zone() {
+        let readers_of = [("a", 1.0), ("a", 1.0), ("b", 2.0)];
+        let view = view(snapshot("", &readers_of, &[("a", 0.5), ("b", 0.5)]));
+        let leaves = decide(&view, &readers(&[0, 2, 2, 16]), 20, 0.5);
+        assert_eq!(leaves.len(), 1);
+        assert_eq!((leaves[0].server, leaves[0].sessions, leaves[0].why), (3, 6, Closed::Balance));
+    }
+
+    #[test]
     fn sessions_that_work_leave_one_by_one_where_as_many_do_too_much() {
         let view = view(two());
         let held = [(0, 0.0), (10, 15.0), (10, 5.0)];

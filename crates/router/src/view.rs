@@ -197,12 +197,14 @@ impl View {
     }
 
     /// The row of the flow table for reads born in `from`; an origin the table does not know goes by
-    /// capacity.
+    /// capacity. It sums to 1, or is all 0 where no replica is eligible.
     pub fn row(&self, from: Option<&Zone>) -> Vec<f64> {
-        match self.flow.row(from) {
-            Some(row) => row.to_vec(),
-            None => self.flow.zones.iter().map(|p| p.capacity).collect(),
+        if let Some(row) = self.flow.row(from) {
+            return row.to_vec();
         }
+        let all: f64 = self.flow.zones.iter().map(|zone| zone.capacity).sum();
+        let share = |capacity: f64| if all > 0.0 { capacity / all } else { 0.0 };
+        self.flow.zones.iter().map(|zone| share(zone.capacity)).collect()
     }
 
     /// The server that takes writes now.
@@ -482,6 +484,16 @@ pub(crate) mod tests {
         let given = view.given(&[0.0, 3.0, 3.0, 2.0]);
         let [r0, r2] = ["r0", "r2"].map(|name| given[&ServerName::new(name)].load);
         assert!((r0 / r2 - 1.5).abs() < 1e-9, "{given:?}");
+    }
+
+    #[test]
+    fn shares_and_what_is_given_are_the_same_to_a_router_that_does_not_know_its_zone() {
+        let view = view(snapshot("", &[("a", 5.0); 6], &[("a", 1.0)]));
+        let shares = view.shares(None);
+        assert!((shares.iter().sum::<f64>() - 1.0).abs() < 1e-9, "{shares:?}");
+        let given = view.given(&[0.0, 3.0, 2.0, 2.0, 2.0, 2.0, 1.0]);
+        let [r0, r5] = ["r0", "r5"].map(|name| given[&ServerName::new(name)].load);
+        assert!((r0 - 1.5).abs() < 1e-9 && (r5 - 0.5).abs() < 1e-9, "{given:?}");
     }
 
     #[test]
