@@ -6,9 +6,9 @@
 //! asked what it wrote itself since it was a replica.
 //!
 //! On MariaDB its own log and what it has replicated tell: what it writes gets a higher number than all that
-//! it replicated of that domain. Where each server writes in a domain of its own, it replicated nothing of its
-//! own one; and on MySQL numbers of several servers cannot be compared. So the others are asked whether they
-//! have what it wrote as a primary before.
+//! it replicated of that domain. Where each server writes in a domain of its own, it replicated nothing of
+//! its own one; and on MySQL numbers of several servers cannot be compared. So the others are asked whether
+//! they have what it wrote as a primary before.
 
 use super::servers::Servers;
 use super::{Member, Plan};
