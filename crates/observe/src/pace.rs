@@ -34,10 +34,12 @@
 #[cfg(test)]
 mod simulation;
 
-use crate::switchover::OFTEN;
 use config::FleetConfig;
 use fleet::Asking;
 use std::time::Duration;
+
+/// Time between two looks at each server while a switchover is announced, for up to eight routers.
+pub(crate) const OFTEN: Duration = Duration::from_millis(20);
 
 /// Of the statements allowed, this share is for visits; the rest is for what is asked seldom, and reserve.
 const FOR_VISITS: f64 = 0.62;

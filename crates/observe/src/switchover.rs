@@ -6,15 +6,13 @@
 //! by them.
 
 use crate::ask::{AskError, ControlConnection};
-use crate::pace::Pace;
+use crate::pace::{OFTEN, Pace};
 use fleet::Announcement;
 use fleet::announcement::{holding, ready};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-/// Time between two looks at each server while a switchover is announced, for up to eight routers.
-pub(crate) const OFTEN: Duration = Duration::from_millis(20);
 /// Asked often for this long after the last announcement was seen: the end of one is as interesting as its
 /// beginning.
 const LINGER: Duration = Duration::from_secs(2);
