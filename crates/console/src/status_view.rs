@@ -139,7 +139,7 @@ pub struct ProcessView {
     pub config: Option<String>,
     /// The last time the file was read again, if ever.
     pub reload: Option<ReloadView>,
-    /// That the CPU limit of its own cgroup holds it back, in words; `null` where none does.
+    /// That it uses up the CPU limit of its own cgroup, in words; `null` where none does.
     pub held_back: Option<String>,
 }
 

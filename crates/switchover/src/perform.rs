@@ -317,15 +317,7 @@ pub async fn run(
     if state != State::START && !state.is_over() {
         servers.go_on().await?;
     }
-    let mut outcome = Outcome {
-        state: state.clone(),
-        primary_takes_writes: None,
-        steps: Vec::new(),
-        writes_held_ms: None,
-        routers: Routers::default(),
-        remarks: Vec::new(),
-        notes: Vec::new(),
-    };
+    let mut outcome = Outcome::new(state.clone());
     let mut held_since: Option<Instant> = None;
     while !state.is_over() {
         let (step, undo) = match &state {
@@ -394,6 +386,19 @@ pub async fn run(
 }
 
 impl Outcome {
+    /// Where nothing is done yet.
+    pub(crate) fn new(state: State) -> Self {
+        Self {
+            state,
+            primary_takes_writes: None,
+            steps: Vec::new(),
+            writes_held_ms: None,
+            routers: Routers::default(),
+            remarks: Vec::new(),
+            notes: Vec::new(),
+        }
+    }
+
     /// Whether nothing is left of a move that did not happen, as far as servers say.
     pub fn is_as_before(&self, kind: &Kind) -> bool {
         let primary = *kind != Kind::Switchover || self.primary_takes_writes == Some(true);
@@ -509,15 +514,7 @@ pub(crate) mod tests {
             replication: Default::default(),
             flags: Flags::default(),
         };
-        let mut outcome = Outcome {
-            state: State::START,
-            primary_takes_writes: None,
-            steps: Vec::new(),
-            writes_held_ms: None,
-            routers: Routers::default(),
-            remarks: Vec::new(),
-            notes: Vec::new(),
-        };
+        let mut outcome = Outcome::new(State::START);
         forward::hold(&plan, &mut Servers::new(&plan, &logins), &mut outcome).await.unwrap();
         assert_eq!(outcome.routers, Routers { ready: 2, holding: 2 });
         assert_eq!(outcome.notes, Vec::<String>::new());

@@ -155,7 +155,7 @@ fn primary_in_words(plan: &Plan, outcome: &Outcome, flags: &Flags) -> String {
 mod tests {
     use super::*;
     use crate::facts::tests::facts;
-    use crate::perform::{Deadlines, Routers};
+    use crate::perform::Deadlines;
     use crate::survey::Survey;
 
     #[test]
@@ -173,13 +173,10 @@ mod tests {
         .plan(Deadlines::default(), "test");
         let words = |primary_takes_writes, remarks: &[&str]| {
             let undone = Outcome {
-                state: State::Undone { why: "w".to_owned() },
                 primary_takes_writes,
-                steps: Vec::new(),
-                writes_held_ms: None,
-                routers: Routers::default(),
                 remarks: remarks.iter().map(ToString::to_string).collect(),
                 notes: vec!["n".to_owned()],
+                ..Outcome::new(State::Undone { why: "w".to_owned() })
             };
             let flags = Flags::new("--config f.toml");
             let text = super::outcome(&plan, &undone, Path::new("j"), &flags, Paint::off());

@@ -92,8 +92,9 @@ pub(crate) struct SwitchoverArgs {
     /// A transaction that is open for longer stops the switchover before it begins.
     #[arg(long, value_name = "TIME", default_value = "5s", value_parser = fleet::parse_duration)]
     max_transaction: Duration,
-    /// How long routers may take until none of their sessions is left on the primary; after that it goes on,
-    /// and the freeze refuses the writes of those that are.
+    /// How long routers may take until none of their sessions is left on the primary, beside the time in
+    /// which many of them look twice; after that it goes on, and the freeze refuses the writes of those that
+    /// are.
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = fleet::parse_duration)]
     hold: Duration,
     /// How long open transactions may take to end while writes wait; then everything is undone.

@@ -126,7 +126,7 @@ fn cost() -> Row {
             Panel::lines("CPU of the agent", Unit::Share, "max by (instance) (headroom_watch_cpu_cores{%})", "{{instance}}")
                 .query("max by (instance) (headroom_watch_held_back{%})", "{{instance}} is held back")
                 .wide(6)
-                .says("Share of one CPU that watching uses; the goal is half a per cent. A line at 1: the CPU limit of its own cgroup holds it back, and its readings come late.")
+                .says("Share of one CPU that watching uses; the goal is half a per cent. A line at 1: it uses up the CPU limit of its own cgroup, and its readings come late.")
                 .guide("watch.md#what-it-costs"),
             Panel::lines("Memory of the agent", Unit::Bytes, "max by (instance) (headroom_watch_resident_bytes{%})", "{{instance}}")
                 .wide(6)
