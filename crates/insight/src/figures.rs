@@ -32,6 +32,8 @@ pub struct Figures {
     /// The binary logarithms of their times in ns, summed, in units of 1/1024: a mean that one long wait does
     /// not move.
     pub log_sum: u64,
+    /// Their times, summed, ns.
+    pub timed_ns: u64,
     /// The longest time, ns. Over a span it is the longest ever.
     pub longest_ns: u64,
     /// The times, ns.
@@ -62,6 +64,7 @@ impl Figures {
         if measurement.finish.error.is_none_or(|code| GIVEN_UP.contains(&code)) {
             self.timed += 1;
             self.log_sum += log2(time);
+            self.timed_ns = self.timed_ns.saturating_add(time);
         }
         self.longest_ns = self.longest_ns.max(time);
         self.latency.record(time);
@@ -89,6 +92,7 @@ impl Figures {
         self.first_byte_ns = self.first_byte_ns.saturating_add(other.first_byte_ns.saturating_mul(n));
         self.timed += other.timed * n;
         self.log_sum = self.log_sum.saturating_add(other.log_sum.saturating_mul(n));
+        self.timed_ns = self.timed_ns.saturating_add(other.timed_ns.saturating_mul(n));
         self.longest_ns = self.longest_ns.max(other.longest_ns);
         self.latency.merge_times(&other.latency, times.max(1));
         other.codes.iter().for_each(|(code, count)| self.count_code(*code, *count * n));
@@ -108,6 +112,7 @@ impl Figures {
         take(&mut self.first_byte_ns, earlier.first_byte_ns);
         take(&mut self.timed, earlier.timed);
         take(&mut self.log_sum, earlier.log_sum);
+        take(&mut self.timed_ns, earlier.timed_ns);
         take(&mut self.other_codes, earlier.other_codes);
         self.latency.subtract(&earlier.latency);
         for (code, count) in &earlier.codes {
@@ -194,6 +199,7 @@ mod tests {
         assert_eq!((all.timed, all.log_sum), (21, 21 * log2(4_096_000)));
         figures.subtract(&earlier);
         assert_eq!((figures.timed, figures.log_sum), (4, 4 * log2(4_096_000)));
+        assert_eq!((figures.timed_ns, all.timed_ns), (4 * 4_096_000, 21 * 4_096_000));
     }
 
     fn measurement(us: u64, error: Option<u16>) -> Measurement {

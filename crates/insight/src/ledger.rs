@@ -175,6 +175,8 @@ pub struct Time {
     pub count: u64,
     /// See [`Figures::log_sum`].
     pub log_sum: u64,
+    /// See [`Figures::timed_ns`].
+    pub sum_ns: u64,
 }
 
 impl Time {
@@ -263,6 +265,7 @@ impl Ledger {
             cell: *cell,
             count: figures.timed,
             log_sum: figures.log_sum,
+            sum_ns: figures.timed_ns,
         };
         let times = self.cells.iter().map(time).collect();
         let cells = if cells { self.cells.clone() } else { Vec::new() };

@@ -122,6 +122,7 @@ struct Sums {
     count: u64,
     of_all: u64,
     log_sum: u64,
+    sum_ns: u64,
 }
 
 impl Sums {
@@ -129,6 +130,7 @@ impl Sums {
         self.count += more.count;
         self.of_all += more.of_all;
         self.log_sum += more.log_sum;
+        self.sum_ns = self.sum_ns.saturating_add(more.sum_ns);
     }
 
     /// `None` where there was more before.
@@ -137,6 +139,7 @@ impl Sums {
             count: self.count.checked_sub(earlier.count)?,
             of_all: self.of_all.checked_sub(earlier.of_all)?,
             log_sum: self.log_sum.checked_sub(earlier.log_sum)?,
+            sum_ns: self.sum_ns.checked_sub(earlier.sum_ns)?,
         })
     }
 }
@@ -159,7 +162,7 @@ impl Books {
         let mut sums: HashMap<(u32, u32), Sums> = HashMap::new();
         for times in snapshots.iter().flat_map(Snapshot::times) {
             let of_all = times.count * u64::from(times.one_in());
-            let more = Sums { count: times.count, of_all, log_sum: times.log_sum };
+            let more = Sums { count: times.count, of_all, log_sum: times.log_sum, sum_ns: times.sum_ns };
             sums.entry((times.digest(), times.server())).or_default().add(more);
         }
         let servers = shared.insight.registry.servers.names();
@@ -167,7 +170,8 @@ impl Books {
             let server = ServerName::new(servers.get(&server)?);
             // From binary logarithms in 1/1024 to natural ones.
             let log_sum = sums.log_sum as f64 / 1024.0 * std::f64::consts::LN_2;
-            Some(Times { server, digest, count: sums.count as f64, of_all: sums.of_all as f64, log_sum })
+            let (count, of_all, sum_ns) = (sums.count as f64, sums.of_all as f64, sums.sum_ns as f64);
+            Some(Times { server, digest, count, of_all, log_sum, sum_ns })
         };
         self.fresh(sums).into_iter().filter_map(times).collect()
     }
@@ -231,7 +235,7 @@ mod tests {
 
     fn sums(of: &[((u32, u32), u64)]) -> HashMap<(u32, u32), Sums> {
         let one = |(at, count): &((u32, u32), u64)| {
-            (*at, Sums { count: *count, of_all: 16 * count, log_sum: 20 * count })
+            (*at, Sums { count: *count, of_all: 16 * count, log_sum: 20 * count, sum_ns: 30 * count })
         };
         of.iter().map(one).collect()
     }

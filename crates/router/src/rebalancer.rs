@@ -8,11 +8,11 @@
 //!
 //! **How quiet is quiet.** A client that is in the middle of a request pauses as well, for as long as the
 //! request computes or its machine is short of processors. So a move for balance first looks for sessions
-//! that have been quiet for ten times the configured `quiet`, and comes down to it over five seconds in which
-//! none was found. Each session found takes back a fifth of that.
+//! that have been quiet for ten times the configured `quiet`, and comes down to it over four seconds in which
+//! none was found, by the same part in each of them. Each session found takes back a fifth of that.
 //!
 //! **Who goes first.** Servers that are not eligible before those that merely hold too many; among equals the
-//! fullest. One whose sessions have been looked at in vain for those five seconds comes after the others: its
+//! fullest. One whose sessions have been looked at in vain for those four seconds comes after the others: its
 //! sessions may all hold state or never rest, and with a pace of a session or two a second it would keep
 //! everybody else from leaving. What a move waits for is shown in the status ([`PendingMove`]).
 
@@ -45,7 +45,7 @@ const REMEMBER: Duration = Duration::from_secs(3);
 /// A move first looks for sessions that were quiet for this many times the configured time ...
 const MOST_QUIET: f64 = 10.0;
 /// ... and comes down to it over this time.
-const PATIENCE: Duration = Duration::from_secs(5);
+const PATIENCE: Duration = Duration::from_secs(4);
 /// Sessions with prepared statements are spared by a move for balance for this long: others may do.
 const PREPARED_AFTER: Duration = Duration::from_secs(10);
 /// The slowest pace: one session a second, however few there are.
@@ -366,11 +366,11 @@ fn leave_all(counters: &Arc<ServerCounters>, why: Closed, urgency: Urgency) -> V
 fn quiet(configured: Duration, urgency: Urgency, searched: Duration) -> Duration {
     let patience = match urgency {
         Urgency::Trim | Urgency::Paced => PATIENCE,
-        Urgency::Draining => PATIENCE / 5,
+        Urgency::Draining => PATIENCE / 4,
         Urgency::AtOnce => return configured,
     };
     let left = 1.0 - (searched.as_secs_f64() / patience.as_secs_f64()).min(1.0);
-    configured.mul_f64(1.0 + (MOST_QUIET - 1.0) * left)
+    configured.mul_f64(MOST_QUIET.powf(left))
 }
 
 /// The same while writes are held, and that of sessions whose pool pings them. Those give themselves up at
@@ -533,7 +533,8 @@ mod tests {
     fn a_move_looks_for_very_quiet_sessions_first_and_then_for_quiet_ones() {
         let ms = Duration::from_millis;
         let after = |searched| quiet(ms(20), Urgency::Paced, searched);
-        assert_eq!((after(ms(0)), after(ms(2500)), after(ms(9000))), (ms(200), ms(110), ms(20)));
+        assert_eq!((after(ms(0)), after(ms(9000))), (ms(200), ms(20)));
+        assert!((after(ms(2000)).as_secs_f64() - 0.0632).abs() < 1e-4, "{:?}", after(ms(2000)));
         assert_eq!(quiet(ms(20), Urgency::AtOnce, ms(0)), ms(20));
         assert_eq!(quiet(ms(20), Urgency::Draining, ms(1000)), ms(20));
     }

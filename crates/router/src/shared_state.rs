@@ -511,10 +511,11 @@ fn done(sessions: &[Sessions], fresh: &[Times], typical_ns: &HashMap<u32, f64>) 
         let (server, sessions, readable) = (server.clone(), *readers, *readable);
         let mut done = Done { server, sessions, readable, statements: 0.0, work: 0.0, busy_s: 0.0 };
         for times in by_server.get(&done.server).into_iter().flatten() {
-            let here = times.mean_ns();
             done.statements += times.count;
-            done.work += times.of_all * typical_ns.get(&times.digest).copied().unwrap_or(here);
-            done.busy_s += times.of_all * here / 1e9;
+            let usual = typical_ns.get(&times.digest).copied().unwrap_or_else(|| times.mean_ns());
+            done.work += times.of_all * usual;
+            // What is long keeps a session busy however seldom it comes.
+            done.busy_s += times.of_all / times.count * times.sum_ns / 1e9;
         }
         done
     };
@@ -618,6 +619,7 @@ mod tests {
             count: 50.0,
             of_all: 50.0,
             log_sum: 50.0 * (ms * 1e6).ln(),
+            sum_ns: 50.0 * ms * 1e6,
         };
         let fresh = [times("r0", 4.0), times("r1", 1.0)];
         let compare = |seconds: std::ops::Range<u32>| {
@@ -645,6 +647,7 @@ mod tests {
             count: 10.0,
             of_all: 10.0,
             log_sum: 10.0 * 1e6f64.ln(),
+            sum_ns: 10.0 * 1e6,
         };
         let fresh: Vec<Times> =
             servers.iter().flat_map(|name| (1..4000).map(move |digest| times(name, digest))).collect();
@@ -671,6 +674,7 @@ mod tests {
             count: 10.0,
             of_all: 10.0,
             log_sum: 10.0 * ns.ln(),
+            sum_ns: 10.0 * ns,
         };
         let (mut speeds, now) = (Speeds::default(), Instant::now());
         let peers = [Peer::new(r0.clone())];

@@ -58,7 +58,11 @@
 //! the share that fits it does not look slow any more, and would be given more until it does. So the factor
 //! of a slow server rises only where it is as fast as the fastest, within [`EQUAL`] and [`NOISE_EQUAL`]
 //! errors; between that and slow it stays. One that has recovered is less busy than the others, and so it is
-//! faster.
+//! faster. And it rises only where its statements are as fast on average, too: nearly all are at a server
+//! that uses most of its quota, and the few that come when it is used up wait for a tenth of a second. The
+//! typical time does not show these, and they are the tail of the tier. And it rises slowly ([`UP_SHORT`])
+//! while whole sessions of its share have not come yet: that it is fast without them says little of what it is
+//! with them.
 //!
 //! **What fails is not fast.** What a server refuses at once (a table that is missing there, a full disk) has
 //! no time, or that server would be the measure, and all the others slow. What ran until it was given up has
@@ -90,6 +94,13 @@ const UNKNOWN_AFTER: Duration = Duration::from_secs(60);
 /// Time constants with which the factor follows.
 const DOWN: Duration = Duration::from_secs(6);
 const UP: Duration = Duration::from_secs(15);
+/// And down while a few statements of a slow server wait for long.
+const DOWN_BY_TAIL: Duration = Duration::from_secs(12);
+/// And up after that at most by this much of the logarithm a second, and by so much more in each second since:
+/// where the quota begins is found again by trying, and sessions follow late.
+const UP_AFTER_TAIL: (f64, f64) = (0.004, 0.0005);
+/// And up while sessions of its share have not come yet: they may not be free to move.
+const UP_SHORT: Duration = Duration::from_secs(60);
 /// A server that counted for all of its weight is slow once it has been found so for this long.
 const SUSTAINED: Duration = WINDOW;
 /// And for this long by how its times differ from second to second. Without noise that is no later: what
@@ -111,6 +122,10 @@ const STEP_SLOW: f64 = 1.08;
 const EQUAL: f64 = 1.1;
 /// The same where only our own questions are compared.
 const STEP_ALONE: f64 = 1.5;
+/// A slow server's statements take this many times as long on average as they take typically, beside the same
+/// ones elsewhere: its share does not fit. And what counts of that at most, for one pause is no quota.
+const TAIL: f64 = 1.25;
+const LONGEST_TAIL: f64 = 1.5;
 /// How many times of a digest on a server are wanted, how many of all digests of a server, and how many of
 /// our own questions.
 const FEW: f64 = 3.0;
@@ -121,6 +136,8 @@ const ENOUGH_QUESTIONS: f64 = 6.0;
 const NOISE: f64 = 3.0;
 const NOISE_SLOW: f64 = 1.0;
 const NOISE_EQUAL: f64 = 1.5;
+/// The error of an average in those of a typical time: the long ones come together.
+const NOISE_AVERAGE: f64 = 2.0;
 /// The variance of the logarithms of one digest's times on one server, and of those of our own questions,
 /// which are all the same and touch no table.
 const VARIANCE: f64 = 1.0;
@@ -144,6 +161,8 @@ pub struct Times {
     pub of_all: f64,
     /// The natural logarithms of the times in ns, summed.
     pub log_sum: f64,
+    /// The times, summed, ns.
+    pub sum_ns: f64,
 }
 
 /// A server that may be compared.
@@ -204,12 +223,33 @@ struct QuestionRhythm {
 struct Sum {
     count: f64,
     log_sum: f64,
+    /// For each time the logarithm of the average, ns, of those that came between the same two looks: while a
+    /// server gets faster, its times of before are no tail.
+    average_log_sum: f64,
 }
 
 impl Sum {
+    fn add(&mut self, more: Self) {
+        self.count += more.count;
+        self.log_sum += more.log_sum;
+        self.average_log_sum += more.average_log_sum;
+    }
+
+    /// What is left of it.
+    fn keep(&mut self, part: f64) {
+        self.count *= part;
+        self.log_sum *= part;
+        self.average_log_sum *= part;
+    }
+
     /// The geometric mean.
     fn mean_ns(self) -> f64 {
         (self.log_sum / self.count).exp()
+    }
+
+    /// The average between two looks, typically.
+    fn average_ns(self) -> f64 {
+        (self.average_log_sum / self.count).exp()
     }
 }
 
@@ -236,6 +276,8 @@ struct TrackedSpeed {
     /// second.
     slow_for: Duration,
     slow_by_seconds_for: Duration,
+    /// When it was last seen, while it counted for less, that a few of its statements wait for long.
+    tail_before: Option<Duration>,
     /// When it was last there to be compared.
     here_at: Instant,
     speed: Speed,
@@ -258,10 +300,14 @@ struct Beside {
     longer: f64,
     /// What of that is not for being given more.
     slower: f64,
+    /// The same of the average, which a few long ones move.
+    slower_on_average: f64,
     /// The standard error of that by the number of times, and by how they differ from second to second.
     error: f64,
     error_by_seconds: f64,
     by_questions: bool,
+    /// It has not got the share yet that it was given.
+    short: bool,
 }
 
 impl Default for Speed {
@@ -300,8 +346,7 @@ impl Speeds {
     pub fn typical_ns(&self) -> HashMap<u32, f64> {
         let mut sums: HashMap<u32, Sum> = HashMap::new();
         for ((digest, _), more) in &self.book {
-            let sum = sums.entry(*digest).or_default();
-            (sum.count, sum.log_sum) = (sum.count + more.count, sum.log_sum + more.log_sum);
+            sums.entry(*digest).or_default().add(*more);
         }
         sums.into_iter().map(|(digest, sum)| (digest, sum.mean_ns())).collect()
     }
@@ -318,8 +363,7 @@ impl Speeds {
         let old: Vec<u32> = self.book.keys().filter(|at| at.1 == *before).map(|at| at.0).collect();
         for digest in old {
             let more = self.book.remove(&(digest, before.clone())).unwrap_or_default();
-            let sum = self.book.entry((digest, name.clone())).or_default();
-            (sum.count, sum.log_sum) = (sum.count + more.count, sum.log_sum + more.log_sum);
+            self.book.entry((digest, name.clone())).or_default().add(more);
         }
     }
 
@@ -365,6 +409,7 @@ impl Speeds {
                 log: 0.0,
                 slow_for: Duration::ZERO,
                 slow_by_seconds_for: Duration::ZERO,
+                tail_before: None,
                 here_at: now,
                 speed: Speed::default(),
             });
@@ -383,15 +428,15 @@ impl Speeds {
             let questions = self.asked.get(server).filter(|_| *digest == QUESTIONS);
             let window = questions.map_or(WINDOW, |asked| asked.window).as_secs_f64();
             let keep = (-elapsed.as_secs_f64() / window).exp();
-            (sum.count, sum.log_sum) = (sum.count * keep, sum.log_sum * keep);
+            sum.keep(keep);
             sum.count > 0.1 && peers.iter().any(|peer| peer.name == *server)
         });
-        let mut add = |digest, server: &ServerName, count, log_sum| {
-            let sum = self.book.entry((digest, server.clone())).or_default();
-            (sum.count, sum.log_sum) = (sum.count + count, sum.log_sum + log_sum);
+        let mut add = |digest, server: &ServerName, sum| {
+            self.book.entry((digest, server.clone())).or_default().add(sum);
         };
-        for times in fresh {
-            add(times.digest, &times.server, times.count, times.log_sum);
+        for Times { digest, server, count, log_sum, sum_ns, .. } in fresh {
+            let average_log_sum = count * (sum_ns / count).max(1.0).ln();
+            add(*digest, server, Sum { count: *count, log_sum: *log_sum, average_log_sum });
         }
         self.asked.retain(|name, _| peers.iter().any(|peer| peer.name == *name));
         for peer in peers {
@@ -403,7 +448,9 @@ impl Speeds {
                 let window = between.map_or(WINDOW, |between| between * QUESTIONS_KEPT);
                 let window = window.clamp(WINDOW, LONGEST_WINDOW);
                 self.asked.insert(peer.name.clone(), QuestionRhythm { answered, window });
-                add(QUESTIONS, &peer.name, 1.0, (took.as_nanos() as f64).max(1.0).ln());
+                let ns = (took.as_nanos() as f64).max(1.0);
+                let log_sum = ns.ln();
+                add(QUESTIONS, &peer.name, Sum { count: 1.0, log_sum, average_log_sum: log_sum });
             }
         }
     }
@@ -419,24 +466,32 @@ impl Speeds {
         let mut compared = HashMap::new();
         for (rows, by_questions) in by_statements.chain(by_questions) {
             let enough = if by_questions { ENOUGH_QUESTIONS } else { ENOUGH };
-            let fits = fit(&rows, peers.len(), enough);
+            let fits = fit(&rows, peers.len(), enough, |point| point.log);
+            let on_average = fit(&rows, peers.len(), enough, |point| point.log_average);
             let Some(first) = fastest(&fits) else { continue };
-            for fit in &fits {
+            for (fit, average) in fits.iter().zip(&on_average) {
                 let name = &peers[fit.peer].name;
                 // What the others would take at most if they were given as much.
                 let as_loaded = |other: &Fit| {
                     let more = self.loads.more(name, &peers[other.peer].name);
                     Fit { longer: other.longer + more, ..*other }
                 };
-                let as_loaded: Vec<Fit> = fits.iter().map(as_loaded).collect();
-                let Some(measure) = fastest(&as_loaded) else { continue };
+                let measure = |fits: &[Fit]| fastest(&fits.iter().map(as_loaded).collect::<Vec<Fit>>());
+                let (Some(measure), Some(measure_average)) = (measure(&fits), measure(&on_average)) else {
+                    continue;
+                };
                 let by_seconds = self.loads.variance(name, &peers[measure.peer].name);
+                let slower = fit.longer - measure.longer;
+                let slower_on_average = average.longer - measure_average.longer;
                 let beside = Beside {
                     longer: fit.longer - first.longer,
-                    slower: fit.longer - measure.longer,
+                    slower,
+                    // Of a few questions one long one would say too much.
+                    slower_on_average: if by_questions { slower } else { slower_on_average },
                     error: (fit.variance + measure.variance).sqrt(),
                     error_by_seconds: if by_questions { 0.0 } else { by_seconds.sqrt() },
                     by_questions,
+                    short: self.loads.is_short(name),
                 };
                 compared.entry(name.clone()).or_insert(beside);
             }
@@ -460,11 +515,19 @@ impl Speeds {
             let longest = sums.iter().map(|(peer, _)| round_trip(*peer)).fold(0.0, f64::max);
             let error = CLOCK_ERROR_NS + DISTANCE_ERROR * longest;
             let point = |(peer, sum): (usize, Sum)| {
-                let beyond = (sum.mean_ns() - round_trip(peer)).max(0.0) + error;
+                let beyond = |ns: f64| (ns - round_trip(peer)).max(0.0) + error;
+                let (beyond, average) = (beyond(sum.mean_ns()), beyond(sum.average_ns()));
                 let variance = if digest == QUESTIONS { VARIANCE_OF_QUESTIONS } else { VARIANCE } / sum.count;
                 // Dear statements say more of a server than cheap ones, which are mostly the way there.
                 let weight = sum.count * beyond.sqrt();
-                Point { peer, log: beyond.ln(), count: sum.count, variance, weight }
+                Point {
+                    peer,
+                    log: beyond.ln(),
+                    log_average: average.ln(),
+                    count: sum.count,
+                    variance,
+                    weight,
+                }
             };
             Row { digest, points: sums.into_iter().map(point).collect() }
         };
@@ -509,19 +572,20 @@ fn related(rows: &[Row], servers: usize) -> Vec<Vec<Row>> {
     (0..servers).map(of_group).filter(|rows| !rows.is_empty()).collect()
 }
 
-/// Fits `log time = digest + server`; of servers with `enough` times.
-fn fit(rows: &[Row], servers: usize, enough: f64) -> Vec<Fit> {
+/// Fits `log time = digest + server`, `log` being the time of a point; of servers with `enough` times.
+fn fit(rows: &[Row], servers: usize, enough: f64, log: impl Fn(&Point) -> f64) -> Vec<Fit> {
     let mut longer = vec![0.0; servers];
     for _ in 0..POLISHES {
         let typical: Vec<f64> = rows
             .iter()
             .map(|Row { points, .. }| {
-                points.iter().map(|p| p.log - longer[p.peer]).sum::<f64>() / points.len() as f64
+                points.iter().map(|p| log(p) - longer[p.peer]).sum::<f64>() / points.len() as f64
             })
             .collect();
         for (peer, longer) in longer.iter_mut().enumerate() {
             let of_peer = rows.iter().zip(&typical).flat_map(|(row, typical)| {
-                row.points.iter().filter(|p| p.peer == peer).map(move |p| (p.log - typical, p.weight))
+                let here = row.points.iter().filter(|p| p.peer == peer);
+                here.map(|p| (log(p) - typical, p.weight)).collect::<Vec<_>>()
             });
             *longer = weighted_median(of_peer.collect()).unwrap_or_default();
         }
@@ -554,7 +618,9 @@ struct Row {
 #[derive(Clone, Copy, Debug)]
 struct Point {
     peer: usize,
+    /// The logarithms of the typical and of the average time.
     log: f64,
+    log_average: f64,
     count: f64,
     /// Of its logarithm.
     variance: f64,
@@ -565,7 +631,7 @@ impl TrackedSpeed {
     /// One step towards what was measured; without it, slowly towards 1. None where a slow server is not slow
     /// at the share that it has, and no faster than others either.
     fn follow(&mut self, measured: Option<Beside>, elapsed: Duration, now: Instant) {
-        let Self { log, slow_for, slow_by_seconds_for, speed, .. } = self;
+        let Self { log, slow_for, slow_by_seconds_for, tail_before, speed, .. } = self;
         let by_questions = measured.is_some_and(|beside| beside.by_questions);
         // What was found slow by statements is found fast by statements only.
         let unknown = measured.is_none() || (by_questions && speed.factor < 1.0 && !speed.by_questions);
@@ -577,23 +643,47 @@ impl TrackedSpeed {
         *slow_by_seconds_for = if by_seconds { *slow_by_seconds_for + elapsed } else { Duration::ZERO };
         let sustained = *slow_for >= SUSTAINED && *slow_by_seconds_for >= SUSTAINED_BY_SECONDS;
         let slow = slow.filter(|_| speed.factor < 1.0 || sustained);
-        let fits = |beside: &Beside| beside.slower > EQUAL.ln().max(NOISE_EQUAL * beside.error);
-        let aim = match (slow, measured.filter(|_| speed.factor < 1.0 && !unknown)) {
+        let fits = |beside: &Beside| {
+            let error = NOISE_EQUAL * beside.error;
+            beside.slower > EQUAL.ln().max(error)
+                || beside.slower_on_average > EQUAL.ln().max(NOISE_AVERAGE * error)
+        };
+        let known = measured.filter(|_| speed.factor < 1.0 && !unknown);
+        let tail = known.map(|beside| beside.slower_on_average - beside.slower.max(0.0));
+        let tail = tail.filter(|tail| *tail > known.map_or(0.0, |b| TAIL.ln().max(NOISE_AVERAGE * b.error)));
+        let by_tail = tail.map(|tail| (*log - tail.min(LONGEST_TAIL.ln())).max(LEAST.ln()));
+        let by_time = match (slow, known) {
             (Some(beside), _) => -beside.slower.min(-LEAST.ln()),
             (None, Some(beside)) if fits(&beside) => *log,
             (None, _) => 0.0,
         };
+        let (aim, down) = match by_tail {
+            Some(by_tail) if by_tail < by_time => (by_tail, DOWN_BY_TAIL),
+            _ => (by_time, DOWN),
+        };
         let constant = match aim < *log {
-            true => DOWN,
+            true => down,
             false if unknown => HELD,
+            false if measured.is_some_and(|beside| beside.short) => UP_SHORT,
             false => UP,
         };
-        *log += (aim - *log) * (1.0 - (-elapsed.as_secs_f64() / constant.as_secs_f64()).exp());
+        *tail_before = match tail {
+            Some(_) => Some(Duration::ZERO),
+            None => tail_before.map(|before| before + elapsed),
+        };
+        let seconds = elapsed.as_secs_f64();
+        let step = (aim - *log) * (1.0 - (-seconds / constant.as_secs_f64()).exp());
+        let at_most =
+            tail_before.map_or(f64::INFINITY, |t| UP_AFTER_TAIL.0 + UP_AFTER_TAIL.1 * t.as_secs_f64());
+        *log += step.min(at_most * seconds);
         let shown = speed.factor.ln();
         let recovered = *log > -STEP.ln() / 2.0 && speed.factor < 1.0;
         let step = if speed.factor < 1.0 { STEP_SLOW } else { STEP };
         if (*log - shown).abs() >= step.ln() || recovered {
             speed.factor = if recovered { 1.0 } else { log.exp().clamp(LEAST, 1.0) };
+        }
+        if speed.factor == 1.0 {
+            *tail_before = None;
         }
         speed.since = (speed.factor < 1.0).then(|| speed.since.unwrap_or(now));
         speed.times = measured.filter(|_| !unknown).map(|beside| beside.longer.exp());

@@ -186,11 +186,12 @@ impl View {
         let shares = self.shares(self.own_zone.as_ref());
         let with_share = shares.iter().zip(loads).filter(|(share, _)| **share > 0.0);
         let all: f64 = with_share.map(|(_, load)| load).sum();
-        let given = |((candidate, share), load): ((&Candidate, &f64), &f64)| {
+        let given = |((candidate, share), sessions): ((&Candidate, &f64), &f64)| {
             // Of less than half a session a whole one says nothing.
             let expected = share * all;
-            let load = if expected < 0.5 { 1.0 } else { (load / expected).clamp(0.25, 4.0) };
-            let given = Given { load, warm: candidate.capacity.warmth >= 1.0 };
+            let load = if expected < 0.5 { 1.0 } else { (sessions / expected).clamp(0.25, 4.0) };
+            let lacks = (expected - sessions).max(0.0);
+            let given = Given { load, lacks, warm: candidate.capacity.warmth >= 1.0 };
             candidate.reads.is_eligible().then(|| (candidate.name.clone(), given))
         };
         self.candidates.iter().zip(&shares).zip(loads).filter_map(given).collect()

@@ -12,9 +12,10 @@
 //! statements, each counted as what its digest takes everywhere: a server that is slow does no more work for
 //! it, and a statement that is a hundred times dearer counts a hundred times.
 //!
-//! **Sessions that are all busy count by their number.** Where clients wait for a session or ask again at
-//! once, a slow server does less work because it is slow, and would be given more. So with `u` the share of
-//! the time in which sessions are busy, what a session counts for beyond one is multiplied by `1 - u`.
+//! **A slow server is not an idle one.** Its sessions do less work because each statement takes longer there,
+//! or because clients wait for them; it would be given more. So a session counts for less only where it is
+//! also busy for less of the time than sessions are everywhere, and for more only where it is also busy for
+//! more; of the two, what is nearer to one.
 //!
 //! **What is not known counts as the mean.** That is so for all while fewer than [`ENOUGH`] statements a
 //! second are seen, and for sessions that cannot be read (TLS that ends at the server, compression, listeners
@@ -102,9 +103,9 @@ impl Works {
         }
         for done in done {
             let Some(rate) = self.rates.get(&done.server) else { continue };
-            let beside = rate.work / done.readable / (work / readable);
-            let idle = (1.0 - busy / readable).clamp(0.0, 1.0);
-            let beside = 1.0 + (beside - 1.0) * idle;
+            let by_work = rate.work / done.readable / (work / readable);
+            let by_time = if busy > 0.0 { rate.busy / done.readable / (busy / readable) } else { by_work };
+            let beside = by_work.min(by_time).max(1.0) * by_work.max(by_time).min(1.0);
             // Of as few statements as its sessions send if they are like all, no more is known than this.
             let expected = statements * done.readable / readable * 2.0 * SMOOTH.as_secs_f64();
             let noise = BAND.max(2.0 / expected.sqrt());
@@ -166,6 +167,20 @@ mod tests {
         done.iter_mut().for_each(|done| done.busy_s = 8.0);
         works.update(&done, Duration::from_secs(1));
         assert_eq!(works.per_session(&done[0].server), Some(1.0), "it is slow, not idle");
+    }
+
+    #[test]
+    fn a_slow_server_between_fast_ones_that_rest_is_not_taken_for_idle() {
+        // A fifth of the speed: its sessions are busy most of the time, the others' hardly ever.
+        let (mut works, mut done) = (Works::default(), done(&[(7, 46.0), (9, 171.0), (8, 171.0)]));
+        (done[0].busy_s, done[1].busy_s, done[2].busy_s) = (5.0, 0.4, 0.4);
+        (0..10).for_each(|_| works.update(&done, Duration::from_secs(1)));
+        let each: Vec<_> = done.iter().map(|done| works.per_session(&done.server)).collect();
+        assert_eq!(each, [Some(1.0); 3]);
+        // The same work where it is as fast as the others: its sessions rest, and count for less.
+        done[0].busy_s = 0.1;
+        (0..60).for_each(|_| works.update(&done, Duration::from_secs(1)));
+        assert!(works.per_session(&done[0].server).unwrap() < 0.6);
     }
 
     #[test]

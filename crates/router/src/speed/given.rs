@@ -12,9 +12,14 @@ use std::time::Duration;
 pub struct Given {
     /// Its sessions over its share of them, above 0: sessions come in whole numbers, and move one by one.
     pub load: f64,
+    /// Sessions that it has less than its share is.
+    pub lacks: f64,
     /// It does not warm up.
     pub warm: bool,
 }
+
+/// Sessions are moved from one too many on.
+const WHOLE: f64 = 1.25;
 
 /// The servers that are compared.
 #[derive(Clone, Debug, Default)]
@@ -84,6 +89,13 @@ impl Loads {
             (Some(one), Some(other)) if other.warm => f64::max(one.load.ln() - other.load.ln(), 0.0),
             _ => 0.0,
         }
+    }
+
+    /// Whether a whole session and more of a server's share has not come yet: what it answers says nothing of
+    /// its share.
+    pub(super) fn is_short(&self, server: &ServerName) -> bool {
+        let given = self.lately.get(server).and_then(|lately| lately.given);
+        given.is_some_and(|given| given.lacks > WHOLE)
     }
 
     /// The variance of how much longer the one's times are than the other's, as a logarithm, each second

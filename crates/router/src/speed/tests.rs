@@ -14,7 +14,10 @@ fn peers(n: usize) -> Vec<Peer> {
 fn digest(number: u32, count: f64, ms: &[Option<f64>]) -> Vec<Times> {
     let times = |(i, ms): (usize, &Option<f64>)| {
         let server = ServerName::new(&format!("r{i}"));
-        ms.map(|ms| Times { server, digest: number, count, of_all: count, log_sum: count * (ms * 1e6).ln() })
+        ms.map(|ms| {
+            let (log_sum, sum_ns) = (count * (ms * 1e6).ln(), count * ms * 1e6);
+            Times { server, digest: number, count, of_all: count, log_sum, sum_ns }
+        })
     };
     ms.iter().enumerate().filter_map(times).collect()
 }
@@ -48,6 +51,27 @@ fn a_server_whose_statements_take_twice_as_long_counts_for_half_within_half_a_mi
 }
 
 #[test]
+fn a_slow_server_is_not_given_more_while_a_few_of_its_statements_wait_for_long() {
+    let (mut speeds, start, r0) = (Speeds::default(), Instant::now(), ServerName::new("r0"));
+    let mut run = |from: u32, to: u32, ms: f64, average: f64| {
+        let mut fresh = digest(1, 200.0, &[Some(ms), Some(1.0), Some(1.0)]);
+        fresh[0].sum_ns = 200.0 * average * 1e6;
+        for second in from..to {
+            speeds.update(&fresh, &peers(3), ON, SECOND, start + SECOND * second);
+        }
+        speeds.of(&r0).factor
+    };
+    let slow = run(0, 40, 2.5, 2.5);
+    assert!(slow < 0.5, "{slow}");
+    let held = run(40, 60, 1.0, 1.2);
+    assert!((0.85 * slow..1.3 * slow).contains(&held), "its quota is nearly used up: {held} after {slow}");
+    let less = run(60, 120, 1.0, 1.5);
+    assert!(less < 0.3, "it is not the share that fits: {less}");
+    assert_eq!(run(120, 200, 1.0, 1.0), 1.0, "it has recovered");
+    assert_eq!(run(200, 400, 1.0, 1.5), 1.0, "a few long statements alone make no server slow");
+}
+
+#[test]
 fn the_factor_stays_within_its_limits_however_slow_a_server_is() {
     let (factors, _) = after(90, &digest(1, 50.0, &[Some(90.0), Some(1.0)]), &peers(2));
     assert!((LEAST..1.08 * LEAST).contains(&factors[0]) && factors[1] == 1.0, "{factors:?}");
@@ -60,6 +84,7 @@ fn harder_statements_are_no_slowness_nor_is_one_digest_that_got_a_hundred_times_
     fresh.extend(digest(2, 100.0, &[Some(1.0), Some(1.0)]));
     fresh[0].count *= 10.0;
     fresh[0].log_sum *= 10.0;
+    fresh[0].sum_ns *= 10.0;
     assert_eq!(after(60, &fresh, &peers(2)), (vec![1.0, 1.0], 0));
     // One digest got dear on server 0 alone (its rows there are locked).
     let mut fresh = digest(1, 4.0, &[Some(100.0), Some(1.0)]);
@@ -201,8 +226,9 @@ fn a_few_statements_of_three_equal_servers_make_none_of_them_slow() {
             let mut fresh = Vec::new();
             for mut times in digest(1, f64::from(per_second), &[Some(1.0); 3]) {
                 // Exponential times with a mean of 1 ms.
-                let time = |rng: &mut StdRng| (-rng.random_range(1e-9..1.0f64).ln() * 1e6).ln();
-                times.log_sum = (0..per_second).map(|_| time(&mut rng)).sum();
+                let ns = |_| -rng.random_range(1e-9..1.0f64).ln() * 1e6;
+                let all: Vec<f64> = (0..per_second).map(ns).collect();
+                (times.log_sum, times.sum_ns) = (all.iter().map(|ns| ns.ln()).sum(), all.iter().sum());
                 fresh.push(times);
             }
             speeds.update(&fresh, &peers(3), ON, SECOND, start + SECOND * second);
@@ -328,9 +354,10 @@ fn in_line(sessions: &[u32], rates: &[f64]) -> (Vec<Times>, Vec<Peer>) {
     let mut fresh = Vec::new();
     for (peer, (n, rate)) in peers.iter_mut().zip(sessions.iter().zip(rates)) {
         let (n, count) = (f64::from(*n), *rate);
-        peer.given = Some(Given { load: n / mean, warm: true });
-        let (server, log_sum) = (peer.name.clone(), count * (n / rate * 1e9).ln());
-        fresh.push(Times { server, digest: 1, count, of_all: count, log_sum });
+        peer.given = Some(Given { load: n / mean, lacks: 0.0, warm: true });
+        let (server, ns) = (peer.name.clone(), n / rate * 1e9);
+        let (log_sum, sum_ns) = (count * ns.ln(), count * ns);
+        fresh.push(Times { server, digest: 1, count, of_all: count, log_sum, sum_ns });
     }
     (fresh, peers)
 }

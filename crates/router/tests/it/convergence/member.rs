@@ -30,6 +30,13 @@ pub(super) struct Client {
     pub(super) dear: bool,
 }
 
+/// What a statement takes on each server.
+#[derive(Clone, Copy)]
+pub(super) struct Taken<'a> {
+    pub(super) typical_ms: &'a [f64],
+    pub(super) average_ms: &'a [f64],
+}
+
 pub(super) struct Session {
     pub(super) server: usize,
     pub(super) client: Client,
@@ -126,24 +133,25 @@ impl Router {
         self.config = Arc::new(config);
     }
 
-    /// One second's statements of its sessions, which took these times on average, ms.
-    pub(super) fn compare(&mut self, appetite: f64, times_ms: &[f64], now: Instant, rng: &mut StdRng) {
+    /// One second's statements of its sessions.
+    pub(super) fn compare(&mut self, appetite: f64, taken: Taken<'_>, now: Instant, rng: &mut StdRng) {
         let view = self.view.as_ref().expect("heard once");
         let mut fresh: Vec<Times> = Vec::new();
         for dear in [false, true] {
-            let mut count = vec![0.0; times_ms.len()];
+            let mut count = vec![0.0; taken.typical_ms.len()];
             for session in self.sessions.iter().filter(|session| session.client.dear == dear) {
                 count[session.server] += session.client.rate * appetite;
             }
-            let times = |(at, ms): (usize, &f64)| {
+            let times = |(at, (ms, average)): (usize, (&f64, &f64))| {
                 // The mean of that number of exponential times, roughly.
                 let noise = 1.0 + rng.random_range(-1.7..1.7) / count[at].max(1.0).sqrt();
-                let ms = if dear { ms * DEAR } else { *ms };
-                let log_sum = count[at] * (ms * noise.max(0.1) * 1e6).ln();
-                let server = view.candidates[at].name.clone();
-                Times { server, digest: 1 + u32::from(dear), count: count[at], of_all: count[at], log_sum }
+                let ns = ms * if dear { DEAR } else { 1.0 } * noise.max(0.1) * 1e6;
+                let (server, count) = (view.candidates[at].name.clone(), count[at]);
+                let (log_sum, sum_ns) = (count * ns.ln(), count * ns * average / ms.min(*average));
+                Times { server, digest: 1 + u32::from(dear), count, of_all: count, log_sum, sum_ns }
             };
-            fresh.extend(times_ms.iter().enumerate().map(times).filter(|times| times.count > 0.0));
+            let both = taken.typical_ms.iter().zip(taken.average_ms).enumerate();
+            fresh.extend(both.map(times).filter(|times| times.count > 0.0));
         }
         let given = view.given(&self.loads(view));
         let peer = |candidate: &router::view::Candidate| Peer {

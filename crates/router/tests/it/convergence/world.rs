@@ -2,7 +2,7 @@
 
 use super::PER_SECOND;
 use super::buffer_pool::BufferPool;
-use super::member::{Client, Router, Session};
+use super::member::{Client, Router, Session, Taken};
 use config::FleetConfig;
 use fleet::heat::PoolCounters;
 use fleet::{
@@ -167,9 +167,10 @@ impl World {
                 pool.serve(load, 1.0 / PER_SECOND as f64);
             }
             if self.now.is_multiple_of(PER_SECOND) && self.full.is_some() {
-                let times = self.times_ms();
+                let (typical, average) = (self.typical_ms(), self.times_ms());
                 for router in &mut self.routers {
-                    router.compare(self.appetite[&router.zone], &times, at, &mut self.rng);
+                    let times = Taken { typical_ms: &typical, average_ms: &average };
+                    router.compare(self.appetite[&router.zone], times, at, &mut self.rng);
                     router.look_again(at);
                 }
             }
@@ -187,9 +188,23 @@ impl World {
         }
     }
 
-    /// What a statement takes on each server, ms: 1 ms of work, in a queue of its kind.
+    /// What a statement takes on each server on average, ms: 1 ms of work, in a queue of its kind.
     fn times_ms(&self) -> Vec<f64> {
         self.times_of(self.loads())
+    }
+
+    /// What it takes typically: for a quota that is nearly used up a few wait for long, and most do not.
+    fn typical_ms(&self) -> Vec<f64> {
+        let quota =
+            |at: usize, load: f64| if self.quotas[at] < 1.0 { quota_ms(self.used(at, load)) } else { 0.0 };
+        let loads = self.loads();
+        let times = self.times_of(loads.clone()).into_iter().zip(loads).enumerate();
+        times.map(|(at, (average, load))| average - 0.8 * quota(at, load)).collect()
+    }
+
+    /// The part of its quota that a server uses at this load.
+    fn used(&self, at: usize, load: f64) -> f64 {
+        load / (self.full.unwrap_or(f64::INFINITY) * self.speeds[at].min(self.quotas[at]))
     }
 
     fn times_of(&self, loads: Vec<f64>) -> Vec<f64> {
@@ -198,7 +213,7 @@ impl World {
             let able = full * self.speeds[at];
             let disk = self.pools.get(at).map_or(0.0, |pool| pool.wait_ms(load));
             let allowed = full * self.speeds[at].min(self.quotas[at]);
-            let quota = if self.quotas[at] < 1.0 { quota_ms(load / allowed) } else { 0.0 };
+            let quota = if self.quotas[at] < 1.0 { quota_ms(self.used(at, load)) } else { 0.0 };
             let line = 1000.0 * self.waiting[at] / allowed;
             1.0 / self.speeds[at] / (1.0 - (load / able).min(0.95)) + line + quota + disk
         };
