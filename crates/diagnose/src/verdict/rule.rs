@@ -275,7 +275,8 @@ pub static RULES: &[Rule] = &[
         called: "a buffer pool too small",
         when: "the pool is full and warm, reading missed pages is >= 20 % of the sessions' time, and those are >= 50 % of \
                the disk's reads (I)",
-        explains: &[DiskLatency],
+        // Who reads a missed page keeps the latches that it has.
+        explains: &[DiskLatency, Latches],
         next: &[
             "raise innodb_buffer_pool_size if the host has memory: while running, in newer MariaDB up to innodb_buffer_pool_size_max",
             "find what reads so much: the statements that examine most rows",
@@ -288,7 +289,7 @@ pub static RULES: &[Rule] = &[
         when: "its reads or writes take >= 3 times what they take when idle (without that: >= 10 ms), with >= 2 under way \
                and a session at work, and somebody waits for it >= 10 % of the time where the kernel counts that; of a \
                disk that was measured it must also do >= 85 % of that, or take >= 10 ms (I)",
-        explains: &[FlushBound],
+        explains: &[FlushBound, Latches],
         next: &[
             "see who else uses the disk: pidstat -d 1",
             "compare with its ceiling: provisioned IOPS and MB/s of a cloud volume, the burst balance",

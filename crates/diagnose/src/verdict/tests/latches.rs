@@ -106,3 +106,20 @@ fn who_waits_for_latches_waits_for_no_cpu_and_a_server_held_back_keeps_its_latch
     assert_eq!(verdict.bottleneck.map(|first| first.name), Some(Name::CpuLimit));
     assert_eq!(verdict.runner_up.map(|next| next.name), Some(Name::Latches));
 }
+
+#[test]
+fn who_reads_from_a_slow_disk_or_misses_pages_keeps_its_latches_meanwhile() {
+    let first_two = |window: &Window| {
+        let verdict = judge(window);
+        [verdict.bottleneck, verdict.runner_up].map(|finding| finding.map(|finding| finding.name))
+    };
+    // Of eight at work four wait for a latch.
+    let mut slow = waiting(&MYSQL, 4.0);
+    let disk = &mut slow.host.as_mut().unwrap().disks[0];
+    (disk.read.await_ms, disk.read.under_way, disk.busy) = (Some(40.0), 8.0, 1.0);
+    assert_eq!(first_two(&slow), [Some(Name::DiskLatency), Some(Name::Latches)]);
+    let mut missing = waiting(&MYSQL, 4.0);
+    missing.host.as_mut().unwrap().disks[0].read.await_ms = Some(1.0);
+    missing.server.as_mut().unwrap().pool.misses_per_s = 5000.0;
+    assert_eq!(first_two(&missing), [Some(Name::BufferPool), Some(Name::Latches)]);
+}
