@@ -67,6 +67,8 @@ pub struct Reading {
     pub in_auto_increment: u64,
     /// Sessions that wait for a latch of InnoDB; `None` where the server does not tell.
     pub in_latch: Option<u64>,
+    /// Of those, in their commit.
+    pub in_latch_and_commit: u64,
     /// The latch that most of them wait for.
     pub latch: Option<LatchWait>,
     /// Undo logs that purge has not removed, as last asked.
@@ -143,6 +145,9 @@ pub struct Sample {
     /// Of those, waiting for a latch of InnoDB; `None` where the server does not tell.
     #[serde(default)]
     pub in_latch: Option<f64>,
+    /// Of those, in their commit, and counted there as well.
+    #[serde(default)]
+    pub in_latch_and_commit: f64,
     /// The latch that most of them wait for.
     #[serde(default)]
     pub latch: Option<LatchWait>,
@@ -309,6 +314,11 @@ impl Sample {
         let let_in: Vec<u64> = readings.iter().filter_map(|r| r.in_admission).collect();
         let in_latch: Vec<u64> =
             readings.iter().filter_map(|r| Some(r.in_latch?.min(r.sessions.active))).collect();
+        // Of the same readings, so that the two can be taken from one another.
+        let of_commits = |r: &&Arc<Reading>| {
+            Some(r.in_latch_and_commit.min(r.in_latch?).min(r.sessions.commit).min(r.sessions.active))
+        };
+        let both: Vec<u64> = readings.iter().filter_map(of_commits).collect();
         let counted = first.histogram.as_ref().zip(last.histogram.as_ref());
         Some(Self {
             seconds,
@@ -334,6 +344,7 @@ impl Sample {
             }),
             in_latch: (!in_latch.is_empty())
                 .then(|| in_latch.iter().sum::<u64>() as f64 / in_latch.len() as f64),
+            in_latch_and_commit: both.iter().sum::<u64>() as f64 / both.len().max(1) as f64,
             latch: readings.iter().rev().find_map(|r| r.latch.clone()),
             in_commit: mean(|r| r.sessions.commit as f64),
             in_semi_sync: mean(|r| r.sessions.semi_sync as f64),
@@ -429,6 +440,7 @@ mod tests {
             in_admission: Some(0),
             in_auto_increment: 0,
             in_latch: None,
+            in_latch_and_commit: 0,
             latch: None,
             history: None,
             replica: None,
@@ -521,6 +533,22 @@ mod tests {
         assert_eq!((mean([None, None]), mean([Some(0), Some(0)])), (None, Some(0.0)));
         // Who came between two questions is at work as little as before.
         assert_eq!((mean([None, Some(3)]), mean([Some(2), Some(40)])), (Some(3.0), Some(3.0)));
+    }
+
+    #[test]
+    fn commits_that_wait_for_a_latch_are_no_more_than_those_that_were_seen_in_their_commit() {
+        let start = Instant::now();
+        let mean = |commit: u64, waiting: [Option<u64>; 2], committing: u64| {
+            let sessions = Sessions { active: 8, commit, ..Sessions::default() };
+            let at = |s, in_latch| {
+                let reading = reading(start + Duration::from_secs(s), Status::default(), sessions);
+                Arc::new(Reading { in_latch, in_latch_and_commit: committing, ..reading })
+            };
+            Sample::over(&[at(0, waiting[0]), at(1, waiting[1])]).unwrap().in_latch_and_commit
+        };
+        assert_eq!((mean(6, [Some(4), Some(4)], 3), mean(6, [Some(4), Some(2)], 3)), (3.0, 2.5));
+        assert_eq!((mean(1, [Some(4), Some(4)], 3), mean(6, [None, None], 3)), (1.0, 0.0));
+        assert_eq!(mean(6, [None, Some(4)], 3), 3.0, "as the waits themselves");
     }
 
     #[test]

@@ -375,7 +375,9 @@ impl Window {
             + server.in_global_lock
             + server.in_table_lock
             + server.in_auto_increment;
-        let seen = locks + server.in_latch.unwrap_or(0.0) + server.in_commit;
+        // A commit that waits for a latch is one session, not two.
+        let latches = server.in_latch.unwrap_or(0.0) - server.in_latch_and_commit;
+        let seen = locks + latches.max(0.0) + server.in_commit;
         (1.0 - seen / server.active).clamp(0.0, 1.0)
     }
 }

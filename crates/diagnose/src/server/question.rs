@@ -24,6 +24,7 @@
 //! | the account's own grants (MariaDB) | every 15 s, only while no session of another account is in sight | |
 
 use super::row_search::Table;
+use super::session::COMMIT;
 use observe::Dialect;
 use std::fmt::Write;
 
@@ -270,10 +271,14 @@ const LATCH_WAITERS: &str = "w.end_event_id IS NULL AND (w.event_name LIKE 'wait
     AND t.processlist_id <> CONNECTION_ID() AND t.name NOT LIKE 'thread/sql/slave%' \
     AND t.name NOT LIKE 'thread/sql/replica%' AND t.name NOT LIKE 'thread/sql/rpl%'";
 
-/// Sessions that wait for a latch of InnoDB.
+/// Sessions that wait for a latch of InnoDB, and those of them that are in their commit: these are counted
+/// among the sessions in their commit as well.
 pub(super) fn in_latch() -> String {
+    let states = COMMIT.map(|state| format!("'{state}'")).join(", ");
     format!(
-        "SELECT COUNT(DISTINCT w.thread_id) AS waiting FROM performance_schema.events_waits_current w \
+        "SELECT COUNT(DISTINCT w.thread_id) AS waiting, \
+         COUNT(DISTINCT CASE WHEN t.processlist_state IN ({states}) THEN w.thread_id END) AS committing \
+         FROM performance_schema.events_waits_current w \
          JOIN performance_schema.threads t ON t.thread_id = w.thread_id WHERE {LATCH_WAITERS}"
     )
 }

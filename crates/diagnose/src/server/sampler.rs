@@ -331,8 +331,11 @@ impl Open {
         }
         self.needs_table = false;
         let mut in_latch = None;
-        if self.seen.latches_told {
-            in_latch = asking.in_latch(sessions.active, &mut missing).await?;
+        let mut in_latch_and_commit = 0;
+        if self.seen.latches_told
+            && let Some((waiting, committing)) = asking.in_latch(sessions.active, &mut missing).await?
+        {
+            (in_latch, in_latch_and_commit) = (Some(waiting), committing);
         }
         let mut latch_wait = None;
         if in_latch.is_some_and(|waiting| waiting > 0) {
@@ -365,6 +368,7 @@ impl Open {
             in_admission,
             in_auto_increment,
             in_latch,
+            in_latch_and_commit,
             latch: latch_wait,
             history,
             replica,
@@ -417,13 +421,21 @@ impl Asker<'_> {
         }
     }
 
-    /// How many sessions wait for a latch; where nobody is at work nobody does.
-    async fn in_latch(&mut self, at_work: u64, missing: &mut Vec<String>) -> Result<Option<u64>, AskError> {
+    /// How many sessions wait for a latch, and how many of those in their commit; where nobody is at work
+    /// nobody does.
+    async fn in_latch(
+        &mut self,
+        at_work: u64,
+        missing: &mut Vec<String>,
+    ) -> Result<Option<(u64, u64)>, AskError> {
         if at_work == 0 {
-            return Ok(Some(0));
+            return Ok(Some((0, 0)));
         }
         let rows = self.may(&question::in_latch(), "who waits for latches", missing).await?;
-        Ok(rows.as_ref().and_then(|rows| rows.first()?.parse(&["waiting"])))
+        Ok(rows.as_ref().and_then(|rows| {
+            let row = rows.first()?;
+            Some((row.parse(&["waiting"])?, row.parse(&["committing"])?))
+        }))
     }
 
     /// Whether latches are told. That they are not is no lack: by default no server does.

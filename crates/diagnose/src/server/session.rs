@@ -65,7 +65,7 @@ const SEMI_SYNC: [&str; 1] = ["Waiting for semi-sync"];
 
 /// States of a client whose commit is on its way to disk or to a replica; with a full disk MariaDB's commit
 /// waits for space.
-const COMMIT: [&str; 7] = [
+pub(super) const COMMIT: [&str; 7] = [
     "Commit",
     "Commit_implicit",
     "waiting for handler commit",

@@ -123,3 +123,15 @@ fn who_reads_from_a_slow_disk_or_misses_pages_keeps_its_latches_meanwhile() {
     missing.server.as_mut().unwrap().pool.misses_per_s = 5000.0;
     assert_eq!(first_two(&missing), [Some(Name::BufferPool), Some(Name::Latches)]);
 }
+
+#[test]
+fn a_commit_that_waits_for_a_latch_is_taken_from_the_rest_once() {
+    let mut window = waiting(&MYSQL, 6.0);
+    let server = window.server.as_mut().unwrap();
+    // Of ten at work four wait for a latch, three of them within their commit.
+    (server.in_commit, server.in_latch_and_commit) = (3.0, 3.0);
+    assert!((window.rest() - 0.6).abs() < 1e-9, "{}", window.rest());
+    // Others are in their commit.
+    window.server.as_mut().unwrap().in_latch_and_commit = 0.0;
+    assert!((window.rest() - 0.3).abs() < 1e-9, "{}", window.rest());
+}
