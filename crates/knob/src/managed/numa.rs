@@ -4,11 +4,12 @@
 //! A line `NUMACTL=numactl --interleave=all` in the environment file asks for it. What starts the server puts
 //! these words before its program: a lab does, and a unit of systemd with `ExecStart=/usr/bin/env $NUMACTL
 //! /usr/sbin/mariadbd ...`. Whether that was done is read from the process: the policy that the kernel shows
-//! for its stack, which has none of its own.
+//! for its stack, which has none of its own. For that the kernel walks all page tables of the process, which
+//! may not map memory meanwhile: seconds for some hundred GiB. So a process is asked once ([`Seen`]).
 //!
 //! Sources: `numactl(8)`, `numa(7)` (`/proc/PID/numa_maps`), `set_mempolicy(2)`.
 
-use super::{Managed, denied, drop_in};
+use super::{Managed, denied, drop_in, started};
 use crate::error::Refusal;
 use crate::host::Host;
 use std::collections::BTreeSet;
@@ -105,10 +106,32 @@ fn in_force(maps: &str) -> Option<String> {
     Some(nodes.map_or_else(|| name.to_owned(), |nodes| format!("{name}:{nodes}")))
 }
 
+/// The policy of a process that was asked for it: it has that from its start on.
+#[derive(Debug, Default)]
+pub(super) struct Seen {
+    /// Its number, when it began, its policy.
+    last: Option<(u32, String, String)>,
+}
+
+impl Seen {
+    fn policy(&mut self, host: &Host, pid: u32) -> Result<String, Refusal> {
+        let began = started(host, pid);
+        if let Some((of, at, policy)) = &self.last
+            && *of == pid
+            && began.as_ref() == Some(at)
+        {
+            return Ok(policy.clone());
+        }
+        let maps = format!("/proc/{pid}/numa_maps");
+        let policy = in_force(&host.read(&maps)?).ok_or_else(|| denied(format!("{maps} names no stack")))?;
+        self.last = began.map(|began| (pid, began, policy.clone()));
+        Ok(policy)
+    }
+}
+
 /// The policy of the server's process, as it was asked for if that is what is in force.
-pub(super) fn read(managed: &Managed, host: &Host) -> Result<String, Refusal> {
-    let maps = format!("/proc/{}/numa_maps", managed.running(host)?);
-    let now = in_force(&host.read(&maps)?).ok_or_else(|| denied(format!("{maps} names no stack")))?;
+pub(super) fn read(managed: &Managed, host: &Host, seen: &mut Seen) -> Result<String, Refusal> {
+    let now = seen.policy(host, managed.running(host)?)?;
     let all = all_nodes(host);
     let parsed = Policy::parse(&now, &all);
     let asked = asked(&host.read(&managed.environment).unwrap_or_default());
@@ -117,11 +140,11 @@ pub(super) fn read(managed: &Managed, host: &Host) -> Result<String, Refusal> {
 }
 
 /// The policy that the server has without our line.
-fn own(managed: &Managed, host: &Host) -> Result<String, Refusal> {
+fn own(managed: &Managed, host: &Host, seen: &mut Seen) -> Result<String, Refusal> {
     let text = host.read(&managed.environment).unwrap_or_default();
     match drop_in::was(&text, LINE) {
         Some(own) => Ok(own.to_owned()),
-        None => read(managed, host),
+        None => read(managed, host, seen),
     }
 }
 
@@ -140,7 +163,7 @@ pub fn can_vary(host: &Host) -> Result<(), Refusal> {
 }
 
 /// Whether it could be set here, as far as that shows without trying.
-pub(super) fn check(managed: &Managed, host: &Host, value: &str) -> Result<(), Refusal> {
+pub(super) fn check(managed: &Managed, host: &Host, seen: &mut Seen, value: &str) -> Result<(), Refusal> {
     can_vary(host)?;
     let all = all_nodes(host);
     let Some(policy) = Policy::parse(value, &all).filter(|policy| policy.fits(&all)) else {
@@ -151,7 +174,7 @@ pub(super) fn check(managed: &Managed, host: &Host, value: &str) -> Result<(), R
             nodes.join(", ")
         )));
     };
-    let own = own(managed, host)?;
+    let own = own(managed, host, seen)?;
     if policy.name == DEFAULT && own != DEFAULT {
         return Err(denied(format!(
             "the server has {own} from what starts it, and numactl cannot take that away"
@@ -161,9 +184,9 @@ pub(super) fn check(managed: &Managed, host: &Host, value: &str) -> Result<(), R
 }
 
 /// Makes it so.
-pub(super) fn apply(managed: &Managed, host: &Host, value: &str) -> Result<(), Refusal> {
+pub(super) fn apply(managed: &Managed, host: &Host, seen: &mut Seen, value: &str) -> Result<(), Refusal> {
     let text = host.read(&managed.environment).unwrap_or_default();
-    let own = own(managed, host)?;
+    let own = own(managed, host, seen)?;
     // What it has without us takes our line out.
     let line = if value == own { value.to_owned() } else { words(value) };
     managed.restart(
@@ -171,7 +194,7 @@ pub(super) fn apply(managed: &Managed, host: &Host, value: &str) -> Result<(), R
         |host| drop_in::set(host, &managed.environment, None, LINE, &own, &line),
         |host| drop_in::put(host, &managed.environment, &text),
     )?;
-    match read(managed, host)? {
+    match read(managed, host, seen)? {
         now if now == value => Ok(()),
         now => Err(denied(format!(
             "{value} was asked for, and the server runs with {now}: what starts it must put ${LINE} of {} \
@@ -266,36 +289,71 @@ mod tests {
                 ),
             );
         };
+        let read = || super::read(&managed, &host, &mut Seen::default());
+        let check = |value: &str| super::check(&managed, &host, &mut Seen::default(), value);
+        let apply = |value: &str| super::apply(&managed, &host, &mut Seen::default(), value);
         put("pid", "7\n");
         put("proc/7/stat", "7 (mariadbd) S 1\n");
         put("proc/7/numa_maps", "7ffc default stack anon=3\n");
         put("sys/devices/system/node/has_memory", "0\n");
-        assert!(check(&managed, &host, "interleave").unwrap_err().to_string().contains("second NUMA node"));
+        assert!(check("interleave").unwrap_err().to_string().contains("second NUMA node"));
         put("sys/devices/system/node/has_memory", "0-1\n");
-        assert!(check(&managed, &host, "interleave").unwrap_err().to_string().contains("numactl"));
+        assert!(check("interleave").unwrap_err().to_string().contains("numactl"));
         program("usr/bin/numactl", "#!/bin/sh\n");
-        check(&managed, &host, "interleave").unwrap();
-        check(&managed, &host, DEFAULT).unwrap();
-        assert!(check(&managed, &host, "bind:7").unwrap_err().to_string().contains("of the nodes 0, 1"));
+        check("interleave").unwrap();
+        check(DEFAULT).unwrap();
+        assert!(check("bind:7").unwrap_err().to_string().contains("of the nodes 0, 1"));
 
         let asked_for = "grep -qs '^NUMACTL=numactl --interleave=all' \"$root/environment\"";
         start(&format!("{asked_for} && policy=interleave:0-1"));
-        assert_eq!(read(&managed, &host).unwrap(), DEFAULT);
-        apply(&managed, &host, "interleave").unwrap();
-        assert_eq!(read(&managed, &host).unwrap(), "interleave");
-        check(&managed, &host, DEFAULT).unwrap();
-        apply(&managed, &host, DEFAULT).unwrap();
-        assert_eq!(read(&managed, &host).unwrap(), DEFAULT);
+        assert_eq!(read().unwrap(), DEFAULT);
+        apply("interleave").unwrap();
+        assert_eq!(read().unwrap(), "interleave");
+        check(DEFAULT).unwrap();
+        apply(DEFAULT).unwrap();
+        assert_eq!(read().unwrap(), DEFAULT);
         assert!(!root.path().join("environment").exists());
 
         start("true");
-        let refused = apply(&managed, &host, "interleave").unwrap_err().to_string();
+        let refused = apply("interleave").unwrap_err().to_string();
         assert!(refused.contains("runs with default") && refused.contains("$NUMACTL"), "{refused}");
-        apply(&managed, &host, DEFAULT).unwrap();
+        apply(DEFAULT).unwrap();
         assert!(!root.path().join("environment").exists(), "as what applies it puts it back");
 
         // A policy of the unit's own is what is put back, and cannot be taken away.
         put("proc/7/numa_maps", "7ffc bind:1 stack anon=3\n");
-        assert!(check(&managed, &host, DEFAULT).unwrap_err().to_string().contains("bind:1 from what starts"));
+        assert!(check(DEFAULT).unwrap_err().to_string().contains("bind:1 from what starts"));
+    }
+
+    #[test]
+    fn a_process_is_asked_once_and_the_next_one_of_its_number_anew() {
+        let root = tempfile::tempdir().unwrap();
+        let host = Host::new(root.path());
+        let process = root.path().join("proc/7");
+        std::fs::create_dir_all(&process).unwrap();
+        let began = |ticks: u32| {
+            // The state and 18 figures stand before it.
+            let stat = format!("7 (mariadbd) S {}{ticks} 0\n", "0 ".repeat(18));
+            std::fs::write(process.join("stat"), stat).unwrap();
+        };
+        let maps = |policy: &str| {
+            std::fs::write(process.join("numa_maps"), format!("7ffc {policy} stack anon=3\n")).unwrap();
+        };
+        let mut seen = Seen::default();
+        began(500);
+        maps("interleave:0-1");
+        assert_eq!(seen.policy(&host, 7).unwrap(), "interleave:0-1");
+        std::fs::remove_file(process.join("numa_maps")).unwrap();
+        assert_eq!(seen.policy(&host, 7).unwrap(), "interleave:0-1", "not read again");
+        began(900);
+        assert!(seen.policy(&host, 7).is_err(), "a restart");
+        maps("default");
+        assert_eq!(seen.policy(&host, 7).unwrap(), "default");
+        // Where nobody tells when it began it may be another one each time.
+        std::fs::write(process.join("stat"), "7 (mariadbd) S 1\n").unwrap();
+        maps("bind:1");
+        assert_eq!(seen.policy(&host, 7).unwrap(), "bind:1");
+        maps("default");
+        assert_eq!(seen.policy(&host, 7).unwrap(), "default");
     }
 }
