@@ -328,9 +328,18 @@ fn figure_view(Figure { what, value, unit, threshold }: &Figure) -> FigureView {
     FigureView { what: what.clone(), value: *value, unit: *unit, threshold: *threshold }
 }
 
+/// A share that is shown as 100 %.
+const FULLY_USED: f64 = 0.995;
+
 fn sentence(verdict: &Verdict) -> String {
     let Some(first) = &verdict.bottleneck else {
         return match verdict.tightest {
+            // Only what somebody waits for is a bottleneck.
+            Some((name, used)) if used >= FULLY_USED => format!(
+                "no bottleneck is named: the tightest ceiling ({}) is fully used, which by itself holds \
+                 nobody back",
+                name.rule().called
+            ),
             Some((name, used)) => format!(
                 "no bottleneck: {} of the tightest ceiling ({})",
                 figure(used, Unit::Share),
@@ -354,6 +363,22 @@ fn sentence(verdict: &Verdict) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_ceiling_that_is_fully_used_without_a_bottleneck_is_told_in_words_and_not_as_a_share() {
+        let text = |used| {
+            let tightest = Some((Name::DiskLatency, used));
+            verdict(&Verdict { tightest, ..Verdict::default() }).text
+        };
+        assert_eq!(text(0.994), "no bottleneck: 99 % of the tightest ceiling (the disk)");
+        for used in [0.995, 1.0] {
+            assert_eq!(
+                text(used),
+                "no bottleneck is named: the tightest ceiling (the disk) is fully used, which by itself \
+                 holds nobody back"
+            );
+        }
+    }
 
     #[test]
     fn a_server_or_an_agent_that_is_not_read_is_told_beside_others_that_are() {

@@ -2,7 +2,7 @@
 // stands in the address, so that it can be kept and sent: /?host=0 is the first. The page of a single agent
 // has none of this.
 import { at, dot as mark, h } from "../element.js";
-import { clock, figure, lasted, plural, share } from "./word.js";
+import { clock, figure, lasted, ofCeiling, plural, share } from "./word.js";
 
 const asked = new URLSearchParams(location.search).get("host");
 export const chosen = /^\d{1,4}$/.test(asked ?? "") ? Number(asked) : null;
@@ -77,7 +77,7 @@ function tightest(view, host) {
   const [name, used] = all.sort((a, b) => b[1] - a[1])[0] ?? [null, 0];
   if (name === null) return h("p", { class: "small" }, "No ceiling is known.");
   const full = Math.min(1, used);
-  return h("div", { class: "ceiling" }, h("span", {}, "tightest ceiling: ", h("b", {}, name.replaceAll("-", " ").replace("cpu", "CPU"))), h("b", { class: "used" }, share(used)),
+  return h("div", { class: "ceiling" }, h("span", {}, "tightest ceiling: ", h("b", {}, name.replaceAll("-", " ").replace("cpu", "CPU"))), h("b", { class: "used" }, ofCeiling(used)),
     h("div", { class: "track " + (used >= 1 ? "warn" : "") }, h("i", { style: { width: (100 * full).toFixed(1) + "%" } })));
 }
 

@@ -3,7 +3,7 @@
 // other on a phone.
 import { h } from "../element.js";
 import { details } from "./hosts.js";
-import { figure, share } from "./word.js";
+import { figure, ofCeiling, share } from "./word.js";
 
 const GAP = 18, PAD = 12, GUTTER = 26, HEAD = 50, BOX = 66, BETWEEN = 10, LANE = 52, LEAST = 250, SIDE = 46, ROUND = 7;
 const NOWHERE = "(no zone known)";
@@ -88,7 +88,7 @@ export function brief(server) {
   if (server.replication?.startsWith("stopped")) return "replication " + server.replication;
   const verdict = server.verdict;
   if (verdict.bottleneck) return verdict.bottleneck.called;
-  return verdict.tightest ? "no bottleneck, " + verdict.tightest[0].replaceAll("-", " ").replace("cpu", "CPU") + " " + share(verdict.tightest[1]) : "no bottleneck";
+  return verdict.tightest ? "no bottleneck, " + verdict.tightest[0].replaceAll("-", " ").replace("cpu", "CPU") + " " + ofCeiling(verdict.tightest[1]) : "no bottleneck";
 }
 
 function box(one, view) {

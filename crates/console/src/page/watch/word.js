@@ -23,6 +23,9 @@ export function figure(value, unit) {
 
 export const share = (value) => figure(value, "share");
 
+// How much of a ceiling is used. That 100 % of one is used makes no bottleneck yet, so it is told in words.
+export const ofCeiling = (value) => value >= 0.995 ? "fully used" : share(value);
+
 export function lasted(s) {
   return s < 90 ? Math.round(s) + " s" : s < 5400 ? Math.round(s / 60) + " min" : s < 172800 ? Math.round(s / 3600) + " h" : Math.round(s / 86400) + " days";
 }
