@@ -17,7 +17,8 @@ const FLUSHES_ALONE: f64 = 0.60;
 /// This many sessions in their commit queue for the flush. One that commits now and then waits for its own
 /// flush only, however large a part of its time that is.
 const QUEUE: f64 = 2.0;
-/// At least this many are in their commit, on average, where it is one after the other.
+/// At least this many are in their commit, on average, where it is one after the other, and where the log's
+/// buffer is full.
 const ALONE: f64 = 0.5;
 /// Reading missed pages, as a share of the sessions' time.
 const MISSES: f64 = 0.20;
@@ -61,8 +62,10 @@ pub(super) fn flush_bound(window: &Window) -> Option<Finding> {
         }
         None => least([(share, IN_COMMIT.1), (in_commit, QUEUE)]),
     };
-    // The log's buffer is full: writers wait for the disk before they even commit.
-    let load = greatest([(by_commits, 1.0), (waits_for_log.min(1.0) * share, IN_COMMIT.0)]);
+    // The log's buffer is full: writers wait for the disk before they even commit. One large row now and then
+    // fills it, too: somebody must be in a commit for much of the time.
+    let by_buffer = least([(waits_for_log.min(1.0) * share, IN_COMMIT.0), (in_commit, ALONE)]);
+    let load = by_commits.max(by_buffer);
     let mut finding = Finding::new(Name::FlushBound, load, share)
         .figure("sessions at work that wait for their commit", share, Unit::Share, Some(IN_COMMIT.0))
         .figure("sessions in their commit", in_commit, Unit::Count, Some(QUEUE))

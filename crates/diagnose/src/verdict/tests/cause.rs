@@ -121,6 +121,18 @@ fn commits_that_do_not_queue_are_not_held_back_by_their_own_flush() {
 }
 
 #[test]
+fn a_large_row_that_fills_the_buffer_of_the_log_on_an_idle_server_is_no_bottleneck() {
+    // One look in ten found a session at work, in its commit.
+    let window = |in_commit: f64| {
+        with(|_, server| {
+            (server.active, server.in_commit, server.log.waits_per_s) = (in_commit, in_commit, 3.0);
+        })
+    };
+    assert_eq!(named(&window(0.1)), None);
+    assert_eq!(named(&window(0.8)), Some(Name::FlushBound));
+}
+
+#[test]
 fn a_disk_that_is_full_in_hours_does_not_displace_what_holds_commits_back_now() {
     let window = |available, full_in_s| {
         let space = Space { path: "/var/lib/mysql".to_owned(), total: 1000, available, full_in_s };
