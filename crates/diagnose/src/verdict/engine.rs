@@ -85,12 +85,15 @@ pub(super) fn global_lock(window: &Window) -> Option<Finding> {
     let server = window.server.as_ref()?.with_sessions()?;
     let share = if server.active > 0.0 { (server.in_global_lock / server.active).min(1.0) } else { 0.0 };
     let load = least([(share, WAITING), (server.in_global_lock, 1.0)]);
+    // Where more wait for metadata locks the likeliest holder of one of those may have been found: who has a
+    // lock on everything needs no transaction, and another one would be ended in its place.
+    let holder = server.metadata_blocker.as_ref().filter(|holder| !holder.guessed);
     Some(
         Finding::new(Name::GlobalLock, load, share)
             .figure("sessions at work that wait for it", share, Unit::Share, Some(WAITING))
             .figure("sessions that wait", server.in_global_lock, Unit::Count, Some(1.0))
             .figure("the longest at it", server.longest_s, Unit::Seconds, None)
-            .who(server.metadata_blocker.as_ref().map(|holder| {
+            .who(holder.map(|holder| {
                 let Blocker { id, user, host, age_s, .. } = holder;
                 format!("session {id} of {user}@{host}, for {age_s} s")
             })),

@@ -326,3 +326,28 @@ fn who_holds_a_whole_table_is_named_where_it_is_told() {
     assert_eq!(who(Some(holder)).as_deref(), Some("session 42 of app@10.0.0.7, idle for 31 s, on shop.log"));
     assert_eq!(who(None), None);
 }
+
+#[test]
+fn the_likeliest_holder_of_a_metadata_lock_is_not_named_for_a_lock_on_everything() {
+    let who = |guessed| {
+        let window = with(|_, server| {
+            (server.active, server.in_global_lock, server.in_metadata_lock) = (20.0, 8.0, 9.0);
+            server.metadata_blocker = Some(server::Blocker {
+                id: 42,
+                user: "app".to_owned(),
+                host: "10.0.0.7".to_owned(),
+                held: server::HeldBy::ByAnIdleClient,
+                age_s: 31,
+                in_transaction: true,
+                table: None,
+                waiting: 9,
+                guessed,
+            });
+        });
+        let bottleneck = judge(&window).bottleneck.unwrap();
+        assert_eq!(bottleneck.name, Name::GlobalLock);
+        bottleneck.who
+    };
+    assert_eq!(who(false).as_deref(), Some("session 42 of app@10.0.0.7, for 31 s"));
+    assert_eq!(who(true), None);
+}
