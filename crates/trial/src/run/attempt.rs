@@ -9,7 +9,10 @@ use load::Seed;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// A warm-up is looked at in windows of a fifth of it, within these bounds.
+/// A warm-up is looked at in this many windows: twice as many as must agree, so that those of few
+/// transactions can be taken together in pairs, and all of its time counts.
+const WINDOWS: u32 = 6;
+/// Each is as long as this at least, and at most.
 const WINDOW: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(3));
 
 /// A trial is run again so often because no server answered. A cell whose settings were in force each time is
@@ -246,7 +249,7 @@ fn warm_up(
     rig: &mut dyn Rig,
     go_on: &mut dyn FnMut(&Second, Option<f64>) -> bool,
 ) -> Result<(Vec<Window>, Duration, Option<bool>), RigError> {
-    let length = (spec.timing.warm_up / 5).clamp(WINDOW.0, WINDOW.1);
+    let length = (spec.timing.warm_up / WINDOWS).clamp(WINDOW.0, WINDOW.1);
     let (mut windows, mut sent, mut steady) = (Vec::new(), Duration::ZERO, None);
     while sent + length <= spec.timing.warm_up {
         let other = (windows.len() as u64 + 1) << 32;
