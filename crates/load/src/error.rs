@@ -87,6 +87,19 @@ pub enum LoadError {
     /// Somebody asked for the end.
     #[error("interrupted")]
     Interrupted,
+    /// Somebody asked for the end, and what the server was at did not end.
+    #[error(
+        "interrupted, but {address} may still be at '{statement}': {why}{}",
+        session.map_or_else(String::new, |session| format!("; KILL QUERY {session} ends it there"))
+    )]
+    StillRunning {
+        address: Address,
+        /// Its first words.
+        statement: Box<str>,
+        /// The server's number of the session, where it is known.
+        session: Option<u64>,
+        why: Box<str>,
+    },
     /// A thread of the driver ended unexpectedly.
     #[error("a thread of the load generator ended unexpectedly; this is a fault of headroom")]
     ThreadLost,
@@ -132,6 +145,7 @@ impl LoadError {
             Self::Refused { .. } | Self::Wire { .. } | Self::NotReady { .. } | Self::MostFailed { .. } => {
                 Blame::Server
             }
+            Self::StillRunning { .. } => Blame::Server,
             Self::Connect { .. } | Self::Tls { .. } => Blame::Network,
             Self::Recording(_) | Self::Open { .. } | Self::TrialFile { .. } | Self::TrialLine { .. } => {
                 Blame::Config

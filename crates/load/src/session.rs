@@ -7,16 +7,18 @@ use crate::login::{Account, Handshake, LoginFailure, LoginStep};
 use crate::reply::{Reply, ReplyReader};
 use crate::target::{Peer, SocketAddress, TlsClient};
 use crate::workload::Cells;
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use wire::read::Reader;
 use wire::{Command, ErrPacket, packet};
 
 /// Making an index on a large table takes long; TCP notices a server that is down.
 const PATIENCE: Duration = Duration::from_secs(3600);
 const CONNECT: Duration = Duration::from_secs(10);
+/// Whoever waits for an answer is asked so often whether to go on.
+const TURN: Duration = Duration::from_millis(100);
 
 /// The largest answer whose values are kept.
 const MOST: usize = 64 << 20;
@@ -39,6 +41,8 @@ pub(crate) struct Session {
     peer: Peer,
     stream: Channel,
     reader: ReplyReader,
+    /// The longest wait for bytes of the server.
+    patience: Duration,
 }
 
 /// What a session speaks over; TLS begins in the middle of a login.
@@ -49,13 +53,33 @@ enum Channel {
     Gone,
 }
 
-trait Stream: Read + Write + Send {}
-impl<T: Read + Write + Send> Stream for T {}
+trait Stream: Read + Write + Send {
+    /// A read that gets nothing ends after this time, as [`ErrorKind::WouldBlock`].
+    fn read_within(&self, time: Duration) -> std::io::Result<()>;
+}
+
+impl Stream for TcpStream {
+    fn read_within(&self, time: Duration) -> std::io::Result<()> {
+        self.set_read_timeout(Some(time))
+    }
+}
+
+impl Stream for UnixStream {
+    fn read_within(&self, time: Duration) -> std::io::Result<()> {
+        self.set_read_timeout(Some(time))
+    }
+}
+
+impl Stream for rustls::StreamOwned<rustls::ClientConnection, Box<dyn Stream>> {
+    fn read_within(&self, time: Duration) -> std::io::Result<()> {
+        self.sock.read_within(time)
+    }
+}
 
 impl Channel {
     fn stream(&mut self) -> std::io::Result<&mut dyn Stream> {
         match self {
-            Self::Plain(stream) => Ok(stream),
+            Self::Plain(stream) => Ok(stream.as_mut()),
             Self::Tls(stream) => Ok(stream.as_mut()),
             Self::Gone => Err(std::io::ErrorKind::NotConnected.into()),
         }
@@ -68,9 +92,23 @@ impl Session {
     /// # Errors
     /// As the server says.
     pub(crate) fn connect(peer: Peer, account: &Account, tls: Option<&TlsClient>) -> Result<Self, LoadError> {
+        Self::connect_within(peer, account, tls, PATIENCE)
+    }
+
+    /// The same, for a session that never waits longer than this for the server's bytes.
+    ///
+    /// # Errors
+    /// As [`Session::connect`].
+    pub(crate) fn connect_within(
+        peer: Peer,
+        account: &Account,
+        tls: Option<&TlsClient>,
+        patience: Duration,
+    ) -> Result<Self, LoadError> {
         let failed = |source| LoadError::Connect { address: peer.address.clone(), source };
-        let stream = open(&peer).map_err(failed)?;
-        let mut session = Self { peer, stream: Channel::Plain(stream), reader: ReplyReader::default() };
+        let stream = open(&peer, patience).map_err(failed)?;
+        let (stream, reader) = (Channel::Plain(stream), ReplyReader::default());
+        let mut session = Self { peer, stream, reader, patience };
         session.log_in(account, tls)?;
         Ok(session)
     }
@@ -124,7 +162,33 @@ impl Session {
     /// # Errors
     /// The server's error, or a connection that broke.
     pub(crate) fn query(&mut self, sql: &str) -> Result<Reply, LoadError> {
-        self.ask(sql, |_| Ok(()))
+        self.ask(sql, |_| Ok(()), Err)
+    }
+
+    /// Asks and waits for the end of the answer for as long as `go_on` says so; it is called ten times a
+    /// second. Once it has said no the session cannot be used any more.
+    ///
+    /// # Errors
+    /// As [`Session::query`], and what `go_on` says.
+    pub(crate) fn query_while(
+        &mut self,
+        sql: &str,
+        mut go_on: impl FnMut() -> Result<(), LoadError>,
+    ) -> Result<Reply, LoadError> {
+        let (began, patience) = (Instant::now(), self.patience);
+        self.read_within(TURN)?;
+        let waits = |error: LoadError| {
+            if is_turn(&error) && began.elapsed() < patience { go_on() } else { Err(error) }
+        };
+        let reply = self.ask(sql, |_| Ok(()), waits);
+        let as_before = self.read_within(patience);
+        let reply = reply?;
+        as_before.map(|()| reply)
+    }
+
+    fn read_within(&mut self, time: Duration) -> Result<(), LoadError> {
+        let set = self.stream.stream().and_then(|stream| stream.read_within(time));
+        set.map_err(|source| self.broken(source))
     }
 
     /// Asks for the values of the first column, without those that are NULL.
@@ -133,11 +197,12 @@ impl Session {
     /// As [`Session::query`], and more than [`MOST`] bytes.
     pub(crate) fn column(&mut self, sql: &str) -> Result<Cells, LoadError> {
         let mut answer = Vec::new();
-        let reply = self.ask(sql, |bytes| {
+        let keep = |bytes: &[u8]| -> Result<(), LoadError> {
             answer.extend_from_slice(bytes);
             let fits = answer.len() <= MOST;
             fits.then_some(()).ok_or_else(|| PlanError::AnswerTooLarge { sql: sql.to_owned() }.into())
-        })?;
+        };
+        let reply = self.ask(sql, keep, Err)?;
         let mut packets = Packets(&answer);
         let columns = packets.next().and_then(|count| Reader::new(count).lenenc()).unwrap_or(0);
         let (eof, columns) = (usize::from(!self.reader.leaves_out_eof()), columns as usize);
@@ -145,11 +210,12 @@ impl Session {
         Ok(rows.filter_map(|row| Reader::new(row).lenenc_bytes().map(Into::into)).collect())
     }
 
-    /// Asks; `keep` gets all bytes of the answer.
+    /// Asks; `keep` gets all bytes of the answer, `waits` why none came: it says whether to go on.
     fn ask(
         &mut self,
         sql: &str,
         mut keep: impl FnMut(&[u8]) -> Result<(), LoadError>,
+        mut waits: impl FnMut(LoadError) -> Result<(), LoadError>,
     ) -> Result<Reply, LoadError> {
         let mut out = Vec::with_capacity(sql.len() + 5);
         packet::write(&mut out, &mut 0, &[&[Command::Query.byte()], sql.as_bytes()].concat());
@@ -157,7 +223,10 @@ impl Session {
         let mut input = Vec::new();
         loop {
             input.clear();
-            self.receive(&mut input)?;
+            if let Err(error) = self.receive(&mut input) {
+                waits(error)?;
+                continue;
+            }
             keep(&input)?;
             let source = |source| LoadError::Wire { address: self.peer.address.clone(), source };
             if let Some(reply) = self.reader.feed(&mut input.as_slice()).map_err(source)? {
@@ -198,17 +267,23 @@ impl Session {
     }
 }
 
-fn open(peer: &Peer) -> std::io::Result<Box<dyn Stream>> {
+/// Whether nothing has come yet; a signal ends a read early, too.
+fn is_turn(error: &LoadError) -> bool {
+    let LoadError::Connect { source, .. } = error else { return false };
+    matches!(source.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted)
+}
+
+fn open(peer: &Peer, patience: Duration) -> std::io::Result<Box<dyn Stream>> {
     Ok(match &peer.socket_address {
         SocketAddress::Tcp(address) => {
             let stream = TcpStream::connect_timeout(address, CONNECT)?;
             stream.set_nodelay(true)?;
-            stream.set_read_timeout(Some(PATIENCE))?;
+            stream.set_read_timeout(Some(patience))?;
             Box::new(stream)
         }
         SocketAddress::Unix(path) => {
             let stream = UnixStream::connect(path)?;
-            stream.set_read_timeout(Some(PATIENCE))?;
+            stream.set_read_timeout(Some(patience))?;
             Box::new(stream)
         }
     })

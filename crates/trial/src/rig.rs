@@ -265,7 +265,7 @@ impl HostRig {
                 (Data::Tables, Some(options)) => {
                     let failed =
                         |error: load::LoadError| RigError::ResetLoad { source: Box::new(error), hint: "" };
-                    load::tables::cleanup(&self.target, options).map_err(failed)?;
+                    load::tables::cleanup_until(&self.target, options, &self.stop).map_err(failed)?;
                     let cores = std::thread::available_parallelism().map_or(1, usize::from) as u32;
                     load::tables::prepare_until(&self.target, options, cores, 1, &self.stop, |_| {})
                         .map_err(failed)?;
@@ -325,7 +325,8 @@ impl HostRig {
     fn drain(&self, options: &sysbench::Options) -> Result<(), RigError> {
         let names: Vec<String> = (1..=options.tables).map(|table| format!("sbtest{table}")).collect();
         let flush = format!("FLUSH TABLES {} FOR EXPORT", names.join(", "));
-        load::tables::statements(&self.target, &[flush, "UNLOCK TABLES".to_owned()]).map_err(|error| {
+        let statements = [flush, "UNLOCK TABLES".to_owned()];
+        load::tables::statements_until(&self.target, &statements, &self.stop).map_err(|error| {
             let refused = matches!(error, load::LoadError::Refused { .. });
             RigError::ResetLoad { source: Box::new(error), hint: if refused { NEEDS } else { "" } }
         })

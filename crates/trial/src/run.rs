@@ -351,9 +351,12 @@ impl RigError {
     }
 
     /// Whether it would refuse every cell alike, and says nothing of the one that was to be set: a tuner was
-    /// started meanwhile, or the journal cannot be written.
+    /// started meanwhile, the journal cannot be written, or a statement that was to end runs on.
     pub fn hinders_all(&self) -> bool {
+        use load::LoadError::StillRunning;
         match self {
+            Self::Load(error) => matches!(error, StillRunning { .. }),
+            Self::ResetLoad { source, .. } => matches!(**source, StillRunning { .. }),
             Self::Knob(error) => matches!(error, knob::Error::Tuner { .. } | knob::Error::Journal { .. }),
             Self::Refused(all) => all.iter().any(|(_, why)| matches!(why, Refusal::Journal { .. })),
             _ => false,

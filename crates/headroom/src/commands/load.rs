@@ -8,7 +8,7 @@ use crate::commands::knob::credentials_as;
 use crate::commands::report;
 use crate::environment::Environment;
 use crate::option_files;
-use anyhow::{Context, bail};
+use anyhow::{Context, anyhow, bail};
 use clap::{Args, Subcommand, ValueEnum};
 use config::option_file::Login;
 use config::{Credentials, DataPath, Tls};
@@ -17,7 +17,7 @@ use load::arrivals::{Arrivals, Open, Spacing};
 use load::store::Store;
 use load::tables::{TablesChange, TablesReport};
 use load::workload::Named;
-use load::{Account, Plan, ProgressView, Target};
+use load::{Account, LoadError, Plan, ProgressView, Target};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -250,7 +250,13 @@ async fn prepare(args: PrepareArgs, environment: &Environment) -> anyhow::Result
     let options = args.workload.options();
     let (sessions, sent) = (args.sessions, options.clone());
     let made = |table: u32| terminal::complain(&format!("sbtest{table} is ready"));
-    tokio::task::spawn_blocking(move || load::tables::prepare(&target, &sent, sessions, 1, made)).await??;
+    let stop = StopFlag::listen(ending);
+    let flag = stop.flag();
+    let made = tokio::task::spawn_blocking(move || {
+        load::tables::prepare_until(&target, &sent, sessions, 1, &flag, made)
+    });
+    let left = "what was not ready is removed again, and what was stays; headroom load cleanup removes that";
+    made.await?.map_err(|error| interrupted(error, left))?;
     let (tables, rows_each) = (load::tables::names(&options), Some(options.table_size));
     args.show(&TablesReport { tables, rows_each, ..args.report(TablesChange::Prepared) })
 }
@@ -262,8 +268,26 @@ async fn cleanup(args: PrepareArgs, environment: &Environment) -> anyhow::Result
     }
     let options = args.workload.options();
     let tables = load::tables::names(&options);
-    tokio::task::spawn_blocking(move || load::tables::cleanup(&target, &options)).await??;
+    let stop = StopFlag::listen(ending);
+    let flag = stop.flag();
+    let removed = tokio::task::spawn_blocking(move || load::tables::cleanup_until(&target, &options, &flag));
+    removed.await?.map_err(|error| interrupted(error, NOT_REMOVED))?;
     args.show(&TablesReport { tables, ..args.report(TablesChange::Removed) })
+}
+
+const NOT_REMOVED: &str = "not everything is removed; the same command removes the rest";
+
+/// Said when somebody asks for the end of a statement that may take long.
+fn ending() {
+    terminal::complain("ending what the server is at");
+}
+
+/// What is there when tables were to be made or removed, and somebody asked for the end.
+fn interrupted(error: LoadError, left: &str) -> anyhow::Error {
+    match error {
+        LoadError::Interrupted => anyhow!("interrupted: {left}"),
+        other => other.into(),
+    }
 }
 
 impl PrepareArgs {
@@ -275,7 +299,15 @@ impl PrepareArgs {
         statements: Vec<String>,
     ) -> anyhow::Result<ExitCode> {
         let count = statements.len();
-        tokio::task::spawn_blocking(move || load::tables::statements(&target, &statements)).await??;
+        let stop = StopFlag::listen(ending);
+        let flag = stop.flag();
+        let sent =
+            tokio::task::spawn_blocking(move || load::tables::statements_until(&target, &statements, &flag));
+        let left = match done {
+            TablesChange::Prepared => "what was sent before stays; headroom load cleanup removes it",
+            TablesChange::Removed => NOT_REMOVED,
+        };
+        sent.await?.map_err(|error| interrupted(error, left))?;
         self.show(&TablesReport { statements: count, ..self.report(done) })
     }
 
