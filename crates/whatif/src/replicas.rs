@@ -89,7 +89,9 @@ pub struct ReplicasAnswer {
     pub growth_seen: Vec<(f64, f64)>,
     #[serde(default)]
     pub growth_then: Vec<(f64, Interval)>,
-    /// What waiting for the expected day saves of the price, by the user's trend.
+    /// What buying the next reader on the day when today's readers no longer survive the loss of a zone, in
+    /// place of today, saves of its price, by the user's trend. `None` where they do not survive it today:
+    /// what is to be bought cannot wait.
     pub saved_by_waiting: Option<f64>,
     /// When one primary is outgrown, in words.
     pub primary: Option<String>,
@@ -154,11 +156,11 @@ pub fn answer(
         let (earliest, expected, latest) = (meeting.earliest, meeting.expected, meeting.latest);
         Some(Forecast { what: what.to_owned(), ceiling, earliest, expected, latest })
     };
-    let mut forecasts = Vec::new();
-    if let Some(today) = &today {
-        let ceiling = question.headroom(today) * question.reads();
-        forecasts.extend(meets("today's readers, with a zone lost", ceiling));
-    }
+    let of_today = today.as_ref().and_then(|today| {
+        meets("today's readers, with a zone lost", question.headroom(today) * question.reads())
+    });
+    let wait = of_today.as_ref().filter(|_| to_buy == Some(0)).and_then(|forecast| forecast.expected);
+    let mut forecasts: Vec<Forecast> = of_today.into_iter().collect();
     forecasts
         .extend(meets("the planned readers, with a zone lost", question.headroom(&plan) * question.reads()));
     let price = to_buy.zip(prices.reader).map(|(count, reader)| count as f64 * reader);
@@ -168,7 +170,6 @@ pub fn answer(
         let reads = growth.as_ref()?.now() * most / now;
         Some(Forecast { ceiling: most, ..meets("one primary", reads)? })
     });
-    let wait = forecasts.first().and_then(|forecast| forecast.expected);
     Ok(ReplicasAnswer {
         zones: question.zones.iter().map(|(zone, _)| zone.clone()).collect(),
         reads: question.zones.iter().map(|(_, reads)| *reads).collect(),
@@ -190,7 +191,10 @@ pub fn answer(
         to_buy,
         price,
         currency: prices.currency.clone(),
-        saved_by_waiting: price.zip(wait).and_then(|(price, days)| prices.saved_by_waiting(price, days)),
+        saved_by_waiting: prices
+            .reader
+            .zip(wait)
+            .and_then(|(reader, days)| prices.saved_by_waiting(reader, days)),
         primary: context
             .writes
             .map(|(now, most)| primary(now, most, growth.as_ref(), primary_forecast.as_ref())),
@@ -403,7 +407,7 @@ impl Answer for ReplicasAnswer {
             let verb = if saved >= 0.0 { "saves" } else { "costs" };
             let _ = writeln!(
                 text,
-                "Buying on that day instead of today {verb} {} a month, by the trend in your prices.",
+                "Buying the next reader on the day of today's ceiling instead of today {verb} {} a month, by the trend in your prices.",
                 self.money(saved.abs())
             );
         }
@@ -485,6 +489,25 @@ mod tests {
         assert!(text.contains("With the fewest readers from nothing the loss of any one zone"), "{text}");
         assert!(text.contains("used up in 41 days (95 %: 41 days to 41 days)"), "{text}");
         assert!(text.contains("To buy: 1 readers (1 in b) at 300 EUR a month"), "{text}");
+        assert_eq!(answer.saved_by_waiting, None, "what is needed today cannot wait");
+    }
+
+    #[test]
+    fn the_next_reader_may_wait_until_todays_no_longer_survive() {
+        let zones = vec![("a".to_owned(), 400.0), ("b".to_owned(), 400.0)];
+        let question = ReplicasQuestion { zones, reader_per_s: 500.0, apply_share: 0.0, fill: 1.0 };
+        let seen = (0..60).map(|day| (f64::from(day), 800.0 * 1.01_f64.powi(day - 59))).collect();
+        let context = Context { today: Some(vec![2, 2]), seen, ..Context::default() };
+        let prices = Prices { reader: Some(300.0), trend_a_year: Some(-0.1), ..Prices::default() };
+        let found = answer(&question, &context, &prices).unwrap();
+        // 1,000 reads a second are left to carry: 1.01^d = 1.25 after 22.4 days.
+        let saved = 300.0 * (1.0 - 0.9_f64.powf(22.4 / 365.0));
+        assert_eq!(found.to_buy, Some(0));
+        assert!((found.saved_by_waiting.unwrap() - saved).abs() < 0.05, "{found:?}");
+        assert!(found.text().contains("Buying the next reader on the day of today's ceiling"));
+        // Beyond the forecast's reach no day is known, and another layout's is not taken for it.
+        let many = Context { today: Some(vec![20, 20]), ..context };
+        assert_eq!(answer(&question, &many, &prices).unwrap().saved_by_waiting, None);
     }
 
     #[test]
