@@ -254,6 +254,15 @@ impl LoadAnswer {
         })
     }
 
+    /// Why no rate is named that meets the objective: none does, or nobody can tell.
+    pub fn without_objective(&self, limit_ms: f64) -> String {
+        let limit = figure(limit_ms);
+        match self.seen.iter().any(|one| !one.closed && !one.shape.is_empty()) {
+            true => format!("p99 < {limit} ms at no rate, however low"),
+            false => format!("whether p99 < {limit} ms is not known without a histogram of response times"),
+        }
+    }
+
     /// Whether anything is predicted.
     pub fn says_something(&self) -> bool {
         self.demand_ms.is_some() || self.law.is_some()
@@ -352,14 +361,17 @@ impl Answer for LoadAnswer {
             if let Some(times) = self.baseline.times(&with.saturation) {
                 let _ = write!(text, ", {} times today's load", interval(&times));
             }
-            if let (Some((rate, sure)), Some(limit)) = (with.within_objective, self.objective_ms) {
-                let _ = write!(
-                    text,
-                    "; p99 < {} ms up to {} a second (surely up to {})",
-                    figure(limit),
-                    figure(rate),
-                    figure(sure)
-                );
+            if let Some(limit) = self.objective_ms {
+                let _ = match with.within_objective {
+                    Some((rate, sure)) => write!(
+                        text,
+                        "; p99 < {} ms up to {} a second (surely up to {})",
+                        figure(limit),
+                        figure(rate),
+                        figure(sure)
+                    ),
+                    None => write!(text, "; {}", self.without_objective(limit)),
+                };
             }
             text.push('\n');
         }
@@ -449,6 +461,16 @@ mod tests {
         assert!(full.low < 1000.0 && 1000.0 < full.high, "{full:?}");
         assert!(!answer.predictions().is_empty());
         assert!(answer.text().contains("2 core(s) are full at"), "{}", answer.text());
+    }
+
+    #[test]
+    fn an_objective_that_no_rate_meets_or_that_nobody_can_judge_is_said() {
+        let asked = LoadQuestion { objective_ms: Some(0.5), ..question() };
+        let text = answer(&asked, ladder()).text();
+        assert!(text.contains("; p99 < 0.500 ms at no rate, however low"), "{text}");
+        let without = |one: LoadPoint| LoadPoint { shape: Vec::new(), ..one };
+        let text = answer(&asked, ladder().into_iter().map(without).collect()).text();
+        assert!(text.contains("whether p99 < 0.500 ms is not known") && !text.contains("no rate"), "{text}");
     }
 
     #[test]

@@ -61,15 +61,18 @@ impl Report {
                 let unit = load.baseline.unit.many();
                 let (value, words) = full(&load.baseline, &now.saturation);
                 card("Load until the CPUs are full", value, format!("{words}; {on}"));
-                if let (Some((rate, sure)), Some(limit)) = (now.within_objective, load.objective_ms) {
-                    card(
-                        &format!("Load with p99 below {} ms", figure(limit)),
-                        format!("{} {unit} a second", figure(rate)),
-                        format!(
-                            "surely {} {unit} a second; no rate beyond the model's edge counts; {on}",
-                            figure(sure)
+                if let Some(limit) = load.objective_ms {
+                    let (value, words) = match now.within_objective {
+                        Some((rate, sure)) => (
+                            format!("{} {unit} a second", figure(rate)),
+                            format!(
+                                "surely {} {unit} a second; no rate beyond the model's edge counts; {on}",
+                                figure(sure)
+                            ),
                         ),
-                    );
+                        None => ("none named".to_owned(), format!("{}; {on}", load.without_objective(limit))),
+                    };
+                    card(&format!("Load with p99 below {} ms", figure(limit)), value, words);
                 }
             }
             if let Some(why) = &load.queue_refused {
