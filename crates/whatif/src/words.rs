@@ -34,7 +34,7 @@ pub enum ValueError {
     },
 }
 
-/// Three significant digits.
+/// Three significant digits: what is small is not written as 0.
 pub fn figure(value: f64) -> String {
     if !value.is_finite() {
         return "no limit".to_owned();
@@ -44,7 +44,12 @@ pub fn figure(value: f64) -> String {
         v if v >= 10.0 => format!("{value:.1}"),
         v if v >= 1.0 => format!("{value:.2}"),
         0.0 => "0".to_owned(),
-        _ => format!("{value:.3}"),
+        v if v >= 0.1 => format!("{value:.3}"),
+        v if v >= 1e-6 => {
+            let decimals = (2.0 - v.log10().floor()) as usize;
+            format!("{value:.decimals$}")
+        }
+        _ => format!("{value:.2e}"),
     }
 }
 
@@ -138,6 +143,8 @@ mod tests {
     fn figures_have_three_digits_and_stand_with_their_interval() {
         assert_eq!(interval(&Interval { low: 0.5, estimate: 12.345, high: 2000.4 }), "12.3 (0.500 to 2000)");
         assert_eq!(figure(f64::INFINITY), "no limit");
+        let small = [0.1, 0.05, 0.000_123, -0.02, 3e-9].map(figure);
+        assert_eq!(small, ["0.100", "0.0500", "0.000123", "-0.0200", "3.00e-9"]);
         assert_eq!(percent(&Interval { low: 0.1, estimate: 0.2, high: 0.25 }), "20.0 (10.0 to 25.0) %");
         assert_eq!(
             (bytes(3 << 30), bytes(48 << 20), bytes(12)),
