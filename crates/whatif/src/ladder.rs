@@ -179,9 +179,7 @@ impl Ladder {
         let mut notes = Vec::new();
         notes.extend(process.as_ref().and_then(|process| quota_note(process, cores, named.is_some())));
         if process.is_none() {
-            notes.push(format!(
-                "the server's process is not known to be on this machine: how busy its cores are is not known, and {cores} cores are assumed (--cores)"
-            ));
+            notes.push(elsewhere_note(cores));
         }
         let mut watched = Watched { server, process, cpus, others: Others::default(), stop };
         let mut others = None;
@@ -265,6 +263,14 @@ impl Ladder {
         }
         Ok(Climbed { seen, cores, today, notes })
     }
+}
+
+/// What is said where the server's process is not seen: what others use of its CPUs is then not known, and not
+/// none.
+fn elsewhere_note(cores: u32) -> String {
+    format!(
+        "the server's process is not known to be on this machine: how busy its cores are and what others use of them is not known, and {cores} cores are assumed (--cores); ask when nobody else uses it"
+    )
 }
 
 /// What is said of a quota that binds before the CPUs that the server may run on.
@@ -388,6 +394,12 @@ mod tests {
         assert!(of(0.04).unwrap().is_none());
         assert!(of(0.4).unwrap().unwrap().starts_with("others kept 10 %"));
         assert!(of(1.2).unwrap_err().to_string().starts_with("others keep 30 %"));
+    }
+
+    #[test]
+    fn of_a_server_elsewhere_what_others_use_is_not_known_and_not_none() {
+        let note = elsewhere_note(4);
+        assert!(note.contains("what others use of them is not known, and 4 cores"), "{note}");
     }
 
     #[test]
