@@ -30,7 +30,7 @@ pub(crate) struct GrowthArgs {
     #[arg(long, value_name = "CORES", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=4096))]
     cores_then: Vec<u32>,
     /// Today's rate in transactions a second; beside an agent's history, in statements
-    /// [default: counted where the server is busy; else not known].
+    /// [default: counted by plan ladder where the server is busy; the highest of a history; else not known].
     #[arg(long, value_name = "PER_SECOND", value_parser = parse_above_zero)]
     pub(super) current: Option<f64>,
     /// p99 must be shorter than this, ms: the largest rate that meets it is named.
