@@ -7,7 +7,7 @@ mod acknowledged;
 mod applier;
 mod closed;
 mod demote;
-mod doubt;
+pub(crate) mod doubt;
 mod forward;
 mod mark;
 mod resume;

@@ -155,6 +155,10 @@ pub(crate) async fn run(args: FailoverArgs, environment: &Environment) -> anyhow
     let dead = scene.primary.name.clone();
     let rule = Rule { over: args.confirm, ..Rule::default() };
     if !args.gray && scene.all_stopped() {
+        match scene.nobody_was_promoted(&admin, deadline, &flags).await {
+            Err(error @ switchover::Error::Refused { .. }) => return not_done(&error.to_string(), args.json),
+            looked => looked?,
+        }
         if args.check {
             return not_done(&text::all_stopped(&scene), args.json);
         }

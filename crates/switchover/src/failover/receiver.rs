@@ -73,12 +73,17 @@ pub(crate) fn start_throws_away(dialect: Dialect, channel: &Channel, position: &
 /// What lets a replica look for its source again. One whose applying thread was stopped as well, and not by
 /// an error, was to be promoted: both start.
 pub(super) fn look_again(facts: &Facts) -> &'static str {
-    let stopped = |channel: &Channel| !channel.applier_runs && channel.applier_error.is_empty();
-    if facts.channels.first().is_some_and(stopped) {
+    if was_to_be_promoted(facts) {
         facts.dialect().start_replication()
     } else {
         facts.dialect().start_receiving()
     }
+}
+
+/// Whether its applying thread was stopped as well, and not by an error: of a candidate alone it is.
+pub(super) fn was_to_be_promoted(facts: &Facts) -> bool {
+    let stopped = |channel: &Channel| !channel.applier_runs && channel.applier_error.is_empty();
+    facts.channels.first().is_some_and(stopped)
 }
 
 #[cfg(test)]

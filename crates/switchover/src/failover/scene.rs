@@ -3,7 +3,7 @@
 use super::choose::{NoChoice, Received, Standing, choose};
 use super::confirm::{Look, Rule, Verdict, View, confirm};
 use super::risk::{self, LossRisk, SemiSync, SourceEvidence};
-use super::{gray, receiver};
+use super::{gray, own_writes, receiver};
 use crate::check::{self, Finding};
 use crate::connection::{BRIEFLY, Connection};
 use crate::dialect::Dialect;
@@ -184,7 +184,22 @@ impl Scene {
         self.replicas.iter().map(|facts| (facts, receiver::look_again(facts))).collect()
     }
 
-    /// Lets all replicas look for the primary again.
+    /// Passes where no replica whose threads stand wrote something which no other server has: else it was
+    /// promoted, and must not be made a replica again. Asked where [`Self::all_stopped`].
+    ///
+    /// # Errors
+    /// [`Error::Refused`] where one did, or nobody can tell, with what a person can do.
+    pub async fn nobody_was_promoted(
+        &self,
+        who: &Credentials,
+        deadline: Duration,
+        flags: &Flags,
+    ) -> Result<(), Error> {
+        let answering: Vec<&Facts> = self.replicas.iter().chain(&self.others).collect();
+        own_writes::nobody_was_promoted(&self.replicas, &answering, who, deadline, flags).await
+    }
+
+    /// Lets all replicas look for the primary again: once [`Self::nobody_was_promoted`].
     ///
     /// # Errors
     /// A failover or switchover is going on, whose work this would be, or a server does not do it.

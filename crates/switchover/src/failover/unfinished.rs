@@ -7,12 +7,16 @@
 //! | one takes writes and still holds its stopped channel | from *mark* on |
 //! | one takes writes, recorded as the new primary, and replicas look for the old one | from *repoint* on |
 //!
+//! A candidate that was promoted, written to and restarted closed looks like the first row: see
+//! `own_writes.rs`.
+//!
 //! A replica that was opened to writes by mistake looks like the second row. So nobody goes on while any
 //! other replica is connected to the old primary, while that answers and cannot be read, or where another one
 //! has received more.
 
 use super::choose::Received;
 use super::confirm::View;
+use super::own_writes;
 use super::receiver;
 use super::scene::{self, Answers, Scene, ServerAddress};
 use crate::check::is_source;
@@ -84,10 +88,26 @@ pub struct Successor<'a> {
 /// Looks at all servers.
 ///
 /// # Errors
-/// When no server can be read, two take writes, or what is seen has another reason than a failover that was
-/// cut off.
+/// When no server can be read, two take writes, a candidate that refuses writes took some, or what is seen has
+/// another reason than a failover that was cut off.
 pub async fn find(snapshot: &Snapshot, successor: Successor<'_>, deadline: Duration) -> Result<Found, Error> {
     let answers = Answers::read(snapshot, None, successor.who, deadline).await;
+    let found = found(&answers, snapshot, successor, deadline).await?;
+    if let Found::NobodyPromoted(stopped) = &found {
+        let answering: Vec<&Facts> = answers.answering.iter().collect();
+        let (who, flags) = (successor.who, successor.flags);
+        own_writes::nobody_was_promoted(&stopped.replicas, &answering, who, deadline, flags).await?;
+    }
+    Ok(found)
+}
+
+/// By roles and channels alone.
+async fn found(
+    answers: &Answers,
+    snapshot: &Snapshot,
+    successor: Successor<'_>,
+    deadline: Duration,
+) -> Result<Found, Error> {
     if answers.answering.is_empty()
         && let Some((server, why)) = answers.unread.first()
     {
@@ -96,7 +116,7 @@ pub async fn find(snapshot: &Snapshot, successor: Successor<'_>, deadline: Durat
     }
     let writers: Vec<&Facts> = answers.answering.iter().filter(|facts| !facts.refuses_writes()).collect();
     let writer = match writers.as_slice() {
-        [] => return Ok(nobody_promoted(&answers, snapshot)),
+        [] => return Ok(nobody_promoted(answers, snapshot)),
         [writer] => *writer,
         [first, rest @ ..] => {
             let others: Vec<&str> = rest.iter().map(|facts| facts.server.as_str()).collect();
@@ -105,14 +125,14 @@ pub async fn find(snapshot: &Snapshot, successor: Successor<'_>, deadline: Durat
         }
     };
     let recorded = recorded(writer, successor.who, deadline).await?;
-    let Some(channel) = writer.channels.first() else { return Ok(marked(writer, &answers, recorded)) };
+    let Some(channel) = writer.channels.first() else { return Ok(marked(writer, answers, recorded)) };
     if recorded.is_some_and(|(state, _)| state == "begun") {
         let resume = successor.flags.after("headroom switchover --resume --from-servers");
         let why = format!("takes writes since a switchover that did not end: {resume}");
         return Err(refused(writer, why));
     }
-    let scene = scene_of(channel, &answers, snapshot);
-    old_is_out(writer, channel, &scene, &answers, successor).await?;
+    let scene = scene_of(channel, answers, snapshot);
+    old_is_out(writer, channel, &scene, answers, successor).await?;
     unmarked(writer, &scene, successor)
 }
 

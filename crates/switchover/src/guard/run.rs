@@ -488,6 +488,10 @@ impl Guard {
             scene => scene?,
         };
         if !gray && scene.all_stopped() && !options.dry_run {
+            match scene.nobody_was_promoted(&self.admin, limit, &options.flags).await {
+                Err(error @ Error::Refused { .. }) => return Ok(Attempt::ask(&error)),
+                looked => looked?,
+            }
             tracing::warn!(
                 "the receivers of all replicas are stopped, by a failover that was cut off: started again"
             );

@@ -93,7 +93,7 @@ async fn executed(member: &Member, servers: &mut Servers<'_>) -> Option<String> 
 
 /// The transactions of a MariaDB server's log that it wrote itself, and that have a higher number than all
 /// that it replicated of their domain.
-fn newer(id: u32, log: &str, replicated: &str) -> Result<Option<String>, fleet::GtidError> {
+pub(crate) fn newer(id: u32, log: &str, replicated: &str) -> Result<Option<String>, fleet::GtidError> {
     let replicated: GtidPosition = replicated.parse()?;
     let mut newer = Vec::new();
     // The log names a domain several times: the last transaction of each server.
@@ -109,7 +109,7 @@ fn newer(id: u32, log: &str, replicated: &str) -> Result<Option<String>, fleet::
 }
 
 /// The part of a GTID set that a server wrote itself.
-fn of_uuid(uuid: &str, executed: &str) -> String {
+pub(crate) fn of_uuid(uuid: &str, executed: &str) -> String {
     let own = |part: &&str| {
         let source = part.split(':').next().unwrap_or_default();
         source.eq_ignore_ascii_case(uuid)
