@@ -317,10 +317,23 @@ impl FailoverArgs {
                 say_not_done("the servers show no failover that was begun and is not over", self.json)?;
                 return Ok(exit::DONE);
             }
-            Found::NobodyPromoted(stopped) => {
+            Found::NobodyPromoted(mut stopped) => {
                 terminal::complain(&text::nobody_promoted(&stopped));
                 if !self.yes && !terminal::ask("Let them look again?")? {
                     return not_done(NOT_AGREED, self.json);
+                }
+                if self.take_over.is_asked() {
+                    for ended in stopped.end_sessions(&admin, deadline).await? {
+                        terminal::complain(&format!("ended {ended}"));
+                    }
+                    // Its program may have gone on until then.
+                    stopped = match unfinished::find(snapshot, successor, deadline).await? {
+                        Found::NobodyPromoted(now) => now,
+                        Found::Nothing | Found::Promoted(_) => {
+                            let again = flags.after("headroom failover --resume --from-servers");
+                            return Err(anyhow!("its program went on until its sessions were ended: {again}"));
+                        }
+                    };
                 }
                 stopped.start(&admin, deadline).await?;
                 let again = flags.after("headroom failover");

@@ -131,6 +131,10 @@ impl TakeOverArgs {
         if self.take_over { Err(exit::usage_error(format!("--take-over goes with {with}"))) } else { Ok(()) }
     }
 
+    pub(crate) fn is_asked(self) -> bool {
+        self.take_over
+    }
+
     /// Ends the sessions of the program that began it, if that was asked for.
     pub(crate) async fn end_sessions(self, plan: &Plan, logins: &Logins) -> anyhow::Result<()> {
         if self.take_over {

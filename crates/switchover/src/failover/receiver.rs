@@ -7,6 +7,7 @@ use crate::dialect::Dialect;
 use crate::facts::{self, Channel, Facts};
 use config::Credentials;
 use fleet::announcement::OPERATION;
+use observe::AskError;
 use std::time::{Duration, Instant};
 
 /// How long the lock of a tool that has ended may be seen, and how often it is looked at.
@@ -39,12 +40,40 @@ pub(super) async fn nobody_is_at_work(conn: &mut Connection, deadline: Duration)
     let (ask, until) = (format!("SELECT IS_USED_LOCK('{OPERATION}')"), Instant::now() + GIVES_BACK);
     while let Some(session) = conn.scalar(&ask, deadline).await? {
         if Instant::now() >= until {
-            let why = format!("a failover or switchover is going on (session {session} holds {OPERATION})");
+            let why = format!(
+                "a failover or switchover is going on (session {session} holds {OPERATION}). Wait for it; if its program is \
+                 dead or its host was lost, there: KILL {session}; then again"
+            );
             return Err(Error::Refused { server: conn.server.clone(), why });
         }
         tokio::time::sleep(PAUSE).await;
     }
     Ok(())
+}
+
+/// Ends the sessions that hold the lock of an operation, for a program whose host was lost: servers notice
+/// that after minutes. What was ended, in words.
+pub(super) async fn end_holders(
+    stopped: &[Facts],
+    who: &Credentials,
+    deadline: Duration,
+) -> Result<Vec<String>, Error> {
+    let ask = format!("SELECT IS_USED_LOCK('{OPERATION}')");
+    let mut ended = Vec::new();
+    for facts in stopped {
+        let mut conn = Connection::open(&facts.server, &facts.reach, who, deadline, BRIEFLY).await?;
+        let holder = conn.scalar(&ask, deadline).await?.and_then(|session| session.parse::<u32>().ok());
+        if let Some(session) = holder {
+            // It may have ended by itself (error 1094).
+            match conn.run(&format!("KILL {session}"), deadline).await {
+                Ok(()) | Err(Error::Server { source: AskError::Answered { code: 1094, .. }, .. }) => {}
+                Err(error) => return Err(error),
+            }
+            ended.push(format!("session {session} on {}, which held {OPERATION}", facts.server));
+        }
+        conn.close().await;
+    }
+    Ok(ended)
 }
 
 fn would_throw_away(facts: &Facts) -> Option<String> {
@@ -90,6 +119,34 @@ pub(super) fn was_to_be_promoted(facts: &Facts) -> bool {
 mod tests {
     use super::*;
     use crate::facts::tests::{channel, facts};
+    use fleet::Address;
+    use lab::scripted::{Reply, Script, ScriptedServer};
+    use std::sync::{Arc, Mutex};
+
+    #[tokio::test]
+    async fn the_lock_of_a_lost_host_is_named_with_a_way_out_and_its_session_is_ended() {
+        let told = Arc::new(Mutex::new(Vec::<String>::new()));
+        let heard = told.clone();
+        let script = Script::new("10.11.6-MariaDB", move |statement, _| {
+            heard.lock().unwrap().push(statement.to_owned());
+            match statement {
+                "KILL 7" => Reply::error(1094, "Unknown thread id: 7"),
+                _ if statement.contains("IS_USED_LOCK('headroom.switchover')") => Reply::value("holder", "7"),
+                _ => Reply::Usual,
+            }
+        });
+        let server = ScriptedServer::start(script).await.unwrap();
+        let reach = Address::tcp("127.0.0.1", server.address().port());
+        let stopped = [Facts { reach, ..facts("a2", "10.11.6-MariaDB") }];
+        let (who, limit) = (Credentials::default(), Duration::from_secs(5));
+        let held = start(&stopped, &who, limit).await.unwrap_err().to_string();
+        assert!(held.contains("session 7 holds headroom.switchover"), "{held}");
+        assert!(held.ends_with("there: KILL 7; then again"), "{held}");
+        assert!(!told.lock().unwrap().iter().any(|statement| statement == "KILL 7"));
+        let ended = end_holders(&stopped, &who, limit).await.unwrap();
+        assert_eq!(ended, ["session 7 on a2, which held headroom.switchover"]);
+        assert!(told.lock().unwrap().iter().any(|statement| statement == "KILL 7"));
+    }
 
     #[test]
     fn relay_logs_that_a_start_would_throw_away_are_kept() {

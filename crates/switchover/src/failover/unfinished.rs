@@ -65,6 +65,15 @@ impl Stopped {
         self.replicas.iter().map(|facts| (facts, receiver::look_again(facts))).collect()
     }
 
+    /// Ends the sessions by which a program whose host was lost holds the lock of an operation on them. What
+    /// was ended, in words. The program may have gone on until then: look again with [`find`].
+    ///
+    /// # Errors
+    /// A server does not do it.
+    pub async fn end_sessions(&self, who: &Credentials, deadline: Duration) -> Result<Vec<String>, Error> {
+        receiver::end_holders(&self.replicas, who, deadline).await
+    }
+
     /// Lets them look again.
     ///
     /// # Errors
