@@ -27,6 +27,8 @@ use tokio::sync::watch;
 
 /// After an attempt that was not completed, before the next.
 const RETRY: Duration = Duration::from_secs(2);
+/// The longest pause between two attempts to end a failover that was left to a person: each is written down.
+const RETRY_AT_MOST: Duration = Duration::from_secs(300);
 
 /// How a guard behaves.
 #[derive(Clone, Debug)]
@@ -65,6 +67,8 @@ pub struct Guard {
     silent: bool,
     /// Whether its journals were looked at since it began.
     looked_back: bool,
+    /// The failover that was cut off and that going on has left to a person.
+    left: Option<LeftToPerson>,
     /// Since when replicas look for a source that does not answer, beside a primary that does.
     cut_off_since: Option<Instant>,
     /// Since when nobody takes writes, beside a primary that is healthy as far as is known.
@@ -79,6 +83,17 @@ struct Open {
     source: SourceWatch,
     /// Set once the guard is told to stop.
     stop: watch::Receiver<bool>,
+}
+
+/// An attempt to go on with a failover that was cut off, after which a person has to decide.
+struct LeftToPerson {
+    journal: PathBuf,
+    /// Where it went on: anything else is tried at once, as when the candidate takes writes now.
+    from: State,
+    at: Instant,
+    /// Until the next attempt.
+    pause: Duration,
+    text: String,
 }
 
 /// How an attempt ended.
@@ -125,6 +140,7 @@ impl Guard {
             alive: None,
             silent: false,
             looked_back: false,
+            left: None,
             cut_off_since: None,
             no_writer_since: None,
             status,
@@ -238,7 +254,11 @@ impl Guard {
                 (text, RETRY)
             }
         };
-        self.decisions.note(&text, if asks { "ask" } else { decision });
+        // Each line differs from the one before: an attempt that fails every two seconds would push all else
+        // out of the file.
+        if self.status.last_attempt.as_ref() != Some(&text) {
+            self.decisions.note(&text, if asks { "ask" } else { decision });
+        }
         self.status.last_attempt = Some(text);
         tell(&self.status);
         pause
@@ -374,9 +394,10 @@ impl Guard {
     }
 
     /// Goes on with a failover of this guard that was cut off, whether it is the active one or not: what was
-    /// promoted is finished, what was not is undone. `None` when there is nothing to go on with.
+    /// promoted is finished, what was not is undone. What that leaves to a person is tried again ever more
+    /// rarely: each attempt is written into its journal. `None` when there is nothing to go on with.
     async fn go_on(
-        &self,
+        &mut self,
         snapshot: &Snapshot,
         primary: Option<&ServerName>,
         open: &mut Open,
@@ -408,12 +429,30 @@ impl Guard {
                 tracing::warn!(epoch = plan.epoch, "a failover that was cut off is left as it is: {why}");
                 continue;
             }
+            let before = self.left.take().filter(|left| left.journal == path && left.from == state);
+            if let Some(left) = before.as_ref().filter(|left| left.at.elapsed() < left.pause) {
+                let text = left.text.clone();
+                self.left = before;
+                return Some(Attempt::Ask(text));
+            }
             tracing::warn!(epoch = plan.epoch, journal = %path.display(), "goes on with a failover that was cut off");
+            let from = state.clone();
             let going_on = async {
                 let (mut journal, _) = Journal::reopen(&path)?;
                 self.perform(&plan, &mut journal, state).await
             };
-            return Some(self.keeping(primary, open, &AtomicBool::new(true), going_on).await);
+            let attempt = self.keeping(primary, open, &AtomicBool::new(true), going_on).await;
+            let why = match attempt {
+                Attempt::Ask(why) => why,
+                ended => return Some(ended),
+            };
+            let resume = self.options.flags.after("headroom failover --resume");
+            let seconds = RETRY_AT_MOST.as_secs();
+            let text = format!("{why}. Tried again ever more rarely, at last every {seconds} s; at once: {resume}");
+            let pause = before.map_or(RETRY, |left| (left.pause * 2).min(RETRY_AT_MOST));
+            self.left =
+                Some(LeftToPerson { journal: path, from, at: Instant::now(), pause, text: text.clone() });
+            return Some(Attempt::Ask(text));
         }
         None
     }

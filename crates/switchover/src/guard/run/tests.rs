@@ -1,6 +1,10 @@
 //! What a guard does when it is told to stop, and when it asks for a person.
 
 use super::*;
+use crate::journal::JournalRecord;
+use crate::perform::tests::failover;
+use fleet::{Address, Server};
+use lab::scripted::{Reply, Script, ScriptedServer};
 
 const SOON: Duration = Duration::from_secs(20);
 
@@ -126,4 +130,64 @@ fn nobody_takes_writes_is_counted_beside_a_healthy_primary_while_nobody_moves_it
     assert_eq!(guard.no_writer(&snapshot, &Round::default(), &Health::Well), None, "no server was read");
     snapshot.writer = WriterStatus::Known { server: ServerName::new("a1") };
     assert_eq!(guard.no_writer(&snapshot, &read, &Health::Well), None);
+}
+
+/// A candidate that was told to take writes, took some, and refuses them now.
+async fn written_to_and_closed() -> ScriptedServer {
+    let script = Script::new("10.11.6-MariaDB", |statement, _| match statement {
+        "SELECT @@GLOBAL.read_only" => Reply::value("it", "1"),
+        "SELECT @@GLOBAL.server_id" => Reply::value("it", "12"),
+        "SELECT @@GLOBAL.gtid_binlog_state" => Reply::value("it", "0-12-105,0-11-104"),
+        "SELECT @@GLOBAL.gtid_slave_pos" => Reply::value("it", "0-11-104"),
+        _ if statement.contains("IS_USED_LOCK") => Reply::rows(&["it"], &[&[None]]),
+        _ if statement.starts_with("SELECT GET_LOCK") => Reply::value("it", "1"),
+        _ if statement.contains("FROM headroom.") => Reply::error(1146, "no table"),
+        _ => Reply::Usual,
+    });
+    ScriptedServer::start(script).await.unwrap()
+}
+
+#[tokio::test]
+async fn an_undo_that_is_left_to_a_person_is_not_written_down_every_two_seconds() {
+    let journals = tempfile::tempdir().unwrap();
+    let mut guard = watching(&journals);
+    let candidate = written_to_and_closed().await;
+    let mut plan = failover(FenceBy::Nothing);
+    // Nobody listens there.
+    plan.primary.reach = "127.0.0.1:1".to_owned();
+    plan.candidate.reach = candidate.address().to_string();
+    let mut journal = Journal::create(journals.path(), &plan).unwrap();
+    journal.append(&JournalRecord::Begun { at_ms: 1, step: Step::Promote, undo: false }).unwrap();
+    let mut snapshot = Snapshot::empty(Instant::now());
+    let reach = Address::tcp("127.0.0.1", candidate.address().port());
+    snapshot.servers.push(Server::unasked(ServerName::new("a2"), reach));
+    let (_tell, stop) = watch::channel(false);
+    let mut open = open(&guard, stop);
+    let lines = |journal: &Journal| std::fs::read_to_string(journal.path()).unwrap().lines().count();
+    let mut written = vec![lines(&journal)];
+    let mut texts = Vec::new();
+    // The first says where it was cut off, the second that undoing had failed; from then on it is the same.
+    for _ in 0..4 {
+        let attempt = guard.go_on(&snapshot, None, &mut open).await;
+        let Some(Attempt::Ask(text)) = attempt else { panic!("a person has to decide") };
+        guard.ended(Attempt::Ask(text.clone()), "act", &|_| ());
+        texts.push(text);
+        written.push(lines(&journal));
+        // However slow this machine is.
+        guard.left.as_mut().unwrap().at += SOON;
+    }
+    assert!(texts[0].contains("has 0-12-105, which no other server has"), "{texts:?}");
+    assert!(texts[3].ends_with("at once: headroom failover --resume"), "{texts:?}");
+    assert!(written[1] > written[0], "{written:?}");
+    assert_eq!(written[2..], [written[2]; 3], "{written:?}");
+    assert_eq!((&texts[2], &texts[3]), (&texts[1], &texts[1]));
+    let log = std::fs::read_to_string(journals.path().join("guard.jsonl")).unwrap();
+    assert!(log.lines().count() <= 2, "{log}");
+    // Once the pause is over it is tried again, and the next pause is longer.
+    let left = guard.left.as_mut().unwrap();
+    assert_eq!(left.pause, RETRY);
+    left.at = Instant::now().checked_sub(RETRY).unwrap();
+    assert!(matches!(guard.go_on(&snapshot, None, &mut open).await, Some(Attempt::Ask(_))));
+    assert!(lines(&journal) > written[4]);
+    assert_eq!(guard.left.as_ref().unwrap().pause, RETRY * 2);
 }
