@@ -4,27 +4,48 @@ use super::forward::TRANSACTIONS_POLL;
 use super::servers::Servers;
 use super::{Plan, closed, takeover};
 use crate::Error;
+use crate::connection::{Connection, Named};
 use crate::dialect::Source;
-use crate::facts;
-use std::time::Instant;
+use crate::facts::{self, Blocker};
+use std::time::{Duration, Instant};
 
-/// Writes of administrators that wait for the read lock would happen on the former primary the moment it is
-/// given back, and be acknowledged there alone: their sessions end first. Whoever is only reading stays.
-async fn end_queued_writes(plan: &Plan, servers: &mut Servers<'_>) -> Result<(), Error> {
+/// Writes of administrators, whom `read_only` alone does not keep out.
+#[derive(Clone, Copy)]
+enum Writes {
+    /// They wait for the read lock: they would happen on the former primary the moment it is given back, and
+    /// be acknowledged there alone.
+    Queued,
+    /// They were begun or went on when it was given back, and are not committed yet: one may take longer than
+    /// the former primary takes to follow.
+    Running,
+}
+
+/// Ends the sessions of such writes. Whoever is only reading stays.
+async fn end_writes(writes: Writes, plan: &Plan, servers: &mut Servers<'_>) -> Result<(), Error> {
     let deadline = servers.deadline();
     let until = Instant::now() + deadline;
     loop {
-        let queued = facts::queued_writes(servers.of(&plan.primary).await?, deadline).await?;
-        let Some(first) = queued.first() else { return Ok(()) };
+        let primary = servers.of(&plan.primary).await?;
+        let (found, detail) = match writes {
+            Writes::Queued => (
+                facts::queued_writes(primary, deadline).await?,
+                "; the read lock is given back when this program ends",
+            ),
+            Writes::Running => (
+                running_writes(primary, deadline).await?,
+                "; it may write there what no other server has, although that follows now",
+            ),
+        };
+        let Some(first) = found.first() else { return Ok(()) };
         if Instant::now() >= until {
             return Err(Error::TooLate {
                 server: plan.primary.server(),
                 what: format!("session {} of {} cannot be ended", first.session, first.who),
                 seconds: deadline.as_secs_f64(),
-                detail: "; the read lock is given back when this program ends".to_owned(),
+                detail: detail.to_owned(),
             });
         }
-        for blocker in &queued {
+        for blocker in &found {
             // It may have ended by itself (error 1094).
             let _ = servers.run(&plan.primary, &format!("KILL {}", blocker.session)).await;
         }
@@ -32,12 +53,32 @@ async fn end_queued_writes(plan: &Plan, servers: &mut Servers<'_>) -> Result<(),
     }
 }
 
+/// Sessions of clients that have changed something, or run a statement that locks what it may change: an
+/// UPDATE that reads for minutes before it finds a row.
+async fn running_writes(conn: &mut Connection, deadline: Duration) -> Result<Vec<Blocker>, Error> {
+    const ASK: &str = "SELECT p.id AS id, CONCAT(p.user, '@', p.host) AS who, COALESCE(p.state, '') AS what, \
+        p.time AS seconds FROM information_schema.PROCESSLIST p \
+        JOIN information_schema.INNODB_TRX t ON t.trx_mysql_thread_id = p.id \
+        WHERE p.id <> CONNECTION_ID() AND p.user NOT IN ('system user', 'event_scheduler') \
+        AND (t.trx_rows_modified > 0 OR (p.command <> 'Sleep' AND t.trx_tables_locked > 0))";
+    let rows = conn.ask(ASK, deadline).await?;
+    let running = |row: &Named| {
+        Some(Blocker {
+            session: row.get("id")?.parse().ok()?,
+            who: row.get("who").cloned().unwrap_or_default(),
+            what: row.get("what").cloned().unwrap_or_default(),
+            seconds: row.get("seconds").and_then(|seconds| seconds.parse().ok()).unwrap_or(0),
+        })
+    };
+    Ok(rows.iter().filter_map(running).collect())
+}
+
 /// The former primary follows the new one. It stays read-only throughout.
 pub(super) async fn demote(plan: &Plan, servers: &mut Servers<'_>) -> Result<(), Error> {
     let (primary, dialect) = (&plan.primary, plan.primary.dialect());
     if let Some(freezer) = servers.freezer.take() {
         if !dialect.read_only_binds_administrators() {
-            end_queued_writes(plan, servers).await?;
+            end_writes(Writes::Queued, plan, servers).await?;
         }
         freezer.close().await;
     }
@@ -70,8 +111,10 @@ pub(super) async fn demote(plan: &Plan, servers: &mut Servers<'_>) -> Result<(),
     if dialect.read_only_binds_administrators() {
         return Ok(());
     }
-    // A write of an administrator that had waited for the read lock may have ended since it was looked at.
-    let Err(error) = closed::wrote_nothing_meanwhile(plan, servers).await else { return Ok(()) };
+    // A write of an administrator that had waited for the read lock may have ended since it was looked at, or
+    // go on: one that is not ended commits after the comparison.
+    let ended = end_writes(Writes::Running, plan, servers).await;
+    let Err(error) = closed::wrote_nothing_meanwhile(plan, servers).await else { return ended };
     if !matches!(error, Error::Refused { .. }) {
         // It could not be asked: it goes on following.
         return Err(error);
@@ -108,6 +151,7 @@ mod tests {
                     "SELECT @@GLOBAL.gtid_slave_pos" => Reply::value("replicated", "0-11-104"),
                     "SHOW ALL SLAVES STATUS" => Reply::rows(&["Connection_name"], &[]),
                     "START SLAVE" | "STOP SLAVE" => Reply::Ok,
+                    _ if statement.contains("trx_tables_locked") => Reply::rows(&["id"], &[]),
                     _ if statement.starts_with("CHANGE MASTER TO") => Reply::Ok,
                     _ => Reply::Usual,
                 }
@@ -132,6 +176,56 @@ mod tests {
             if let Err(error) = followed {
                 assert!(error.to_string().contains("has 0-11-105"), "{error}");
             }
+        }
+    }
+
+    #[tokio::test]
+    async fn a_long_write_that_goes_on_while_the_primary_follows_is_ended_before_it_is_compared() {
+        let server = async |ends: bool| {
+            let told = Arc::new(Mutex::new(Vec::<String>::new()));
+            let heard = told.clone();
+            let script = Script::new("10.11.6-MariaDB", move |statement, _| {
+                let mut told = heard.lock().unwrap();
+                told.push(statement.to_owned());
+                let killed = ends && told.iter().any(|statement| statement == "KILL 77");
+                match statement {
+                    "SELECT @@GLOBAL.gtid_binlog_state" => Reply::value("state", "0-11-104"),
+                    "SELECT @@GLOBAL.gtid_slave_pos" => Reply::value("replicated", "0-11-104"),
+                    "SHOW ALL SLAVES STATUS" => Reply::rows(&["Connection_name"], &[]),
+                    "START SLAVE" | "KILL 77" => Reply::Ok,
+                    _ if statement.contains("trx_tables_locked") && killed => Reply::rows(&["id"], &[]),
+                    _ if statement.contains("trx_tables_locked") => {
+                        Reply::rows(&["id", "who"], &[&[Some("77"), Some("root@localhost")]])
+                    }
+                    _ if statement.starts_with("CHANGE MASTER TO") => Reply::Ok,
+                    _ => Reply::Usual,
+                }
+            });
+            (ScriptedServer::start(script).await.unwrap(), told)
+        };
+        let (new, _) = server(true).await;
+        for ends in [true, false] {
+            let (old, told) = server(ends).await;
+            let mut plan = Plan { kind: Kind::Switchover, ..failover(FenceBy::Nothing) };
+            plan.primary.reach = old.address().to_string();
+            plan.candidate.reach = new.address().to_string();
+            plan.deadlines.statement_ms = 1_000;
+            let logins = Logins {
+                admin: Credentials::default(),
+                replication: Default::default(),
+                flags: Default::default(),
+            };
+            let followed = demote(&plan, &mut Servers::new(&plan, &logins)).await;
+            assert_eq!(followed.is_ok(), ends, "{followed:?}");
+            if let Err(error) = followed {
+                let error = error.to_string();
+                assert!(error.contains("session 77 of root@localhost cannot be ended"), "{error}");
+                assert!(error.contains("what no other server has"), "{error}");
+            }
+            let told = told.lock().unwrap();
+            let at = |words: &str| told.iter().rposition(|statement| statement.contains(words)).unwrap();
+            assert!(at("START SLAVE") < at("KILL 77"), "{told:?}");
+            assert!(!ends || at("KILL 77") < at("gtid_binlog_state"), "{told:?}");
         }
     }
 }
