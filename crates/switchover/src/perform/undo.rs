@@ -5,7 +5,7 @@ use super::forward::release_lock;
 use super::servers::Servers;
 use super::{Kind, Member, Plan, doubt, takeover};
 use crate::Error;
-use crate::facts;
+use crate::facts::{self, Channel};
 use crate::step::{Event, Step};
 use fleet::announcement::HOLD;
 use std::time::{Duration, Instant};
@@ -130,24 +130,73 @@ async fn thaw(plan: &Plan, servers: &mut Servers<'_>) -> Result<(), Error> {
     servers.run(&plan.primary, plan.primary.dialect().thaw()).await
 }
 
-/// It may have been moved since, by hand even.
+/// It may have been moved since, by hand even, and to a server that the plan does not name: that was silent
+/// when the plan was made, or is new. Nobody begins a move while the primary follows anybody.
 async fn is_still_the_primary(plan: &Plan, servers: &mut Servers<'_>) -> Result<(), Error> {
     let (deadline, dialect) = (servers.deadline(), plan.primary.dialect());
     let channels = facts::channels(servers.of(&plan.primary).await?, dialect, deadline).await?;
-    let ours = || std::iter::once(&plan.candidate).chain(&plan.others);
-    let follows =
-        |member: &&Member| channels.iter().any(|c| (&c.host, c.port) == (&member.host, member.port));
-    if let Some(source) = ours().find(follows) {
-        let why = format!("follows {}: it is not the primary any more, and stays read-only", source.name);
+    if let Some(channel) = channels.first() {
+        let why = format!(
+            "follows {}: it is not the primary any more, and stays read-only. If it follows nobody in truth: {}; {} there",
+            source_in_words(plan, channel),
+            dialect.stop_replication(),
+            dialect.forget_source()
+        );
         return Err(Error::Refused { server: plan.primary.server(), why });
     }
     for member in &plan.others {
-        if let Ok(Ok(true)) = tokio::time::timeout(LOOK, servers.says_it_takes_writes(member)).await {
+        let said = tokio::time::timeout(LOOK, servers.says_it_takes_writes(member)).await;
+        let Ok(Ok(takes_writes)) = said else { continue };
+        if takes_writes {
             let why = format!("takes writes, so {} stays read-only", plan.primary.name);
+            return Err(Error::Refused { server: member.server(), why });
+        }
+        if let Ok(Ok(channels)) = tokio::time::timeout(LOOK, channels_of(member, servers)).await
+            && let Some(channel) = follows_elsewhere(plan, member, &channels)
+        {
+            let primary = &plan.primary.name;
+            let why = format!(
+                "followed {primary}, and reads from {} now, which was no part of this: {primary} may not be the primary \
+                 any more, and stays read-only. If it is, there: {}",
+                source_in_words(plan, channel),
+                plan.primary.dialect().thaw()
+            );
             return Err(Error::Refused { server: member.server(), why });
         }
     }
     Ok(())
+}
+
+async fn channels_of(member: &Member, servers: &mut Servers<'_>) -> Result<Vec<Channel>, Error> {
+    let deadline = servers.deadline();
+    facts::channels(servers.of(member).await?, member.dialect(), deadline).await
+}
+
+/// The channel by which a replica of the primary reads from a server that is neither that nor of the plan. A
+/// source is known by its number, whatever address leads there; one that is not reached has none.
+fn follows_elsewhere<'a>(plan: &Plan, member: &Member, channels: &'a [Channel]) -> Option<&'a Channel> {
+    if plan.primary_id == 0 || !member.follows_primary {
+        return None;
+    }
+    let of_primary = |channel: &Channel| {
+        let address = (&channel.host, channel.port) == (&plan.primary.host, plan.primary.port);
+        address || channel.source_id == plan.primary_id
+    };
+    if channels.iter().any(of_primary) {
+        return None;
+    }
+    let reads = |channel: &&Channel| channel.receiver_runs && channel.source_id != 0;
+    channels.iter().find(reads).filter(|channel| member_at(plan, channel).is_none())
+}
+
+fn member_at<'a>(plan: &'a Plan, channel: &Channel) -> Option<&'a Member> {
+    let mut members = std::iter::once(&plan.candidate).chain(&plan.others);
+    members.find(|member| (&channel.host, channel.port) == (&member.host, member.port))
+}
+
+fn source_in_words(plan: &Plan, channel: &Channel) -> String {
+    let address = || format!("{}:{}", channel.host, channel.port);
+    member_at(plan, channel).map_or_else(address, |member| member.name.clone())
 }
 
 /// What the candidate has and the primary does not.
@@ -189,6 +238,55 @@ mod tests {
     use config::Credentials;
     use lab::scripted::{Reply, Script, ScriptedServer};
     use std::sync::{Arc, Mutex};
+
+    #[test]
+    fn a_replica_that_reads_from_a_server_of_no_plan_says_that_the_primary_was_moved() {
+        use crate::facts::tests::channel;
+        let mut plan = failover(FenceBy::Nothing);
+        let b1 = Member { name: "b1".to_owned(), host: "b1".to_owned(), ..plan.candidate.clone() };
+        plan.others.push(b1.clone());
+        let elsewhere = |plan: &Plan, channels: &[Channel]| follows_elsewhere(plan, &b1, channels).is_some();
+        let (primary, strange) = (channel("10.0.0.1", 3306, 11), channel("x1", 3306, 99));
+        assert!(elsewhere(&plan, std::slice::from_ref(&strange)));
+        assert!(!elsewhere(&plan, std::slice::from_ref(&primary)), "by another address");
+        assert!(!elsewhere(&plan, &[strange.clone(), primary]), "it has several sources");
+        assert!(!elsewhere(&plan, &[channel("a2", 3306, 12)]), "a server of the plan, which was asked");
+        let lost = Channel { receiver_runs: false, ..strange.clone() };
+        assert!(!elsewhere(&plan, &[lost]));
+        assert!(!elsewhere(&plan, &[]));
+        plan.primary_id = 0;
+        assert!(!elsewhere(&plan, &[strange]), "a journal of an older version does not know its number");
+    }
+
+    #[tokio::test]
+    async fn a_primary_that_follows_a_server_of_no_plan_is_not_opened() {
+        let told = Arc::new(Mutex::new(Vec::<String>::new()));
+        let heard = told.clone();
+        let script = Script::new("10.11.6-MariaDB", move |statement, _| {
+            heard.lock().unwrap().push(statement.to_owned());
+            match statement {
+                "SHOW ALL SLAVES STATUS" => {
+                    Reply::rows(&["Master_Host", "Master_Port"], &[&[Some("x1"), Some("3306")]])
+                }
+                _ => Reply::Usual,
+            }
+        });
+        let primary = ScriptedServer::start(script).await.unwrap();
+        let mut plan = Plan { kind: Kind::Switchover, ..failover(FenceBy::Nothing) };
+        plan.primary.reach = primary.address().to_string();
+        // Nobody listens there.
+        plan.candidate.reach = "127.0.0.1:1".to_owned();
+        let logins = Logins {
+            admin: Credentials::default(),
+            replication: Default::default(),
+            flags: Default::default(),
+        };
+        let event = undo(Step::Freeze, &plan, &mut Servers::new(&plan, &logins)).await;
+        let Event::Failed { why } = event else { panic!("{event:?}") };
+        assert!(why.contains("follows x1:3306: it is not the primary any more"), "{why}");
+        let thaw = plan.primary.dialect().thaw();
+        assert!(!told.lock().unwrap().iter().any(|statement| statement == thaw));
+    }
 
     #[tokio::test]
     async fn a_primary_is_not_opened_beside_a_silent_candidate_that_was_told_to_take_writes() {
