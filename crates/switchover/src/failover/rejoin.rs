@@ -223,11 +223,16 @@ pub async fn rejoin(
     }
     // First of all: from here on it writes nothing of its own.
     returned.run(dialect.refuse_as_replica(), deadline).await?;
-    let [of_old, of_new] = [
+    let [of_old, mut of_new] = [
         returned.scalar(history(dialect), deadline).await?.unwrap_or_default(),
         primary.scalar(history(new.dialect()), deadline).await?.unwrap_or_default(),
     ]
     .map(|text| text.replace(['\n', ' '], ""));
+    if new.dialect().is_mariadb() {
+        // It logs nothing of what changed nothing there: a statement that met no row, a temporary table.
+        let replicated = primary.scalar("SELECT @@GLOBAL.gtid_slave_pos", deadline).await?;
+        of_new = format!("{of_new},{}", replicated.unwrap_or_default());
+    }
     let target = survey::member(new);
     let strict = old.is_on(&["gtid_strict_mode"]) == Some(true);
     let own = own_of(old.version.flavour, &of_old, &of_new, strict)
@@ -428,6 +433,36 @@ mod tests {
         assert!(refused.to_string().contains("session 7 holds headroom.switchover"), "{refused}");
         let told = told.lock().unwrap().clone();
         assert!(!told.iter().any(|statement| statement.contains("SET GLOBAL")), "{told:?}");
+    }
+
+    #[tokio::test]
+    async fn what_the_new_primary_replicated_and_had_nothing_to_log_of_is_not_the_old_ones_own() {
+        let server = async |name: &str, state: &'static str, replicated: &'static str| {
+            let script = Script::new("10.11.6-MariaDB", move |statement, _| match statement {
+                "SELECT @@GLOBAL.gtid_binlog_state" => Reply::value("state", state),
+                "SELECT @@GLOBAL.gtid_slave_pos" => Reply::value("replicated", replicated),
+                "SELECT @@GLOBAL.gtid_binlog_pos" => Reply::value("position", "0-12-107"),
+                "START SLAVE" => Reply::Ok,
+                _ if statement.starts_with("CHANGE MASTER TO") => Reply::Ok,
+                _ if statement.starts_with("SELECT MASTER_GTID_WAIT") => Reply::value("reached", "0"),
+                _ if statement.contains("IS_USED_LOCK") => Reply::rows(&["holder"], &[&[None]]),
+                _ => Reply::Usual,
+            });
+            let server = ScriptedServer::start(script).await.unwrap();
+            let reach = fleet::Address::tcp("127.0.0.1", server.address().port());
+            (Facts { reach, ..facts::tests::facts(name, "10.11.6-MariaDB") }, server)
+        };
+        let logins = Logins {
+            admin: Credentials::default(),
+            replication: Default::default(),
+            flags: Default::default(),
+        };
+        let (new, _new) = server("a2", "0-11-104,0-12-107", "0-11-105").await;
+        for (of_old, follows) in [("0-11-105", true), ("0-11-106", false)] {
+            let (old, _old) = server("a1", of_old, "").await;
+            let rejoined = rejoin(&old, &new, &[], &logins, Duration::from_secs(5)).await.unwrap();
+            assert_eq!(rejoined == RejoinOutcome::Follows, follows, "{of_old}: {rejoined:?}");
+        }
     }
 
     #[test]
