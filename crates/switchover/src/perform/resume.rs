@@ -6,8 +6,8 @@ use super::{Logins, Plan, forward};
 use crate::Error;
 use crate::connection::{BRIEFLY, Connection};
 use config::Credentials;
-use fleet::Snapshot;
 use fleet::announcement::{FREEZE, HOLD, OPERATION, PREPARE};
+use fleet::{ServerName, Snapshot};
 use std::time::Duration;
 use tokio::task::JoinSet;
 
@@ -154,23 +154,23 @@ async fn writer_outside(plan: &Plan, logins: &Logins, snapshot: &Snapshot) -> Op
 /// a host that has no journal of it. `None` when the newest one is over.
 ///
 /// # Errors
-/// No server answers.
+/// No server answers, or the plan cannot be read: then it is not known what is left.
 pub async fn left_behind(
     snapshot: &Snapshot,
     who: &Credentials,
     deadline: Duration,
 ) -> Result<Option<Plan>, Error> {
-    let mut newest: Option<(u64, String, String)> = None;
+    let mut newest: Option<(&ServerName, (u64, String, String))> = None;
     let mut failed = None;
     for server in &snapshot.servers {
         match crate::survey::newest_record(&server.name, &server.reach, who, deadline).await {
             // A state that is further on counts: replicas may be late.
             Ok(Some(found)) => {
-                let further = |known: &(u64, String, String)| {
+                let further = |(_, known): &(&ServerName, (u64, String, String))| {
                     found.0 > known.0 || (found.0 == known.0 && known.1 == "begun")
                 };
                 if newest.as_ref().is_none_or(further) {
-                    newest = Some(found);
+                    newest = Some((&server.name, found));
                 }
             }
             Ok(None) => {}
@@ -178,7 +178,16 @@ pub async fn left_behind(
         }
     }
     match (newest, failed) {
-        (Some((_, state, plan)), _) if state == "begun" => Ok(serde_json::from_str(&plan).ok()),
+        (Some((server, (epoch, state, plan))), _) if state == "begun" => {
+            let unreadable = |error: serde_json::Error| Error::Refused {
+                server: server.clone(),
+                why: format!(
+                    "has epoch {epoch} recorded as begun, and its plan cannot be read: {error}. With a program of the \
+                     version that began it, or on the host that has its journal: --resume"
+                ),
+            };
+            serde_json::from_str(&plan).map(Some).map_err(unreadable)
+        }
         (None, Some(error)) => Err(error),
         _ => Ok(None),
     }
@@ -189,7 +198,7 @@ mod tests {
     use super::*;
     use crate::perform::FenceBy;
     use crate::perform::tests::failover;
-    use fleet::{Address, Server, ServerName};
+    use fleet::{Address, Server};
     use lab::scripted::{Reply, Script, ScriptedServer};
     use std::time::Instant;
 
@@ -256,6 +265,31 @@ mod tests {
         (plan.primary.reach, plan.candidate.reach) =
             (closed.address().to_string(), open.address().to_string());
         assert_eq!(moved_by_hand(&plan, &logins(), Some(&another)).await, None);
+    }
+
+    #[tokio::test]
+    async fn a_plan_that_cannot_be_read_is_not_the_same_as_none() {
+        let looked = async |state: &'static str, plan: String| {
+            let script = Script::new("10.11.6-MariaDB", move |statement, _| {
+                if !statement.contains("FROM headroom.switchover") {
+                    return Reply::Usual;
+                }
+                let row = [Some("4"), Some(state), Some(plan.as_str())];
+                Reply::rows(&["epoch", "state", "plan"], &[&row])
+            });
+            let server = ScriptedServer::start(script).await.unwrap();
+            let mut snapshot = Snapshot::empty(Instant::now());
+            let reach = Address::tcp("127.0.0.1", server.address().port());
+            snapshot.servers.push(Server::unasked(ServerName::new("a1"), reach));
+            left_behind(&snapshot, &Credentials::default(), Duration::from_secs(5)).await
+        };
+        let plan = failover(FenceBy::Nothing);
+        let text = serde_json::to_string(&plan).unwrap();
+        assert_eq!(looked("begun", text).await.unwrap(), Some(plan));
+        assert_eq!(looked("done", "{}".to_owned()).await.unwrap(), None);
+        let unreadable = looked("begun", "{}".to_owned()).await.unwrap_err().to_string();
+        let expected = "a1: has epoch 4 recorded as begun, and its plan cannot be read";
+        assert!(unreadable.starts_with(expected), "{unreadable}");
     }
 
     #[tokio::test]
