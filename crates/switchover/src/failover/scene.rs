@@ -3,7 +3,7 @@
 use super::choose::{NoChoice, Received, Standing, choose};
 use super::confirm::{Look, Rule, Verdict, View, confirm};
 use super::risk::{self, LossRisk, SemiSync, SourceEvidence};
-use super::{gray, own_writes, receiver};
+use super::{gray, own_writes, receiver, unfinished};
 use crate::check::{self, Finding};
 use crate::connection::{BRIEFLY, Connection};
 use crate::dialect::Dialect;
@@ -54,6 +54,8 @@ pub(super) struct Answers {
     pub(super) unread: Vec<(ServerName, String)>,
     /// The highest epoch recorded anywhere.
     pub(super) epoch: u64,
+    /// The state and the plan that are recorded with it, where that can be read.
+    pub(super) newest: Option<(String, Plan)>,
 }
 
 impl Answers {
@@ -71,13 +73,21 @@ impl Answers {
             asked.spawn(async move {
                 let facts = facts::read_for_failover(&name, &reach, &who, deadline).await;
                 let facts = facts.map(|facts| Facts { reserved, ..facts });
-                let epoch = survey::epoch(&name, &reach, &who, deadline).await.unwrap_or(0);
-                (name, facts, epoch)
+                let recorded = survey::newest_record(&name, &reach, &who, deadline).await;
+                (name, facts, recorded.ok().flatten())
             });
         }
-        let mut answers = Self { answering: Vec::new(), unread: Vec::new(), epoch: 0 };
+        let mut answers = Self { answering: Vec::new(), unread: Vec::new(), epoch: 0, newest: None };
+        let mut state = String::new();
         while let Some(Ok((name, facts, recorded))) = asked.join_next().await {
-            answers.epoch = answers.epoch.max(recorded);
+            // A state that is further on counts: replicas may be late.
+            if let Some((epoch, further, plan)) = recorded
+                && (epoch > answers.epoch || (epoch == answers.epoch && state == "begun"))
+            {
+                answers.epoch = epoch;
+                answers.newest = serde_json::from_str(&plan).ok().map(|plan| (further.clone(), plan));
+                state = further;
+            }
             match facts {
                 Ok(facts) => answers.answering.push(facts),
                 Err(error) => answers.unread.push((name, error.to_string())),
@@ -104,7 +114,8 @@ impl Scene {
     /// `primary` names it where it is known; `flags` are those that whoever asks was started with.
     ///
     /// # Errors
-    /// When a server takes writes, or nobody or more than one is followed and does not answer.
+    /// When a server takes writes, or is the primary by the newest record and answers, or nobody or more than
+    /// one is followed and does not answer.
     pub async fn read(
         snapshot: &Snapshot,
         primary: Option<&ServerName>,
@@ -112,10 +123,16 @@ impl Scene {
         deadline: Duration,
         flags: &Flags,
     ) -> Result<Self, Error> {
-        let Answers { answering, mut unread, epoch } = Answers::read(snapshot, primary, who, deadline).await;
+        let Answers { answering, mut unread, epoch, newest } =
+            Answers::read(snapshot, primary, who, deadline).await;
         let mut silent: Vec<ServerName> = unread.iter().map(|(name, _)| name.clone()).collect();
         if let Some(writer) = answering.iter().find(|facts| !facts.refuses_writes()) {
             return Err(in_the_way(writer, flags));
+        }
+        if primary.is_none()
+            && let Some(error) = unfinished::closed_primary(&answering, newest.as_ref(), flags)
+        {
+            return Err(error);
         }
         let (source, replicas, others) = split(answering, snapshot, primary, &unread)?;
         let primary = match primary {

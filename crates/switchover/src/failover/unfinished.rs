@@ -97,12 +97,16 @@ pub struct Successor<'a> {
 /// Looks at all servers.
 ///
 /// # Errors
-/// When no server can be read, two take writes, a candidate that refuses writes took some, or what is seen has
-/// another reason than a failover that was cut off.
+/// When no server can be read, two take writes, one that refuses writes took some or is the primary by the
+/// newest record, or what is seen has another reason than a failover that was cut off.
 pub async fn find(snapshot: &Snapshot, successor: Successor<'_>, deadline: Duration) -> Result<Found, Error> {
     let answers = Answers::read(snapshot, None, successor.who, deadline).await;
     let found = found(&answers, snapshot, successor, deadline).await?;
     if let Found::NobodyPromoted(stopped) = &found {
+        let closed = closed_primary(&answers.answering, answers.newest.as_ref(), successor.flags);
+        if let Some(error) = closed {
+            return Err(error);
+        }
         let answering: Vec<&Facts> = answers.answering.iter().collect();
         let (who, flags) = (successor.who, successor.flags);
         own_writes::nobody_was_promoted(&stopped.replicas, &answering, who, deadline, flags).await?;
@@ -213,6 +217,30 @@ fn marked(writer: &Facts, answers: &Answers, recorded: Option<(String, Plan)>) -
 fn is_the_same(member: &Member, facts: &Facts) -> bool {
     let registered = survey::member(facts);
     (&registered.host, registered.port) == (&member.host, member.port) || registered.name == member.name
+}
+
+/// What is in the way while the server that is the primary by the newest record answers, follows nobody and
+/// refuses writes: it was restarted closed. A replica that still looks for the one before it lacks all that
+/// was written since, and must not take over.
+pub(super) fn closed_primary(
+    answering: &[Facts],
+    newest: Option<&(String, Plan)>,
+    flags: &Flags,
+) -> Option<Error> {
+    let (_, plan) = newest.filter(|(state, _)| state == "done")?;
+    let found = answering.iter().find(|facts| is_the_same(&plan.candidate, facts))?;
+    let closed = found.channels.is_empty() && found.refuses_writes();
+    closed.then(|| Error::Refused {
+        server: found.server.clone(),
+        why: format!(
+            "took over from {} by the newest record (epoch {}), answers, and refuses writes: it is the primary. There: {}; \
+             then again. If the primary was moved by hand since: {}",
+            plan.primary.name,
+            plan.epoch,
+            found.dialect().thaw(),
+            flags.after("headroom failover --primary NAME")
+        ),
+    })
 }
 
 /// The plan in our names and by our ways to the servers; of the others those that answer us.

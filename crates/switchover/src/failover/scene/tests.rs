@@ -276,3 +276,33 @@ fn a_replica_that_routers_may_not_pick_does_not_take_over() {
     let why = scene.choose(None).unwrap_err().to_string();
     assert!(why.contains("reserved by rule 'analytics'"), "{why}");
 }
+
+#[test]
+fn a_primary_by_the_newest_record_that_is_closed_keeps_others_from_taking_over() {
+    // a2 took over from a1 and was restarted with read_only; b2, which was away, still looks for a1.
+    let plan = crate::perform::tests::failover(FenceBy::Nothing);
+    let on = || std::collections::BTreeMap::from([("read_only".to_owned(), "ON".to_owned())]);
+    let a2 = Facts { variables: on(), ..facts("a2", "10.11.6-MariaDB") };
+    let b2 = Facts {
+        channels: vec![Channel { receiver_runs: false, ..channel("a1", 3306, 11) }],
+        variables: on(),
+        ..facts("b2", "10.11.6-MariaDB")
+    };
+    let flags = Flags::new("--config f.toml");
+    let found = |a2: &Facts, state: &str| {
+        let newest = (state.to_owned(), plan.clone());
+        unfinished::closed_primary(&[b2.clone(), a2.clone()], Some(&newest), &flags)
+            .map(|error| error.to_string())
+    };
+    let why = found(&a2, "done").unwrap();
+    assert!(why.starts_with("a2: took over from a1 by the newest record (epoch 3)"), "{why}");
+    assert!(why.contains("There: SET GLOBAL read_only = OFF; then again"), "{why}");
+    assert!(why.ends_with("headroom failover --primary NAME --config f.toml"), "{why}");
+    assert_eq!(found(&a2, "undone"), None);
+    assert_eq!(found(&a2, "begun"), None);
+    let follows = Facts { channels: vec![channel("b1", 3306, 13)], ..a2.clone() };
+    assert_eq!(found(&follows, "done"), None, "somebody else was made the primary since");
+    let open = Facts { variables: Default::default(), ..a2.clone() };
+    assert_eq!(found(&open, "done"), None, "it takes writes, which is said elsewhere");
+    assert!(unfinished::closed_primary(&[a2], None, &flags).is_none());
+}
