@@ -476,6 +476,8 @@ shows! {
         waits_per_s: f64,
         fsyncs_per_s: f64,
         fsyncs_pending: f64,
+        #[serde(default)]
+        binlog_commits_per_s: f64,
         binlog_groups_per_s: f64,
     }
 

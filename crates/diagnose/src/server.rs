@@ -267,8 +267,17 @@ pub struct Log {
     pub fsyncs_per_s: f64,
     /// Of those, under way on average.
     pub fsyncs_pending: f64,
-    /// Groups of commits written to the binary log a second (MariaDB).
+    /// Commits written to the binary log a second, and their groups (MariaDB; 0 elsewhere).
+    pub binlog_commits_per_s: f64,
     pub binlog_groups_per_s: f64,
+}
+
+impl Log {
+    /// How many commits the binary log takes with one flush, on average; `None` where the server does not tell.
+    pub fn commits_in_group(&self) -> Option<f64> {
+        let known = self.binlog_commits_per_s > 0.0 && self.binlog_groups_per_s > 0.0;
+        known.then(|| self.binlog_commits_per_s / self.binlog_groups_per_s)
+    }
 }
 
 impl Reading {
@@ -379,6 +388,7 @@ impl Sample {
                 waits_per_s: per_s(|s| s.log_waits),
                 fsyncs_per_s: per_s(|s| s.fsyncs),
                 fsyncs_pending: mean(|r| r.status.fsyncs_pending as f64),
+                binlog_commits_per_s: per_s(|s| s.binlog_commits),
                 binlog_groups_per_s: per_s(|s| s.binlog_groups),
             },
             temporary_per_s: (per_s(|s| s.temporary), per_s(|s| s.temporary_on_disk)),

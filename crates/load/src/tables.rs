@@ -238,8 +238,7 @@ impl Way<'_> {
     /// is ended.
     fn end(self, id: Option<u64>, sql: &str) -> Result<bool, LoadError> {
         let Some(id) = id else { return Ok(false) };
-        let mut session =
-            Session::connect_within(self.peer.clone(), self.account, self.tls, self.patience)?;
+        let mut session = Session::connect_within(self.peer.clone(), self.account, self.tls, self.patience)?;
         let (words, mut hex) = (first_words(sql), String::new());
         for byte in words.bytes() {
             // Writing to a string cannot fail.

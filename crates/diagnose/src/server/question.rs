@@ -32,7 +32,7 @@ use std::fmt::Write;
 pub(super) const STATUS: &str = "SHOW GLOBAL STATUS WHERE Variable_name IN (\
     'Uptime', 'Questions', 'Com_select', 'Com_insert', 'Com_insert_select', 'Com_update', 'Com_update_multi', \
     'Com_delete', 'Com_delete_multi', 'Com_replace', 'Com_replace_select', 'Com_load', 'Handler_commit', \
-    'Binlog_group_commits', 'Threads_connected', 'Threads_running', 'Threads_created', \
+    'Binlog_commits', 'Binlog_group_commits', 'Threads_connected', 'Threads_running', 'Threads_created', \
     'Connection_errors_max_connections', 'Created_tmp_tables', 'Created_tmp_disk_tables', \
     'Innodb_row_lock_current_waits', 'Innodb_row_lock_waits', 'Innodb_row_lock_time', \
     'Innodb_buffer_pool_pages_total', 'Innodb_buffer_pool_pages_free', 'Innodb_buffer_pool_pages_dirty', \

@@ -16,7 +16,8 @@ pub struct Status {
     pub writes: u64,
     /// Commits inside the engine.
     pub commits: u64,
-    /// Groups of commits in the binary log (MariaDB).
+    /// Commits in the binary log, and their groups (MariaDB).
+    pub binlog_commits: u64,
     pub binlog_groups: u64,
     /// Sessions now.
     pub connected: u64,
@@ -101,6 +102,7 @@ impl Status {
                 "com_load",
             ]),
             commits: n("handler_commit"),
+            binlog_commits: n("binlog_commits"),
             binlog_groups: n("binlog_group_commits"),
             connected: n("threads_connected"),
             running: n("threads_running"),

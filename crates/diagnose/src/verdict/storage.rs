@@ -17,6 +17,9 @@ const FLUSHES_ALONE: f64 = 0.60;
 /// This many sessions in their commit queue for the flush. One that commits now and then waits for its own
 /// flush only, however large a part of its time that is.
 const QUEUE: f64 = 2.0;
+/// Commits that queue are flushed together, so many with each flush. Where nobody waits for another's flush the
+/// disk has room, however long one takes.
+const TOGETHER: f64 = 1.5;
 /// At least this many are in their commit, on average, where it is one after the other, and where the log's
 /// buffer is full.
 const ALONE: f64 = 0.5;
@@ -54,13 +57,16 @@ pub(super) fn flush_bound(window: &Window) -> Option<Finding> {
     let flushing = busiest(window, |disk| disk.flushed.map_or(0.0, |f| f.under_way));
     let flushed = flushing.and_then(|disk| disk.flushed);
     let waits_for_log = server.log.waits_per_s;
+    // Where the binary log is not flushed, commits queue before it, and are grouped where nobody counts.
+    let together = server.log.commits_in_group().filter(|_| server.settings.sync_binlog == 1);
+    let queued = |load: f64| together.map_or(load, |n| load.min(n / TOGETHER));
     let by_commits = match flushed {
         Some(work) => {
             let queue = least([(share, IN_COMMIT.0), (work.under_way, FLUSHES), (in_commit, QUEUE)]);
             let alone = least([(share, IN_COMMIT.0), (work.under_way, FLUSHES_ALONE), (in_commit, ALONE)]);
-            queue.max(alone)
+            queued(queue).max(alone)
         }
-        None => least([(share, IN_COMMIT.1), (in_commit, QUEUE)]),
+        None => queued(least([(share, IN_COMMIT.1), (in_commit, QUEUE)])),
     };
     // The log's buffer is full: writers wait for the disk before they even commit. One large row now and then
     // fills it, too: somebody must be in a commit for much of the time.
@@ -84,6 +90,10 @@ pub(super) fn flush_bound(window: &Window) -> Option<Finding> {
             .figure("a flush takes", work.await_ms.unwrap_or(0.0), Unit::Milliseconds, None)
             .who(Some(format!("disk {}", disk.name)));
     }
+    let finding = match together {
+        Some(n) => finding.figure("commits that are flushed together", n, Unit::Count, Some(TOGETHER)),
+        None => finding,
+    };
     let finding =
         finding.figure("waits for room in the redo log's buffer", waits_for_log, Unit::PerSecond, None);
     Some(match server.log.checkpoint_age {

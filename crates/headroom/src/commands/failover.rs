@@ -331,7 +331,9 @@ impl FailoverArgs {
                         Found::NobodyPromoted(now) => now,
                         Found::Nothing | Found::Promoted(_) => {
                             let again = flags.after("headroom failover --resume --from-servers");
-                            return Err(anyhow!("its program went on until its sessions were ended: {again}"));
+                            return Err(anyhow!(
+                                "its program went on until its sessions were ended: {again}"
+                            ));
                         }
                     };
                 }

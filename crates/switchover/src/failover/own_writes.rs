@@ -175,8 +175,10 @@ mod tests {
     #[tokio::test]
     async fn on_mysql_what_it_wrote_is_looked_for_on_the_others() {
         const OWN: &str = "3e11fa47-71ca-11e1-9e33-c80aa9429562";
-        const LOG: &str = "3e11fa47-71ca-11e1-9e33-c80aa9429562:1-9,\n4f11fa47-71ca-11e1-9e33-c80aa9429562:1-90";
-        const LESS: &str = "3e11fa47-71ca-11e1-9e33-c80aa9429562:1-7,\n4f11fa47-71ca-11e1-9e33-c80aa9429562:1-90";
+        const LOG: &str =
+            "3e11fa47-71ca-11e1-9e33-c80aa9429562:1-9,\n4f11fa47-71ca-11e1-9e33-c80aa9429562:1-90";
+        const LESS: &str =
+            "3e11fa47-71ca-11e1-9e33-c80aa9429562:1-7,\n4f11fa47-71ca-11e1-9e33-c80aa9429562:1-90";
         let found = look(MYSQL, [LOG, OWN], Some([LESS, ""]), false).await.unwrap_err().to_string();
         assert!(found.contains(&format!("has {OWN}:8-9")), "{found}");
         look(MYSQL, [LOG, OWN], Some([LOG, ""]), false).await.unwrap();

@@ -448,7 +448,8 @@ impl Guard {
             };
             let resume = self.options.flags.after("headroom failover --resume");
             let seconds = RETRY_AT_MOST.as_secs();
-            let text = format!("{why}. Tried again ever more rarely, at last every {seconds} s; at once: {resume}");
+            let text =
+                format!("{why}. Tried again ever more rarely, at last every {seconds} s; at once: {resume}");
             let pause = before.map_or(RETRY, |left| (left.pause * 2).min(RETRY_AT_MOST));
             self.left =
                 Some(LeftToPerson { journal: path, from, at: Instant::now(), pause, text: text.clone() });

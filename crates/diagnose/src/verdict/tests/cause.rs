@@ -121,6 +121,27 @@ fn commits_that_do_not_queue_are_not_held_back_by_their_own_flush() {
 }
 
 #[test]
+fn commits_that_are_flushed_one_by_one_do_not_queue_however_long_a_flush_takes() {
+    let window = |in_commit, commits: f64, groups: f64, sync_binlog| {
+        with(|host, server| {
+            (server.active, server.in_commit) = (in_commit, in_commit);
+            (server.log.binlog_commits_per_s, server.log.binlog_groups_per_s) = (commits, groups);
+            server.settings.sync_binlog = sync_binlog;
+            host.disks[0].flushed.as_mut().unwrap().under_way = 0.43;
+        })
+    };
+    // As seen: 30 % of what a server carries, and four sessions that commit without a pause.
+    assert_eq!(named(&window(2.8, 831.0, 800.0, 1)), None);
+    assert_eq!(named(&window(3.8, 2447.0, 1325.0, 1)), Some(Name::FlushBound));
+    assert_eq!(
+        named(&window(3.8, 2447.0, 2400.0, 0)),
+        Some(Name::FlushBound),
+        "the redo log is flushed, and uncounted"
+    );
+    assert_eq!(named(&window(3.8, 0.0, 0.0, 1)), Some(Name::FlushBound), "MySQL does not count them");
+}
+
+#[test]
 fn a_large_row_that_fills_the_buffer_of_the_log_on_an_idle_server_is_no_bottleneck() {
     // One look in ten found a session at work, in its commit.
     let window = |in_commit: f64| {
