@@ -512,8 +512,7 @@ fn done(sessions: &[Sessions], fresh: &[Times], typical_ns: &HashMap<u32, f64>) 
         let mut done = Done { server, sessions, readable, statements: 0.0, work: 0.0, busy_s: 0.0 };
         for times in by_server.get(&done.server).into_iter().flatten() {
             done.statements += times.count;
-            let usual = typical_ns.get(&times.digest).copied().unwrap_or_else(|| times.mean_ns());
-            done.work += times.of_all * usual;
+            done.work += times.of_all * typical_ns.get(&times.digest).copied().unwrap_or(times.mean_ns());
             // What is long keeps a session busy however seldom it comes.
             done.busy_s += times.of_all / times.count * times.sum_ns / 1e9;
         }

@@ -60,9 +60,10 @@
 //! errors; between that and slow it stays. One that has recovered is less busy than the others, and so it is
 //! faster. And it rises only where its statements are as fast on average, too: nearly all are at a server
 //! that uses most of its quota, and the few that come when it is used up wait for a tenth of a second. The
-//! typical time does not show these, and they are the tail of the tier. And it rises slowly ([`UP_SHORT`])
-//! while whole sessions of its share have not come yet: that it is fast without them says little of what it is
-//! with them.
+//! typical time does not show these, and they are the tail of the tier. A tail that stays however little the
+//! server is given is its own, of a smaller buffer pool, say: it does not count from [`OWN_TAIL`] on. And it
+//! rises slowly ([`UP_SHORT`]) while whole sessions of its share have not come yet: that it is fast without
+//! them says little of what it is with them.
 //!
 //! **What fails is not fast.** What a server refuses at once (a table that is missing there, a full disk) has
 //! no time, or that server would be the measure, and all the others slow. What ran until it was given up has
@@ -75,6 +76,7 @@
 //! one that is so slow that it misses our questions would come back with all of its share, and go again.
 
 mod given;
+mod tracked;
 
 use config::Capacity as Switches;
 use fleet::ServerName;
@@ -83,6 +85,7 @@ use given::Loads;
 use insight::OTHER;
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
+use tracked::TrackedSpeed;
 
 /// Time constant in which old times are forgotten.
 const WINDOW: Duration = Duration::from_secs(8);
@@ -99,6 +102,9 @@ const DOWN_BY_TAIL: Duration = Duration::from_secs(12);
 /// And up after that at most by this much of the logarithm a second, and by so much more in each second since:
 /// where the quota begins is found again by trying, and sessions follow late.
 const UP_AFTER_TAIL: (f64, f64) = (0.004, 0.0005);
+/// A tail that was there for so much longer than it was not is no matter of the share: the server has it
+/// whatever it is given.
+const OWN_TAIL: Duration = Duration::from_mins(5);
 /// And up while sessions of its share have not come yet: they may not be free to move.
 const UP_SHORT: Duration = Duration::from_secs(60);
 /// A server that counted for all of its weight is slow once it has been found so for this long.
@@ -186,6 +192,8 @@ pub struct Speed {
     pub factor: f64,
     /// How many times as long its statements take as elsewhere, as far as it is known; below 1 where less.
     pub times: Option<f64>,
+    /// How many times as long on average, while that holds its factor down: a few wait for long.
+    pub on_average: Option<f64>,
     /// Since when it has counted for less than its weight.
     pub since: Option<Instant>,
     /// Nothing but our own questions could be compared.
@@ -267,22 +275,6 @@ impl Times {
     }
 }
 
-/// A server's factor as it is followed, and as it is used.
-#[derive(Clone, Copy, Debug)]
-struct TrackedSpeed {
-    /// The logarithm of the factor, followed without steps.
-    log: f64,
-    /// How long it has been found slow without a break, and so also by how its times differ from second to
-    /// second.
-    slow_for: Duration,
-    slow_by_seconds_for: Duration,
-    /// When it was last seen, while it counted for less, that a few of its statements wait for long.
-    tail_before: Option<Duration>,
-    /// When it was last there to be compared.
-    here_at: Instant,
-    speed: Speed,
-}
-
 /// What the fit says of a server.
 #[derive(Clone, Copy, Debug)]
 struct Fit {
@@ -312,7 +304,7 @@ struct Beside {
 
 impl Default for Speed {
     fn default() -> Self {
-        Self { factor: 1.0, times: None, since: None, by_questions: false }
+        Self { factor: 1.0, times: None, on_average: None, since: None, by_questions: false }
     }
 }
 
@@ -324,7 +316,11 @@ impl Speed {
         let what = if self.by_questions { "answers to our questions" } else { "statements" };
         let times = self.times.map_or_else(
             || "were slower than the same ones elsewhere when last compared".to_owned(),
-            |times| format!("take {times:.1} times as long as the same ones elsewhere"),
+            |times| {
+                let average = self.on_average.map(|average| format!(" ({average:.1} times on average)"));
+                let average = average.unwrap_or_default();
+                format!("take {times:.1} times as long as the same ones elsewhere{average}")
+            },
         );
         let lasts = fleet::long(now.saturating_duration_since(since));
         Some(format!("counts as {:.2}: its {what} {times}, for {lasts}", self.factor))
@@ -405,14 +401,7 @@ impl Speeds {
         self.unknown_since = unknown.then(|| self.unknown_since.unwrap_or(now));
         let mut changes = Vec::new();
         for peer in peers {
-            let known = self.known.entry(peer.name.clone()).or_insert(TrackedSpeed {
-                log: 0.0,
-                slow_for: Duration::ZERO,
-                slow_by_seconds_for: Duration::ZERO,
-                tail_before: None,
-                here_at: now,
-                speed: Speed::default(),
-            });
+            let known = self.known.entry(peer.name.clone()).or_insert_with(|| TrackedSpeed::new(now));
             let before = known.speed.factor;
             known.follow(compared.get(&peer.name).copied(), elapsed.min(LONGEST_LOOK), now);
             if known.speed.factor != before {
@@ -625,74 +614,6 @@ struct Point {
     /// Of its logarithm.
     variance: f64,
     weight: f64,
-}
-
-impl TrackedSpeed {
-    /// One step towards what was measured; without it, slowly towards 1. None where a slow server is not slow
-    /// at the share that it has, and no faster than others either.
-    fn follow(&mut self, measured: Option<Beside>, elapsed: Duration, now: Instant) {
-        let Self { log, slow_for, slow_by_seconds_for, tail_before, speed, .. } = self;
-        let by_questions = measured.is_some_and(|beside| beside.by_questions);
-        // What was found slow by statements is found fast by statements only.
-        let unknown = measured.is_none() || (by_questions && speed.factor < 1.0 && !speed.by_questions);
-        let step = if by_questions { STEP_ALONE } else { STEP }.ln();
-        let noise = if speed.factor < 1.0 { NOISE_SLOW } else { NOISE };
-        let slow = measured.filter(|beside| beside.slower >= step.max(noise * beside.error));
-        *slow_for = if slow.is_some() { *slow_for + elapsed } else { Duration::ZERO };
-        let by_seconds = slow.is_some_and(|beside| beside.slower >= NOISE * beside.error_by_seconds);
-        *slow_by_seconds_for = if by_seconds { *slow_by_seconds_for + elapsed } else { Duration::ZERO };
-        let sustained = *slow_for >= SUSTAINED && *slow_by_seconds_for >= SUSTAINED_BY_SECONDS;
-        let slow = slow.filter(|_| speed.factor < 1.0 || sustained);
-        let fits = |beside: &Beside| {
-            let error = NOISE_EQUAL * beside.error;
-            beside.slower > EQUAL.ln().max(error)
-                || beside.slower_on_average > EQUAL.ln().max(NOISE_AVERAGE * error)
-        };
-        let known = measured.filter(|_| speed.factor < 1.0 && !unknown);
-        let tail = known.map(|beside| beside.slower_on_average - beside.slower.max(0.0));
-        let tail = tail.filter(|tail| *tail > known.map_or(0.0, |b| TAIL.ln().max(NOISE_AVERAGE * b.error)));
-        let by_tail = tail.map(|tail| (*log - tail.min(LONGEST_TAIL.ln())).max(LEAST.ln()));
-        let by_time = match (slow, known) {
-            (Some(beside), _) => -beside.slower.min(-LEAST.ln()),
-            (None, Some(beside)) if fits(&beside) => *log,
-            (None, _) => 0.0,
-        };
-        let (aim, down) = match by_tail {
-            Some(by_tail) if by_tail < by_time => (by_tail, DOWN_BY_TAIL),
-            _ => (by_time, DOWN),
-        };
-        let constant = match aim < *log {
-            true => down,
-            false if unknown => HELD,
-            false if measured.is_some_and(|beside| beside.short) => UP_SHORT,
-            false => UP,
-        };
-        *tail_before = match tail {
-            Some(_) => Some(Duration::ZERO),
-            None => tail_before.map(|before| before + elapsed),
-        };
-        let seconds = elapsed.as_secs_f64();
-        let step = (aim - *log) * (1.0 - (-seconds / constant.as_secs_f64()).exp());
-        let at_most =
-            tail_before.map_or(f64::INFINITY, |t| UP_AFTER_TAIL.0 + UP_AFTER_TAIL.1 * t.as_secs_f64());
-        *log += step.min(at_most * seconds);
-        let shown = speed.factor.ln();
-        let recovered = *log > -STEP.ln() / 2.0 && speed.factor < 1.0;
-        let step = if speed.factor < 1.0 { STEP_SLOW } else { STEP };
-        if (*log - shown).abs() >= step.ln() || recovered {
-            speed.factor = if recovered { 1.0 } else { log.exp().clamp(LEAST, 1.0) };
-        }
-        if speed.factor == 1.0 {
-            *tail_before = None;
-        }
-        speed.since = (speed.factor < 1.0).then(|| speed.since.unwrap_or(now));
-        speed.times = measured.filter(|_| !unknown).map(|beside| beside.longer.exp());
-        if !unknown {
-            speed.by_questions = by_questions;
-        } else if speed.factor == 1.0 {
-            speed.by_questions = false;
-        }
-    }
 }
 
 fn change(server: ServerName, before: f64, now: Speed) -> Change {

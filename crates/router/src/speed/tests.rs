@@ -72,6 +72,26 @@ fn a_slow_server_is_not_given_more_while_a_few_of_its_statements_wait_for_long()
 }
 
 #[test]
+fn a_tail_that_stays_however_little_a_server_is_given_holds_it_back_for_minutes_and_not_for_ever() {
+    let (mut speeds, start, r0) = (Speeds::default(), Instant::now(), ServerName::new("r0"));
+    let mut run = |from: u32, to: u32, ms: f64, average: f64| {
+        let mut fresh = digest(1, 200.0, &[Some(ms), Some(1.0), Some(1.0)]);
+        fresh[0].sum_ns = 200.0 * average * 1e6;
+        for second in from..to {
+            speeds.update(&fresh, &peers(3), ON, SECOND, start + SECOND * second);
+        }
+        speeds.of(&r0)
+    };
+    run(0, 40, 2.5, 2.5);
+    let held_back = run(40, 200, 1.0, 1.5);
+    assert!(held_back.factor < 0.3, "{held_back:?}");
+    let reason = held_back.reason(start + SECOND * 200).unwrap();
+    assert!(reason.contains("take 1.0 times") && reason.contains("(1.5 times on average)"), "{reason}");
+    let later = run(200, 600, 1.0, 1.5);
+    assert!(later.factor == 1.0 && later.on_average.is_none(), "a smaller share is no help: {later:?}");
+}
+
+#[test]
 fn the_factor_stays_within_its_limits_however_slow_a_server_is() {
     let (factors, _) = after(90, &digest(1, 50.0, &[Some(90.0), Some(1.0)]), &peers(2));
     assert!((LEAST..1.08 * LEAST).contains(&factors[0]) && factors[1] == 1.0, "{factors:?}");
