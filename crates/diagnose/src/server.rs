@@ -268,6 +268,7 @@ pub struct Log {
     /// Of those, under way on average.
     pub fsyncs_pending: f64,
     /// Commits written to the binary log a second, and their groups (MariaDB; 0 elsewhere).
+    #[serde(default)]
     pub binlog_commits_per_s: f64,
     pub binlog_groups_per_s: f64,
 }
@@ -543,6 +544,15 @@ mod tests {
         assert_eq!((mean([None, None]), mean([Some(0), Some(0)])), (None, Some(0.0)));
         // Who came between two questions is at work as little as before.
         assert_eq!((mean([None, Some(3)]), mean([Some(2), Some(40)])), (Some(3.0), Some(3.0)));
+    }
+
+    #[test]
+    fn a_sample_of_a_version_before_reads_with_what_it_does_not_have_as_not_known() {
+        let log = Log { binlog_commits_per_s: 30.0, binlog_groups_per_s: 10.0, ..Log::default() };
+        assert_eq!(log.commits_in_group(), Some(3.0));
+        let mut before = serde_json::to_value(log).unwrap();
+        before.as_object_mut().unwrap().remove("binlog_commits_per_s").unwrap();
+        assert_eq!(serde_json::from_value::<Log>(before).unwrap().commits_in_group(), None);
     }
 
     #[test]
