@@ -24,6 +24,8 @@ const FEWEST: usize = 6;
 const FEWEST_LEVELS: usize = 4;
 /// An observation scatters by less than this share, or the law does not describe the server.
 const MOST_SCATTER: f64 = 0.15;
+/// And by this share, squared, at least.
+const LEAST_VARIANCE: f64 = 1e-6;
 
 /// Throughput at a concurrency.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -123,6 +125,8 @@ impl Scalability {
             let fewest = usable.iter().map(|one| one.at_work).fold(f64::INFINITY, f64::min);
             return Err(Unfit::NoneAlone { fewest });
         }
+        // Agreement to the last digit is luck of few observations.
+        let variance = variance.max(LEAST_VARIANCE);
         let region = fit.region(fit.misfit + allowance(variance, degrees, level));
         let most_seen = usable.iter().map(|one| one.at_work).fold(0.0, f64::max);
         Ok(Self { fit, region, most_seen, scatter })
@@ -233,6 +237,14 @@ mod tests {
         assert!(
             (found.throughput(16.0).unwrap().estimate / law(1000.0, 0.05, 0.001, 16.0) - 1.0).abs() < 1e-3
         );
+    }
+
+    #[test]
+    fn observations_that_agree_to_the_last_digit_do_not_make_the_law_exact() {
+        let found = Scalability::new(&seen(1000.0, 0.05, 0.001, |_| 1.0), 0.95).unwrap();
+        let at_24 = found.throughput(24.0).unwrap();
+        assert!(at_24.high - at_24.low > 0.001 * at_24.estimate, "{at_24:?}");
+        assert!(at_24.high - at_24.low < 0.05 * at_24.estimate, "{at_24:?}");
     }
 
     #[test]
