@@ -32,6 +32,10 @@ const FLUSH_METHOD: &str = "innodb_flush_method";
 const BUFFERING: &str = "innodb_data_file_buffering";
 const PAGE_SIZE: &str = "innodb_page_size";
 
+const MISSED: &str = "Innodb_buffer_pool_reads";
+const REQUESTS: &str = "Innodb_buffer_pool_read_requests";
+const UPTIME: &str = "Uptime";
+
 /// A size.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Estimated {
@@ -84,6 +88,17 @@ pub enum EstimateError {
         /// As the server says.
         bytes: String,
     },
+    /// What it does not tell is not 0.
+    #[error("the server does not tell {name} (SHOW GLOBAL STATUS), and what its pool misses is not known")]
+    Counter {
+        /// The counter.
+        name: &'static str,
+    },
+    /// The pool was emptied, or its counters begun anew.
+    #[error(
+        "the server was restarted or its counters were reset while its disk was traced; trace again once its pool is warm"
+    )]
+    Restarted,
 }
 
 impl EstimateError {
@@ -118,23 +133,32 @@ pub fn trace(
     stop: &AtomicBool,
     say: impl FnOnce(&str),
 ) -> Result<Traced, EstimateError> {
-    const MISSED: &str = "Innodb_buffer_pool_reads";
-    const REQUESTS: &str = "Innodb_buffer_pool_read_requests";
     let variables = server.variables(&[POOL, FLUSH_METHOD, BUFFERING, PAGE_SIZE])?;
     reads_what_it_misses(&variables)?;
     block_reads::device_of(directory)?;
     say(&format!("tracing for {} s", time.as_secs()));
-    let before = server.counters(&[MISSED, REQUESTS])?;
+    let before = server.counters(&[MISSED, REQUESTS, UPTIME])?;
+    counted(&before, &before)?;
     let seen = BlockReads::start(directory)?.collect(time, stop)?;
-    let after = server.counters(&[MISSED, REQUESTS])?;
-    let delta =
-        |name: &str| after.get(name).zip(before.get(name)).map_or(0.0, |(after, before)| after - before);
+    let after = server.counters(&[MISSED, REQUESTS, UPTIME])?;
+    let miss_ratio = counted(&before, &after)?;
     Ok(Traced {
         lost_share: seen.lost_share(),
         reads: seen.reads,
         today_bytes: variables.get(POOL).and_then(|text| text.parse().ok()).unwrap_or(0),
-        miss_ratio: delta(MISSED) / delta(REQUESTS).max(1.0),
+        miss_ratio,
     })
+}
+
+/// The share of the requests between two looks at the counters that missed; 0 where there was none.
+fn counted(before: &BTreeMap<String, f64>, after: &BTreeMap<String, f64>) -> Result<f64, EstimateError> {
+    let delta = |name: &'static str| match (before.get(name), after.get(name)) {
+        (Some(before), Some(after)) if after < before => Err(EstimateError::Restarted),
+        (Some(before), Some(after)) => Ok(after - before),
+        _ => Err(EstimateError::Counter { name }),
+    };
+    delta(UPTIME)?;
+    Ok(delta(MISSED)? / delta(REQUESTS)?.max(1.0))
 }
 
 /// Whether a server with these variables reads each page that its pool misses from the disk, past the page
@@ -364,6 +388,29 @@ mod tests {
         assert!(small.is_refusal() && small.to_string().contains("4096 bytes"), "{small}");
         assert!(of(&[]).unwrap_err().to_string().contains("innodb_flush_method = not known"));
         assert!(!EstimateError::Trace(TraceError::NotMounted).is_refusal());
+    }
+
+    #[test]
+    fn counters_that_are_not_told_or_were_begun_anew_are_an_error_and_no_ratio() {
+        let at = |all: &[(&str, f64)]| -> BTreeMap<String, f64> {
+            all.iter().map(|(name, value)| ((*name).to_owned(), *value)).collect()
+        };
+        let before = at(&[(MISSED, 1000.0), (REQUESTS, 50_000.0), (UPTIME, 900.0)]);
+        let later = at(&[(MISSED, 1200.0), (REQUESTS, 51_000.0), (UPTIME, 1020.0)]);
+        assert_eq!(counted(&before, &later).unwrap(), 0.2);
+        assert_eq!(counted(&before, &before).unwrap(), 0.0, "an idle server");
+        // Restarted: it has caught up with one of them only.
+        for anew in [
+            at(&[(MISSED, 1200.0), (REQUESTS, 40_000.0), (UPTIME, 100.0)]),
+            at(&[(MISSED, 1200.0), (REQUESTS, 90_000.0), (UPTIME, 100.0)]),
+            at(&[(MISSED, 10.0), (REQUESTS, 90_000.0), (UPTIME, 1020.0)]),
+        ] {
+            let error = counted(&before, &anew).unwrap_err();
+            assert!(matches!(error, EstimateError::Restarted) && !error.is_refusal(), "{error}");
+        }
+        let without = at(&[(MISSED, 1200.0), (UPTIME, 1020.0)]);
+        let error = counted(&before, &without).unwrap_err().to_string();
+        assert!(error.contains("does not tell Innodb_buffer_pool_read_requests"), "{error}");
     }
 
     #[test]
