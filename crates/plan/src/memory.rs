@@ -6,6 +6,8 @@
 //! the scatter of the measurement, the distance to the straight line between neighbours, and a share of their
 //! difference ([`BETWEEN`]), since any falling curve may pass between them.
 //!
+//! A size with a single window is left out: nothing tells how far that scatters.
+//!
 //! Nothing is said outside of the sizes measured: less memory has to be measured, and more as well. One thing
 //! is known beyond the largest: where next to nothing misses already, more buys nothing.
 //!
@@ -22,6 +24,9 @@ use serde::{Deserialize, Serialize};
 pub const BETWEEN: f64 = 0.12;
 /// Below this miss ratio everything that is used fits.
 pub const FITS: f64 = 0.002;
+
+/// Windows that tell how far a figure scatters.
+pub const WINDOWS: usize = 2;
 
 /// What was measured at one size, window by window.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -77,7 +82,7 @@ pub struct Predicted {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NoCurve {
     /// Three sizes are the least.
-    #[error("{sizes} sizes were measured; a curve needs 3")]
+    #[error("{sizes} sizes were measured in {WINDOWS} windows or more; a curve needs 3")]
     TooFew {
         /// Sizes there are.
         sizes: usize,
@@ -91,14 +96,14 @@ impl Curve {
     /// Fewer than three sizes.
     pub fn new(measured: &[Measured], level: f64) -> Result<Self, NoCurve> {
         let mut sizes: Vec<&Measured> =
-            measured.iter().filter(|one| !one.miss_ratio.is_empty() && one.bytes > 0).collect();
+            measured.iter().filter(|one| one.miss_ratio.len() >= WINDOWS && one.bytes > 0).collect();
         sizes.sort_by_key(|one| one.bytes);
         sizes.dedup_by_key(|one| one.bytes);
         if sizes.len() < 3 {
             return Err(NoCurve::TooFew { sizes: sizes.len() });
         }
         let points = |of: fn(&Measured) -> &Vec<f64>, scale: fn(f64) -> f64| -> Vec<Point> {
-            let each = sizes.iter().filter(|one| !of(one).is_empty()).map(|one| {
+            let each = sizes.iter().filter(|one| of(one).len() >= WINDOWS).map(|one| {
                 let values: Vec<f64> = of(one).iter().map(|value| scale(*value)).collect();
                 Point {
                     x: (one.bytes as f64).ln(),
@@ -113,7 +118,8 @@ impl Curve {
         let p99 = points(|one| &one.p99_ms, |value| value.max(1e-3).ln());
         let largest_fits = misses.last().is_some_and(|last| last.y < FITS);
         let p99 = (p99.len() >= 2).then(|| Monotone::new(p99));
-        let sound = |one: &&&Measured| one.steady && !one.p99_ms.is_empty();
+        let sound =
+            |one: &&&Measured| one.steady && one.p99_ms.len() >= WINDOWS && one.per_s.len() >= WINDOWS;
         let each = sizes.iter().filter(sound).map(|one| {
             let values: Vec<f64> = one.per_s.iter().map(|rate| -rate.max(1e-9).ln()).collect();
             let (y, reach) = (quantile::median(&values).unwrap_or(0.0), reach(&values, level));
@@ -191,12 +197,9 @@ impl Curve {
 /// over 2.
 const OF_MEDIAN: f64 = 1.2533;
 
-/// Half the interval of a median of few windows.
+/// Half the interval of a median of few windows, [`WINDOWS`] or more.
 fn reach(values: &[f64], level: f64) -> f64 {
     let count = values.len() as f64;
-    if values.len() < 2 {
-        return 0.0;
-    }
     let mean = values.iter().sum::<f64>() / count;
     let variance = values.iter().map(|value| (value - mean).powi(2)).sum::<f64>() / (count - 1.0);
     // The median of two is their mean.
@@ -357,6 +360,20 @@ mod tests {
         assert_eq!((at_size(1).p99_ms, at_size(3).p99_ms.is_some()), (None, true));
         let none = Curve::new(&[silent, Measured { p99_ms: Vec::new(), ..at(2.0, 0.2) }, at(4.0, 0.1)], 0.95);
         assert_eq!(none.unwrap().at(2 * GIB).unwrap().p99_ms, None);
+    }
+
+    #[test]
+    fn a_size_of_a_single_window_is_not_taken_for_one_without_scatter() {
+        let single = Measured { miss_ratio: vec![0.2], ..at(2.0, 0.2) };
+        let sizes = [at(1.0, 0.4), single.clone(), at(4.0, 0.1)];
+        assert_eq!(Curve::new(&sizes, 0.95).unwrap_err(), NoCurve::TooFew { sizes: 2 });
+        let curve = Curve::new(&[at(1.0, 0.4), single, at(3.0, 0.15), at(4.0, 0.1)], 0.95).unwrap();
+        let found = curve.at(2 * GIB).unwrap();
+        assert!(!found.measured && found.miss_ratio.low < found.miss_ratio.high, "{found:?}");
+        let silent = Measured { p99_ms: vec![21.0], ..at(2.0, 0.2) };
+        let curve = Curve::new(&[at(1.0, 0.4), silent, at(4.0, 0.1)], 0.95).unwrap();
+        let p99 = curve.at(2 * GIB).unwrap().p99_ms.unwrap();
+        assert!(p99.low < p99.high, "between its neighbours: {p99:?}");
     }
 
     #[test]

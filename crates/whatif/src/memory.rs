@@ -25,7 +25,7 @@ use knob::journal::Author;
 use knob::session::{RestoreOutcome, Which};
 use knob::{Host, Refusal, Session, session, value};
 use load::{Arrivals, LoadError};
-use plan::memory::{Measured, NoCurve};
+use plan::memory::{Measured, NoCurve, WINDOWS};
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
@@ -337,8 +337,8 @@ impl Experiment {
                 windows.push(window);
             }
             let (one, unsound) = together(size, steady, &windows);
-            if one.miss_ratio.is_empty() {
-                notes.push(format!("{} is left out: no page was asked for in any window", bytes(size)));
+            if let Some(why) = left_out(&one) {
+                notes.push(format!("{} is left out: {why}", bytes(size)));
                 continue;
             }
             if let Some(why) = unsound {
@@ -442,6 +442,17 @@ fn together(bytes: u64, steady: bool, windows: &[Window]) -> (Measured, Option<S
         steady,
     };
     (measured, unsound)
+}
+
+/// Why a size is no point of the curve.
+fn left_out(measured: &Measured) -> Option<String> {
+    match measured.miss_ratio.len() {
+        0 => Some("no page was asked for in any window".to_owned()),
+        few if few < WINDOWS => Some(format!(
+            "pages were asked for in {few} window only: how far its miss ratio scatters is not known"
+        )),
+        _ => None,
+    }
 }
 
 /// The buffer pool of a server while it is resized.
@@ -577,6 +588,11 @@ mod tests {
         let (found, unsound) = together(1, true, &[window(0.0, 0.0, 0.0, Some("none succeeded"))]);
         assert!(found.miss_ratio.is_empty() && found.p99_ms.is_empty() && found.requests_each == 0.0);
         assert_eq!(unsound.as_deref(), Some("none succeeded"));
+        let why = |windows: &[Window]| left_out(&together(1, true, windows).0).unwrap_or_default();
+        let (busy, idle) = (|| window(100.0, 1_000.0, 50.0, None), || window(0.0, 0.0, 0.0, None));
+        assert!(why(&[idle()]).starts_with("no page was asked for"));
+        assert!(why(&[busy(), idle()]).starts_with("pages were asked for in 1 window only"));
+        assert_eq!(why(&[busy(), idle(), busy()]), "");
     }
 
     #[test]
