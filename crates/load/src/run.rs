@@ -6,7 +6,7 @@ use crate::driver::{Driver, Phase, Shared};
 use crate::error::{LoadError, PlanError};
 use crate::files::allow_files;
 use crate::outcome::{Facts, Moment, Outcome};
-use crate::session::Session;
+use crate::tables::{StoppableSession, Way};
 use crate::target::Target;
 use crate::workload::{Lane, Workload};
 use config::DataPath;
@@ -119,14 +119,16 @@ impl Plan {
         Err(fault.into())
     }
 
-    /// With the values that its workload takes from tables.
-    fn filled(mut self) -> Result<Self, LoadError> {
+    /// With the values that its workload takes from tables; a query that runs when somebody asks for the end
+    /// is ended at the server.
+    fn filled(mut self, stop: &AtomicBool) -> Result<Self, LoadError> {
         let mut workload = Workload::clone(&self.workload);
         if workload.has_columns() {
             let lane = if self.target.readers.is_empty() { Lane::Writer } else { Lane::Reader };
             let peers = self.target.resolve(lane)?;
             let tls = self.target.tls_client()?;
-            let mut session = Session::connect(peers[0].clone(), &self.target.account, tls.as_ref())?;
+            let way = Way::new(&peers[0], &self.target.account, tls.as_ref());
+            let mut session = StoppableSession::connect(way, stop)?;
             workload.fill(|sql| session.column(sql))?;
             self.workload = workload.into();
         }
@@ -147,10 +149,18 @@ impl Load {
     /// # Errors
     /// A plan that makes no sense, or whatever keeps a client from logging in and preparing its statements.
     pub fn connect(plan: Plan) -> Result<Self, LoadError> {
+        Self::connect_until(plan, &AtomicBool::new(false))
+    }
+
+    /// The same; what the server is asked for before the load ends when somebody asks for the end.
+    ///
+    /// # Errors
+    /// As [`Load::connect`], and [`LoadError::Interrupted`] or [`LoadError::StillRunning`].
+    pub fn connect_until(plan: Plan, stop: &AtomicBool) -> Result<Self, LoadError> {
         plan.check()?;
         let connections = u64::from(plan.clients) + u64::from(plan.idle);
         allow_files(connections * plan.workload.lanes().count() as u64)?;
-        let plan = plan.filled()?;
+        let plan = plan.filled(stop)?;
         let shared = Shared::new(&plan)?;
         let threads = plan.threads.min(plan.clients as usize);
         let driver = Driver::start(shared, threads)?;
@@ -213,13 +223,13 @@ impl Load {
 /// Connects, warms up, drains and measures.
 ///
 /// # Errors
-/// As [`Load::connect`]; once the load has begun, errors are counted and end nothing.
+/// As [`Load::connect_until`]; once the load has begun, errors are counted and end nothing.
 pub fn run(
     plan: &Plan,
     stop: &Arc<AtomicBool>,
     mut progress: impl FnMut(Progress),
 ) -> Result<Outcome, LoadError> {
-    let load = Load::connect(plan.clone())?;
+    let load = Load::connect_until(plan.clone(), stop)?;
     progress(Progress::Connected);
     if !plan.warm_up.is_zero() {
         // Other keys than the measurement's: a warm-up with the same ones would put exactly those into the
@@ -234,4 +244,55 @@ pub fn run(
 
 fn as_ns(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::login::Account;
+    use crate::workload::file::File;
+    use fleet::Address;
+    use lab::scripted::{Reply, Script, ScriptedServer};
+    use std::sync::Mutex;
+    use std::sync::atomic::Ordering;
+
+    const FILE: &str = r#"
+name = "t"
+[values]
+id = "number from SELECT id FROM item"
+[statements]
+read = { sql = "SELECT * FROM item WHERE id = :id" }
+[[transaction]]
+name = "GET"
+steps = ["read"]
+"#;
+
+    #[tokio::test]
+    async fn whoever_asks_for_the_end_while_values_are_read_ends_their_query_at_the_server() {
+        let (stop, asked) = (Arc::new(AtomicBool::new(false)), Arc::new(Mutex::new(Vec::new())));
+        let (asks, log) = (stop.clone(), asked.clone());
+        let script = Script::new("8.0.39", move |statement, session| {
+            log.lock().unwrap().push(statement.to_owned());
+            match statement {
+                "SELECT CONNECTION_ID()" => Reply::value("id", &session.connection_id.to_string()),
+                "SELECT id FROM item" => {
+                    asks.store(true, Ordering::Relaxed);
+                    Reply::error(1317, "Query execution was interrupted").after(Duration::from_millis(300))
+                }
+                _ if statement.contains("PROCESSLIST") => Reply::value("ID", "1"),
+                _ if statement.starts_with("KILL QUERY") => Reply::Ok,
+                _ => Reply::Usual,
+            }
+        });
+        let server = ScriptedServer::start(script).await.unwrap();
+        let account = Account { user: "load".to_owned(), ..Account::default() };
+        let target = Target::single(Address::tcp("127.0.0.1", server.address().port()), account);
+        let workload = File::parse(FILE, "t.toml").unwrap().workload;
+        let plan = Plan::new(workload.into(), target, 1, Duration::from_secs(1));
+        let ended = tokio::task::spawn_blocking(move || run(&plan, &stop, |_| ()).map(|_| ()));
+        let ended = ended.await.unwrap();
+        assert!(matches!(ended, Err(LoadError::Interrupted)), "{ended:?}");
+        let asked = asked.lock().unwrap().clone();
+        assert_eq!(asked.last().unwrap(), "KILL QUERY 1", "{asked:?}");
+    }
 }

@@ -173,6 +173,15 @@ impl Session {
     pub(crate) fn query_while(
         &mut self,
         sql: &str,
+        go_on: impl FnMut() -> Result<(), LoadError>,
+    ) -> Result<Reply, LoadError> {
+        self.ask_while(sql, |_| Ok(()), go_on)
+    }
+
+    fn ask_while(
+        &mut self,
+        sql: &str,
+        keep: impl FnMut(&[u8]) -> Result<(), LoadError>,
         mut go_on: impl FnMut() -> Result<(), LoadError>,
     ) -> Result<Reply, LoadError> {
         let (began, patience) = (Instant::now(), self.patience);
@@ -180,7 +189,7 @@ impl Session {
         let waits = |error: LoadError| {
             if is_turn(&error) && began.elapsed() < patience { go_on() } else { Err(error) }
         };
-        let reply = self.ask(sql, |_| Ok(()), waits);
+        let reply = self.ask(sql, keep, waits);
         let as_before = self.read_within(patience);
         let reply = reply?;
         as_before.map(|()| reply)
@@ -196,13 +205,25 @@ impl Session {
     /// # Errors
     /// As [`Session::query`], and more than [`MOST`] bytes.
     pub(crate) fn column(&mut self, sql: &str) -> Result<Cells, LoadError> {
+        self.column_while(sql, || Ok(()))
+    }
+
+    /// The same for as long as `go_on` says so, as [`Session::query_while`].
+    ///
+    /// # Errors
+    /// As [`Session::column`], and what `go_on` says.
+    pub(crate) fn column_while(
+        &mut self,
+        sql: &str,
+        go_on: impl FnMut() -> Result<(), LoadError>,
+    ) -> Result<Cells, LoadError> {
         let mut answer = Vec::new();
         let keep = |bytes: &[u8]| -> Result<(), LoadError> {
             answer.extend_from_slice(bytes);
             let fits = answer.len() <= MOST;
             fits.then_some(()).ok_or_else(|| PlanError::AnswerTooLarge { sql: sql.to_owned() }.into())
         };
-        let reply = self.ask(sql, keep, Err)?;
+        let reply = self.ask_while(sql, keep, go_on)?;
         let mut packets = Packets(&answer);
         let columns = packets.next().and_then(|count| Reader::new(count).lenenc()).unwrap_or(0);
         let (eof, columns) = (usize::from(!self.reader.leaves_out_eof()), columns as usize);

@@ -5,8 +5,8 @@ use crate::error::LoadError;
 use crate::login::Account;
 use crate::session::Session;
 use crate::target::{Peer, Target, TlsClient};
-use crate::workload::Lane;
 use crate::workload::sysbench::{C, Options, PAD};
+use crate::workload::{Cells, Lane};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 use serde::Serialize;
@@ -103,7 +103,7 @@ pub fn statements(target: &Target, statements: &[String]) -> Result<(), LoadErro
 /// As [`statements`], and [`LoadError::Interrupted`] or [`LoadError::StillRunning`].
 pub fn statements_until(target: &Target, statements: &[String], stop: &AtomicBool) -> Result<(), LoadError> {
     let (peers, tls) = (target.resolve(Lane::Writer)?, target.tls_client()?);
-    let way = Way { peer: &peers[0], account: &target.account, tls: tls.as_ref(), patience: END };
+    let way = Way::new(&peers[0], &target.account, tls.as_ref());
     let mut session = StoppableSession::connect(way, stop)?;
     statements.iter().try_for_each(|sql| session.query(sql))
 }
@@ -134,7 +134,7 @@ fn each_table(
     work: impl Fn(&mut StoppableSession<'_>, u32) -> Result<(), LoadError> + Sync,
 ) -> Result<(), LoadError> {
     let (peers, tls) = (target.resolve(Lane::Writer)?, target.tls_client()?);
-    let way = Way { peer: &peers[0], account: &target.account, tls: tls.as_ref(), patience: END };
+    let way = Way::new(&peers[0], &target.account, tls.as_ref());
     let next = AtomicU32::new(1);
     let one = || -> Result<(), LoadError> {
         let mut session = StoppableSession::connect(way, stop)?;
@@ -159,7 +159,7 @@ fn each_table(
 
 /// How one gets to the server.
 #[derive(Clone, Copy)]
-struct Way<'a> {
+pub(crate) struct Way<'a> {
     peer: &'a Peer,
     account: &'a Account,
     tls: Option<&'a TlsClient>,
@@ -169,7 +169,7 @@ struct Way<'a> {
 
 /// A session whose statement is ended at the server when somebody asks for the end: a server does not notice
 /// that a client has left before it has something to send, which may be hours later.
-struct StoppableSession<'a> {
+pub(crate) struct StoppableSession<'a> {
     session: Session,
     way: Way<'a>,
     /// The server's number of it; `None` where it does not say.
@@ -178,7 +178,7 @@ struct StoppableSession<'a> {
 }
 
 impl<'a> StoppableSession<'a> {
-    fn connect(way: Way<'a>, stop: &'a AtomicBool) -> Result<Self, LoadError> {
+    pub(crate) fn connect(way: Way<'a>, stop: &'a AtomicBool) -> Result<Self, LoadError> {
         let mut session = Session::connect(way.peer.clone(), way.account, way.tls)?;
         let id = session.column("SELECT CONNECTION_ID()").ok();
         let id = id.and_then(|ids| std::str::from_utf8(ids.first()?).ok()?.parse().ok());
@@ -187,6 +187,19 @@ impl<'a> StoppableSession<'a> {
 
     /// Asks and waits for the end of the answer, or until somebody asks for the end.
     fn query(&mut self, sql: &str) -> Result<(), LoadError> {
+        self.stoppable(sql, |session, go_on| session.query_while(sql, go_on).map(|_| ()))
+    }
+
+    /// The same for the values of the first column, without those that are NULL.
+    pub(crate) fn column(&mut self, sql: &str) -> Result<Cells, LoadError> {
+        self.stoppable(sql, |session, go_on| session.column_while(sql, go_on))
+    }
+
+    fn stoppable<T>(
+        &mut self,
+        sql: &str,
+        ask: impl FnOnce(&mut Session, &mut dyn FnMut() -> Result<(), LoadError>) -> Result<T, LoadError>,
+    ) -> Result<T, LoadError> {
         let (way, id, stop) = (self.way, self.id, self.stop);
         if stop.load(Ordering::Relaxed) {
             return Err(LoadError::Interrupted);
@@ -194,7 +207,7 @@ impl<'a> StoppableSession<'a> {
         let mut since: Option<Instant> = None;
         let mut why = format!("it did not end within {:?} of being told to", way.patience);
         let unseen = "it was not seen there, to be told to end";
-        let answer = self.session.query_while(sql, || match since {
+        let mut go_on = || match since {
             _ if !stop.load(Ordering::Relaxed) => Ok(()),
             None => {
                 since = Some(Instant::now());
@@ -207,10 +220,11 @@ impl<'a> StoppableSession<'a> {
             }
             Some(since) if since.elapsed() < way.patience => Ok(()),
             Some(_) => Err(way.still_running(id, sql, &why)),
-        });
+        };
+        let answer = ask(&mut self.session, &mut go_on);
         match answer {
             Err(LoadError::Refused { .. }) if since.is_some() => Err(LoadError::Interrupted),
-            answer => answer.map(|_| ()),
+            answer => answer,
         }
     }
 
@@ -232,7 +246,11 @@ impl<'a> StoppableSession<'a> {
     }
 }
 
-impl Way<'_> {
+impl<'a> Way<'a> {
+    pub(crate) fn new(peer: &'a Peer, account: &'a Account, tls: Option<&'a TlsClient>) -> Self {
+        Self { peer, account, tls, patience: END }
+    }
+
     /// Ends at the server what a session asks; whether it was seen there. Behind a router another session may
     /// be at another server, where the number is somebody else's: only what begins with the same words there
     /// is ended.

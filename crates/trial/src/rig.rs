@@ -500,7 +500,7 @@ impl Rig for HostRig {
             grace: Duration::from_secs(1),
             ..Plan::new(self.workload.clone(), self.target.clone(), point.clients, SLICE)
         };
-        let load = Load::connect(plan)?;
+        let load = Load::connect_until(plan, &self.stop)?;
         self.load = Some((load, arrivals));
         // Anew for each trial: its settings may have moved a limit, or restarted the server.
         self.server_limits = self.limits_of_server();

@@ -191,8 +191,8 @@ impl Ladder {
                 watched.others = found;
             }
         }
-        let load = Load::connect(plan.clone())?;
-        let one = Load::connect(Plan { clients: 1, threads: 1, ..plan.clone() })?;
+        let load = Load::connect_until(plan.clone(), watched.stop)?;
+        let one = Load::connect_until(Plan { clients: 1, threads: 1, ..plan.clone() }, watched.stop)?;
         let closed = Arrivals::Closed { think: Duration::ZERO };
         each("one client, to see what a transaction costs");
         let before = watched.statements();
@@ -245,7 +245,7 @@ impl Ladder {
                     round + 1,
                     self.rounds
                 ));
-                let many = Load::connect(Plan { clients: *clients, ..plan.clone() })?;
+                let many = Load::connect_until(Plan { clients: *clients, ..plan.clone() }, watched.stop)?;
                 match watched.step(&many, &closed, self.step, u64::from(*clients))? {
                     Ok(one) => seen.push(one),
                     Err(why) => {

@@ -290,7 +290,7 @@ impl Experiment {
         const LIMITS: [&str; 3] =
             ["innodb_buffer_pool_size_max", "innodb_buffer_pool_chunk_size", "innodb_buffer_pool_instances"];
         check_sizes(&sizes, &server.variables(&LIMITS)?)?;
-        let load = load.connect(&self.arrivals, self.window)?;
+        let load = load.connect(&self.arrivals, self.window, stop)?;
         let (mut measured, mut notes) = (Vec::new(), load.notes());
         let mut refused = None;
         for size in sizes {

@@ -77,10 +77,12 @@ impl PoolLoad {
         &'a self,
         arrivals: &'a Arrivals,
         window: Duration,
+        stop: &AtomicBool,
     ) -> Result<Sender<'a>, LoadError> {
         Ok(match self {
             Self::Workload(plan) => {
-                Sender::Workload { load: Box::new(Load::connect(plan.clone())?), arrivals, window }
+                let load = Box::new(Load::connect_until(plan.clone(), stop)?);
+                Sender::Workload { load, arrivals, window }
             }
             Self::Recording { script, plan, .. } => Sender::Recording { script, plan },
         })

@@ -95,7 +95,7 @@ impl Search {
         stop: &Arc<AtomicBool>,
     ) -> Result<SearchRun<'_>, LoadError> {
         let (seed, warm_up) = (plan.seed.wrapping_add((trials.len() as u64) << GOES_ON), plan.warm_up);
-        let load = Load::connect(plan)?;
+        let load = Load::connect_until(plan, stop)?;
         if !warm_up.is_zero() {
             load.send(&Arrivals::poisson(self.goal.start), warm_up, seed ^ WARM_UP_SEED, stop, |_| ())?;
         }
