@@ -514,6 +514,7 @@ impl Rig for HostRig {
         go_on: &mut dyn FnMut(&Second, Option<f64>) -> bool,
     ) -> Result<Stretch, RigError> {
         let Some((load, arrivals)) = &self.load else { return Err(RigError::NotConnected) };
+        let began = Instant::now();
         let before = self.sampler.read();
         // What holds the generator back falsifies every figure of the stretch.
         let limits = Limits::of(std::process::id(), &Roots::default().proc);
@@ -561,7 +562,7 @@ impl Rig for HostRig {
             found.and_then(|found| serde_json::to_value(found.name).ok()?.as_str().map(str::to_owned));
         let stretch = stretch(outcome, &sample, throttled.unwrap_or(0.0));
         let memory = here.then(|| fuller(stretch.host.memory));
-        Ok(Stretch { bottleneck, memory, ..stretch })
+        Ok(Stretch { took: began.elapsed(), bottleneck, memory, ..stretch })
     }
 
     fn disconnect(&mut self) {
@@ -621,7 +622,7 @@ fn stretch(outcome: load::Outcome, sample: &Sample, throttled: f64) -> Stretch {
     };
     let series = whole_seconds(&outcome.series, outcome.seconds);
     let (void, notes) = (outcome.void, outcome.notes);
-    Stretch { window, error, void, notes, series, host, memory: None, bottleneck: None }
+    Stretch { window, error, void, notes, series, host, ..Stretch::default() }
 }
 
 /// Of a measurement of 6.1 seconds the first six: a tenth of a second has a tenth of the transactions, and

@@ -40,6 +40,8 @@ pub struct Assignment {
 #[derive(Clone, Debug, Default)]
 pub struct Stretch {
     pub window: Window,
+    /// How long it took, with the wait for what was under way in the end.
+    pub took: Duration,
     /// How far chance alone moves it ([`guard::WarmUpWindow::error`]).
     pub error: Option<f64>,
     /// Why they must not be used.

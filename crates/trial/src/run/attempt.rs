@@ -241,6 +241,8 @@ fn measure(
 }
 
 /// Sends until the load is steady, or the time for that is over; whether it became so, if that can be told.
+/// Behind each window the transactions under way are waited for, and that is part of the time: no window is
+/// begun of which not even the half lies within it.
 /// Other keys than the measurement's: the same ones would put exactly those into the cache.
 fn warm_up(
     spec: &Spec,
@@ -251,16 +253,18 @@ fn warm_up(
 ) -> Result<(Vec<Window>, Duration, Option<bool>), RigError> {
     let length = (spec.timing.warm_up / WINDOWS).clamp(WINDOW.0, WINDOW.1);
     let (mut windows, mut sent, mut steady) = (Vec::new(), Duration::ZERO, None);
-    while sent + length <= spec.timing.warm_up {
+    let mut passed = Duration::ZERO;
+    while sent + length <= spec.timing.warm_up && passed + length / 2 <= spec.timing.warm_up {
         let other = (windows.len() as u64 + 1) << 32;
         let seed = Seed { moments: seed.moments.wrapping_add(other), keys: seed.keys.wrapping_add(other) };
-        let Stretch { window, error, .. } = rig.send(length, seed, go_on)?;
+        let Stretch { window, error, took, .. } = rig.send(length, seed, go_on)?;
         windows.push(WarmUpWindow { window, error });
         sent += length;
+        passed += took.max(length);
         steady = guard::is_steady(&windows, point.rate.is_some());
         if steady == Some(true) {
             break;
         }
     }
-    Ok((windows.into_iter().map(|one| one.window).collect(), sent, steady))
+    Ok((windows.into_iter().map(|one| one.window).collect(), passed, steady))
 }

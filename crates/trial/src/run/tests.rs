@@ -41,6 +41,8 @@ struct Simulated {
     drifts: bool,
     /// The standard error of the throughput of each stretch, as a share of it.
     by_chance: f64,
+    /// What is under way at the end of each stretch takes so long.
+    drain: Duration,
     /// A person asks for the end while it is waited for.
     stops_in_pause: Option<std::sync::Arc<AtomicBool>>,
 }
@@ -148,7 +150,7 @@ impl Rig for Simulated {
 
     fn send(
         &mut self,
-        _: Duration,
+        time: Duration,
         seed: Seed,
         go_on: &mut dyn FnMut(&Second, Option<f64>) -> bool,
     ) -> Result<Stretch, RigError> {
@@ -181,7 +183,8 @@ impl Rig for Simulated {
         let second = |at: u32| Second { done: 100, p99_ms: 100.0 / f64::from(at + 1), ..Second::default() };
         let series = (0..16).filter(|_| self.drifts).map(second).collect();
         let (error, memory) = (Some(self.by_chance), here.then_some(0.5));
-        Ok(Stretch { window, error, host, series, memory, ..Stretch::default() })
+        let took = time + self.drain;
+        Ok(Stretch { window, took, error, host, series, memory, ..Stretch::default() })
     }
 
     fn disconnect(&mut self) {}
@@ -501,6 +504,21 @@ fn windows_of_few_transactions_are_taken_together_within_a_warm_up_of_the_usual_
         for trial in store::read(dir.path()).unwrap().trials {
             let Outcome::Measured(measured) = &trial.outcome else { panic!("{trial:?}") };
             assert_eq!((measured.steady, measured.warm_up_s), (steady, sent_s), "{by_chance}");
+        }
+    }
+}
+
+#[test]
+fn what_is_waited_for_behind_each_window_is_part_of_the_time_to_warm_up() {
+    // Windows of 2.5 s that take 3.5 s each; 2.501 s is what they take where nothing is slow.
+    for (drain_ms, passed_s) in [(1000, 14.0), (1, 15.006)] {
+        let dir = tempfile::tempdir().unwrap();
+        let drain = Duration::from_millis(drain_ms);
+        let mut rig = Simulated { by_chance: 0.05, drain, ..Simulated::new() };
+        go(dir.path(), &mut rig, &AtomicBool::new(false)).unwrap();
+        for trial in store::read(dir.path()).unwrap().trials {
+            let Outcome::Measured(measured) = &trial.outcome else { panic!("{trial:?}") };
+            assert!((measured.warm_up_s - passed_s).abs() < 1e-9, "{measured:?}");
         }
     }
 }
