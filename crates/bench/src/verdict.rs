@@ -8,8 +8,8 @@
 //! in the summary.
 //!
 //! The host's own trouble is evidence too: on a machine that is busy with something else "the CPU" is a right
-//! answer. How busy it was before anything was made stands in the report, and the table is worth only what
-//! that figure allows.
+//! answer. How busy it was before anything was made, and how much of its CPUs was taken away meanwhile (steal),
+//! stand in the report, and the table is worth only what these figures allow.
 
 mod application;
 mod client;
@@ -138,6 +138,9 @@ pub(super) struct Outcome {
     pub(super) gone: bool,
     /// CPU busy before it was made, 0 to 1.
     pub(super) busy_before: f64,
+    /// Share of the CPUs that the host took away while it was made; `None` where that is not known.
+    #[serde(default)]
+    pub(super) steal: Option<f64>,
     /// How long it was made.
     #[serde(default)]
     pub(super) seconds: u64,
@@ -442,7 +445,7 @@ async fn one(
     tokio::time::sleep(rest).await;
     let busy_before = machine::busy(before, machine::cpu_times());
     let gaps_before = views.borrow().gaps;
-    let began = Instant::now();
+    let (began, stolen) = (Instant::now(), machine::stolen_times());
     let making = match fixture.make(made, strength, time).await {
         Ok(making) => making,
         Err(error) => {
@@ -472,6 +475,7 @@ async fn one(
         }
         last = Some(view);
     }
+    let steal = stolen.zip(machine::stolen_times()).map(|(before, after)| machine::busy(before, after));
     making.end().await?;
     fixture.tidy(made).await?;
     *ended = Instant::now();
@@ -489,6 +493,7 @@ async fn one(
         kept: if since > 0 { f64::from(kept) / f64::from(since) } else { 0.0 },
         gone,
         busy_before,
+        steal,
         seconds: time.as_secs(),
         looks,
         gaps: last.gaps - gaps_before,

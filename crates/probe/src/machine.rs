@@ -131,16 +131,32 @@ pub fn cpu_times() -> (u64, u64) {
     parse_cpu_times(&read("/proc/stat"))
 }
 
+/// CPU time of all cores since boot that a hypervisor took away (steal), and all, in ticks; `None` where the
+/// kernel does not tell.
+pub fn stolen_times() -> Option<(u64, u64)> {
+    parse_stolen_times(&read("/proc/stat"))
+}
+
+fn parse_stolen_times(stat: &str) -> Option<(u64, u64)> {
+    let ticks = ticks(stat);
+    Some((*ticks.get(7)?, ticks.iter().sum()))
+}
+
 /// `cpu  user nice system idle iowait irq softirq steal ...`; guest time is in user time already.
-fn parse_cpu_times(stat: &str) -> (u64, u64) {
+fn ticks(stat: &str) -> Vec<u64> {
     let line = stat.lines().next().unwrap_or_default();
-    let ticks: Vec<u64> = line.split_whitespace().skip(1).take(8).filter_map(|t| t.parse().ok()).collect();
+    line.split_whitespace().skip(1).take(8).filter_map(|t| t.parse().ok()).collect()
+}
+
+fn parse_cpu_times(stat: &str) -> (u64, u64) {
+    let ticks = ticks(stat);
     let all = ticks.iter().sum();
     let idle: u64 = ticks.iter().skip(3).take(2).sum();
     (all - idle, all)
 }
 
-/// The share of CPU time, 0 to 1, that was used between two readings of [`cpu_times`].
+/// The share of CPU time, 0 to 1, that was used between two readings of [`cpu_times`], or stolen between two
+/// of [`stolen_times`].
 pub fn busy(before: (u64, u64), after: (u64, u64)) -> f64 {
     let all = after.1.saturating_sub(before.1).max(1);
     after.0.saturating_sub(before.0) as f64 / all as f64
@@ -189,6 +205,14 @@ mod tests {
         ] {
             assert_eq!(tidy_version(line), expected);
         }
+    }
+
+    #[test]
+    fn what_a_hypervisor_took_is_told_apart_and_is_not_known_of_an_old_kernel() {
+        let before = parse_stolen_times("cpu  100 0 100 700 100 0 0 0 0 0\ncpu0 1 2 3\n").unwrap();
+        let after = parse_stolen_times("cpu  120 0 105 720 120 3 2 30 0 0\n").unwrap();
+        assert!((busy(before, after) - 0.3).abs() < 1e-9);
+        assert_eq!((parse_stolen_times("cpu  100 0 100 700\n"), parse_stolen_times("")), (None, None));
     }
 
     #[test]

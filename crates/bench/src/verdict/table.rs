@@ -38,6 +38,34 @@ fn times(run: &Run) -> String {
     }
 }
 
+/// Of so much steal on a verdict is worth less, as a share of the CPUs.
+const MUCH_STEAL: f64 = 0.10;
+
+/// How much of the CPUs the host took away while something was made.
+fn steal(outcomes: &[Outcome]) -> String {
+    let known: Vec<f64> = outcomes.iter().filter_map(|outcome| outcome.steal).collect();
+    let Some(typical) = median(&known) else {
+        return "How much of its CPUs the host took away meanwhile (steal) is not known.".to_owned();
+    };
+    format!(
+        "Steal while something was made: {:.0} % (median), {:.0} % or more in {} of {} makings.",
+        typical * 100.0,
+        MUCH_STEAL * 100.0,
+        known.iter().filter(|share| **share >= MUCH_STEAL).count(),
+        known.len()
+    )
+}
+
+/// Whether the machine was idle but for what was made.
+fn idle(busy: f64, outcomes: &[Outcome]) -> &'static str {
+    let known: Vec<f64> = outcomes.iter().filter_map(|outcome| outcome.steal).collect();
+    match median(&known) {
+        _ if busy > 0.3 => "this machine was not idle, so that the CPU is a bottleneck of its own",
+        Some(steal) if steal >= MUCH_STEAL => "idle, but not given all of its CPUs",
+        _ => "idle enough",
+    }
+}
+
 /// How long nothing was made, and what was named all the same.
 fn healthy(outcomes: &[Outcome]) -> String {
     let of_these = || outcomes.iter().filter(|outcome| outcome.made.is_healthy());
@@ -73,18 +101,16 @@ fn not_made(all: &[NotMade]) -> String {
 /// The report.
 pub(super) fn markdown(run: &Run, date: &str) -> String {
     let busy: Vec<f64> = run.outcomes.iter().map(|outcome| outcome.busy_before).collect();
+    let busy = median(&busy).unwrap_or(0.0);
     let mut text = format!(
-        "# Verdicts, {date}\n\n{}; each made for {}. CPU busy before anything was made: {:.0} % (median): {}.\n\n\
+        "# Verdicts, {date}\n\n{}; each made for {}. CPU busy before anything was made: {:.0} % (median): {}. {}\n\n\
          Right in {:.0} % of {} makings: {}. Watching took {:.2} % of a core and {} MiB (the program that made the trouble, \
          its clients and threads included).\n\n",
         run.server,
         times(run),
-        median(&busy).unwrap_or(0.0) * 100.0,
-        if median(&busy).unwrap_or(0.0) > 0.3 {
-            "this machine was not idle, so that the CPU is a bottleneck of its own"
-        } else {
-            "idle enough"
-        },
+        busy * 100.0,
+        idle(busy, &run.outcomes),
+        steal(&run.outcomes),
         right(&run.outcomes) * 100.0,
         run.outcomes.len(),
         by_strength(&run.outcomes),
@@ -165,15 +191,20 @@ mod tests {
             kept: 1.0,
             gone: true,
             busy_before: 0.1,
+            steal: None,
             seconds: 300,
             looks: BTreeMap::from([("none".to_owned(), 298), ("the CPU".to_owned(), 2)]),
             gaps: 0,
         };
-        let outcomes = vec![
+        let mut outcomes = vec![
             outcome(Making::Healthy, None),
             outcome(Making::RowLocks, Some(Name::RowLocks)),
             outcome(Making::RowLocks, Some(Name::Cpu)),
         ];
+        assert!(steal(&outcomes).ends_with("(steal) is not known."));
+        for (outcome, share) in outcomes.iter_mut().zip([0.02, 0.29, 0.31]) {
+            outcome.steal = Some(share);
+        }
         assert!((right(&outcomes) - 2.0 / 3.0).abs() < 1e-9);
         let run = Run {
             server: "MariaDB 10.11".to_owned(),
@@ -187,6 +218,14 @@ mod tests {
             not_made: vec![NotMade { rule: Name::Steal, why: "nobody can".to_owned() }],
         };
         let text = markdown(&run, "2026-11-20");
+        assert!(
+            text.contains(
+                "10 % (median): idle, but not given all of its CPUs. Steal while something was made: 29 % \
+                 (median), 10 % or more in 2 of 3 makings."
+            ),
+            "{text}"
+        );
+        assert_eq!(idle(0.1, &run.outcomes[..1]), "idle enough");
         assert!(text.contains("| row-locks |  | 1 | **1** | 5 s | 5 s |"), "{text}");
         assert!(text.contains("| healthy | **1** |"), "{text}");
         assert!(text.contains("| a noisy neighbour | nobody can |"), "{text}");
