@@ -20,6 +20,8 @@ pub struct Given {
 
 /// Sessions are moved from one too many on.
 const WHOLE: f64 = 1.25;
+/// And of many sessions a part.
+const EVEN: f64 = 0.95;
 
 /// The servers that are compared.
 #[derive(Clone, Debug, Default)]
@@ -95,7 +97,7 @@ impl Loads {
     /// its share.
     pub(super) fn is_short(&self, server: &ServerName) -> bool {
         let given = self.lately.get(server).and_then(|lately| lately.given);
-        given.is_some_and(|given| given.lacks > WHOLE)
+        given.is_some_and(|given| given.lacks > WHOLE && given.load < EVEN)
     }
 
     /// The variance of how much longer the one's times are than the other's, as a logarithm, each second
