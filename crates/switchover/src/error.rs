@@ -40,6 +40,9 @@ pub enum Error {
     /// There is a primary: nothing to fail over.
     #[error("{server}: {why}")]
     HasPrimary { server: ServerName, why: String },
+    /// Starting its threads would throw away what it has received, which nobody else may have.
+    #[error("{server}: {why}")]
+    LosesRelayLogs { server: ServerName, why: String },
     /// The journal cannot be read or written.
     #[error("the journal {path}: {source}")]
     Journal { path: PathBuf, source: JournalError },
@@ -65,9 +68,11 @@ impl Error {
     /// Whose fault it is.
     pub fn blame(&self) -> Blame {
         match self {
-            Self::Server { .. } | Self::TooLate { .. } | Self::Refused { .. } | Self::HasPrimary { .. } => {
-                Blame::Server
-            }
+            Self::Server { .. }
+            | Self::TooLate { .. }
+            | Self::Refused { .. }
+            | Self::HasPrimary { .. }
+            | Self::LosesRelayLogs { .. } => Blame::Server,
             Self::Interrupted => Blame::Client,
             Self::Journal { .. } => Blame::Config,
         }

@@ -26,7 +26,7 @@ pub(super) async fn start(stopped: &[Facts], who: &Credentials, deadline: Durati
         let position = conn.scalar(dialect.position(), deadline).await?.unwrap_or_default();
         let facts = Facts { channels, position: position.replace('\n', ""), ..facts.clone() };
         if let Some(why) = would_throw_away(&facts) {
-            return Err(Error::Refused { server: facts.server.clone(), why });
+            return Err(Error::LosesRelayLogs { server: facts.server.clone(), why });
         }
         conn.run(look_again(&facts), deadline).await?;
         conn.close().await;

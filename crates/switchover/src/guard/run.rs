@@ -535,7 +535,10 @@ impl Guard {
             tracing::warn!(
                 "the receivers of all replicas are stopped, by a failover that was cut off: started again"
             );
-            scene.start_receivers(&self.admin, limit).await?;
+            match scene.start_receivers(&self.admin, limit).await {
+                Err(error @ Error::LosesRelayLogs { .. }) => return Ok(Attempt::ask(&error)),
+                started => started?,
+            }
         }
         if gray {
             let evidence = scene.confirm_gray(&self.admin, &options.rule, limit).await?;

@@ -191,3 +191,34 @@ async fn an_undo_that_is_left_to_a_person_is_not_written_down_every_two_seconds(
     assert!(lines(&journal) > written[4]);
     assert_eq!(guard.left.as_ref().unwrap().pause, RETRY * 2);
 }
+
+#[tokio::test]
+async fn relay_logs_that_a_start_would_throw_away_are_left_to_a_person() {
+    let script = Script::new("10.11.6-MariaDB", |statement, _| match statement {
+        "SHOW GLOBAL VARIABLES" => Reply::rows(
+            &["Variable_name", "Value"],
+            &[&[Some("read_only"), Some("ON")], &[Some("log_slave_updates"), Some("ON")]],
+        ),
+        "SHOW GLOBAL STATUS" => Reply::rows(&["Variable_name", "Value"], &[]),
+        "SHOW ALL SLAVES STATUS" => Reply::rows(
+            &["Master_Host", "Master_Server_Id", "Slave_IO_Running", "Slave_SQL_Running", "Gtid_IO_Pos"],
+            &[&[Some("a1"), Some("11"), Some("No"), Some("No"), Some("0-11-9")]],
+        ),
+        "SELECT @@GLOBAL.gtid_binlog_pos"
+        | "SELECT @@GLOBAL.gtid_binlog_state"
+        | "SELECT @@GLOBAL.gtid_slave_pos" => Reply::value("it", "0-11-5"),
+        _ if statement.contains("UNIX_TIMESTAMP") => Reply::value("ms", "1"),
+        _ if statement.contains("IS_USED_LOCK") => Reply::rows(&["it"], &[&[None]]),
+        _ => Reply::Usual,
+    });
+    let a2 = ScriptedServer::start(script).await.unwrap();
+    let mut snapshot = Snapshot::empty(Instant::now());
+    let reach = Address::tcp("127.0.0.1", a2.address().port());
+    snapshot.servers.push(Server::unasked(ServerName::new("a2"), reach));
+    let journals = tempfile::tempdir().unwrap();
+    let guard = watching(&journals);
+    let (a1, committed) = (ServerName::new("a1"), AtomicBool::new(false));
+    let attempt = guard.attempt(&snapshot, &a1, false, &SourceEvidence::Unknown, &committed).await.unwrap();
+    let Attempt::Ask(why) = attempt else { panic!("a person has to decide") };
+    assert!(why.contains("a2: has received 0-11-9 and applied only 0-11-5"), "{why}");
+}
