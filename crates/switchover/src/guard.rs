@@ -23,6 +23,7 @@ pub mod record;
 mod run;
 mod source;
 pub mod status;
+mod undone;
 
 pub use run::{Guard, GuardOptions};
 pub use status::GuardStatus;

@@ -7,6 +7,7 @@ use super::lock::{Locks, Round};
 use super::record::{self, FailoverRecord, Pause};
 use super::source::{Alive, SourceWatch};
 use super::status::GuardStatus;
+use super::undone::LastUndone;
 use crate::failover::confirm::Rule;
 use crate::failover::risk::{self, Guard as Fence, SourceEvidence};
 use crate::failover::scene::Scene;
@@ -26,9 +27,10 @@ use std::time::{Duration, Instant};
 use tokio::sync::watch;
 
 /// After an attempt that was not completed, before the next.
-const RETRY: Duration = Duration::from_secs(2);
-/// The longest pause between two attempts to end a failover that was left to a person: each is written down.
-const RETRY_AT_MOST: Duration = Duration::from_secs(300);
+pub(super) const RETRY: Duration = Duration::from_secs(2);
+/// The longest pause between two attempts that fail alike, to end a failover or to begin one: each is written
+/// down.
+pub(super) const RETRY_AT_MOST: Duration = Duration::from_secs(300);
 
 /// How a guard behaves.
 #[derive(Clone, Debug)]
@@ -69,6 +71,8 @@ pub struct Guard {
     looked_back: bool,
     /// The failover that was cut off and that going on has left to a person.
     left: Option<LeftToPerson>,
+    /// The last failover that was begun and undone, until the primary is well.
+    undone: Option<LastUndone>,
     /// Since when replicas look for a source that does not answer, beside a primary that does.
     cut_off_since: Option<Instant>,
     /// Since when nobody takes writes, beside a primary that is healthy as far as is known.
@@ -100,6 +104,11 @@ struct LeftToPerson {
 enum Attempt {
     Done(String),
     NotDone(String),
+    /// The same of one that was begun; `why` without its journal.
+    Undone {
+        why: String,
+        text: String,
+    },
     /// The same, until a person has decided.
     Ask(String),
     /// It would have been done.
@@ -141,6 +150,7 @@ impl Guard {
             silent: false,
             looked_back: false,
             left: None,
+            undone: None,
             cut_off_since: None,
             no_writer_since: None,
             status,
@@ -213,13 +223,22 @@ impl Guard {
         }
         let Some((gray, primary)) = act else {
             self.status.left_to_person = None;
+            if well {
+                self.undone = None;
+            }
             return match self.finish(well, &snapshot, open).await {
                 Some(attempt) => self.ended(attempt, decision.word(), tell),
                 None => self.options.interval,
             };
         };
+        if self.undone.as_ref().is_some_and(|last| last.is_waited_for(&primary)) {
+            return RETRY;
+        }
         let evidence = open.source.evidence(&primary, self.alive);
         let attempt = self.act(&snapshot, &primary, gray, &evidence, open).await;
+        if let Attempt::Undone { why, .. } = &attempt {
+            self.undone = Some(LastUndone::after(self.undone.take(), primary, why));
+        }
         self.ended(attempt, decision.word(), tell)
     }
 
@@ -237,7 +256,7 @@ impl Guard {
                 self.status.left_to_person = None;
                 (text, self.options.interval)
             }
-            Attempt::NotDone(text) | Attempt::Ask(text) => {
+            Attempt::NotDone(text) | Attempt::Undone { text, .. } | Attempt::Ask(text) => {
                 if changed(&text) {
                     tracing::error!("not done: {text}");
                 }
@@ -611,7 +630,10 @@ impl Guard {
                 self.options.flags.after(&format!("headroom failover --rejoin {primary}"))
             )),
             State::Undecided { why } => Attempt::ask(&format!("{why}; {}", journal.path().display())),
-            state => Attempt::NotDone(format!("{state:?}; {}", journal.path().display())),
+            state => {
+                let why = format!("{state:?}");
+                Attempt::Undone { text: format!("{why}; {}", journal.path().display()), why }
+            }
         })
     }
 }
