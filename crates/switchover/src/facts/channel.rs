@@ -86,6 +86,17 @@ impl Channel {
         }
     }
 
+    /// The same where its source is dead. That the receiver alone stands says nothing then: it has given up, or
+    /// a failover that was cut off has stopped it. None stops an applying thread but its candidate's.
+    pub(crate) fn stopped_beside_the_dead(&self) -> Option<Thread> {
+        if self.applier_runs || !self.applier_error.is_empty() {
+            return None;
+        }
+        // An error that is not the applier's is one of reaching the source.
+        let receives = self.receiver_runs || self.receiver_tries || !self.last_error.is_empty();
+        Some(if receives { Thread::Applier } else { Thread::Both })
+    }
+
     /// The seconds by which it applies later than it could, where it runs and waits on purpose.
     pub(crate) fn is_late_on_purpose(&self) -> Option<u64> {
         let runs = self.receiver_runs && self.applier_runs && self.last_error.is_empty();
@@ -300,6 +311,22 @@ mod tests {
         assert_eq!(stopped("No", "Yes", ""), Some(Thread::Receiver));
         assert_eq!(stopped("No", "No", ""), Some(Thread::Both));
         assert_eq!(stopped("Yes", "No", "Duplicate entry '1'"), None);
+    }
+
+    #[test]
+    fn beside_a_dead_source_an_applier_that_somebody_stopped_is_told_from_what_a_failover_stops() {
+        let stopped = |receiver: &str, applier: &str, error: (&str, &str)| {
+            let row = [("slave_io_running", receiver), ("slave_sql_running", applier), error];
+            let row = row.map(|(name, value)| (name.to_owned(), value.to_owned()));
+            channel(&row.into()).stopped_beside_the_dead()
+        };
+        let (none, lost) = (("last_io_error", ""), ("last_io_error", "error reconnecting to master"));
+        assert_eq!(stopped("Connecting", "Yes", lost), None);
+        assert_eq!(stopped("No", "Yes", none), None, "the fence of a failover");
+        assert_eq!(stopped("Connecting", "No", lost), Some(Thread::Applier));
+        assert_eq!(stopped("No", "No", lost), Some(Thread::Applier), "it has given up");
+        assert_eq!(stopped("No", "No", none), Some(Thread::Both));
+        assert_eq!(stopped("Connecting", "No", ("last_sql_error", "Duplicate entry '1'")), None);
     }
 
     #[test]

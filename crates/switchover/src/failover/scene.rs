@@ -13,7 +13,7 @@ use crate::semi_sync::{self as plugins, Switches};
 use crate::survey;
 use crate::{Error, Flags};
 use config::Credentials;
-use fleet::{Address, ServerName, Snapshot};
+use fleet::{Address, ServerName, Snapshot, Thread};
 use observe::AskError;
 use std::time::{Duration, Instant};
 use tokio::task::JoinSet;
@@ -318,7 +318,9 @@ impl Scene {
             let channel = facts.channels.first();
             chosen.zip(channel).is_some_and(|(chosen, channel)| crate::check::is_source(chosen, channel))
         };
-        let moves = |facts: &&Facts| facts.server != *candidate && has_one_plain_channel(facts);
+        let stopped = |facts: &Facts| facts.channels.first().and_then(Channel::stopped_beside_the_dead);
+        let receives = |facts: &Facts| has_one_plain_channel(facts) && stopped(facts) != Some(Thread::Both);
+        let moves = |facts: &&Facts| facts.server != *candidate && receives(facts);
         let acknowledges = |facts: &&Facts| survey::member(facts).semi_sync_replica;
         let followers = self.replicas.iter().filter(moves).chain(self.others.iter().filter(follows_it));
         followers.filter(acknowledges).count() >= chosen.map_or(1, plugins::needed)
@@ -343,7 +345,10 @@ impl Scene {
         let member =
             |facts: &Facts, follows: bool| Member { follows_primary: follows, ..survey::member(facts) };
         let siblings = self.replicas.iter().filter(|facts| facts.server != *candidate);
-        let others = siblings.map(|facts| member(facts, has_one_plain_channel(facts)));
+        let others = siblings.map(|facts| Member {
+            stopped: facts.channels.first().and_then(Channel::stopped_beside_the_dead),
+            ..member(facts, has_one_plain_channel(facts))
+        });
         let others = others.chain(self.others.iter().map(|facts| member(facts, false))).collect();
         let candidate = member(chosen, true);
         Ok(Plan {

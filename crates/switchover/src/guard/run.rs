@@ -612,6 +612,9 @@ impl Guard {
         for remark in &outcome.remarks {
             tracing::error!("{remark}");
         }
+        for note in &outcome.notes {
+            tracing::warn!("{note}");
+        }
         if outcome.state == State::Done
             && let Some(words) = text::events_left(candidate, &plan.statements_of_events())
         {

@@ -138,12 +138,14 @@ impl Drop for Group {
 }
 
 /// Undoing: replicas receive again, should the primary come back. What a command fenced stays fenced. One
-/// whose applier failed is left as it stands, where a start would lose what nobody else may have.
+/// whose applier failed is left as it stands, where a start would lose what nobody else may have. Threads that
+/// somebody had stopped before stay so.
 pub(super) async fn receive_again(plan: &Plan, servers: &mut Servers<'_>) -> Result<(), Error> {
     let mut failed = None;
     for member in direct(plan) {
+        let Some(start) = member.dialect().start_but(member.stopped) else { continue };
         let started = match keeps_relay_logs(member, servers).await {
-            Ok(()) => servers.run(member, member.dialect().start_replication()).await,
+            Ok(()) => servers.run(member, start).await,
             refused => refused,
         };
         if let Err(error) = started {

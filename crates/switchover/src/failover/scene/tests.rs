@@ -145,6 +145,43 @@ fn a_channel_with_a_name_is_neither_promoted_nor_called_stopped() {
 }
 
 #[test]
+fn an_applying_thread_that_somebody_stopped_is_not_started_by_a_failover() {
+    let replica = |server: &str, receiver_tries: bool, applier_runs: bool| Facts {
+        channels: vec![Channel {
+            receiver_runs: false,
+            receiver_tries,
+            applier_runs,
+            ..channel("a1", 3306, 11)
+        }],
+        variables: [("rpl_semi_sync_slave_enabled".to_owned(), "ON".to_owned())].into(),
+        status: [("rpl_semi_sync_slave_status".to_owned(), "ON".to_owned())].into(),
+        ..facts(server, "10.11.6-MariaDB")
+    };
+    let mut scene = Scene {
+        primary: ServerAddress { name: ServerName::new("a1"), reach: Address::tcp("a1", 3306) },
+        source: ("a1".to_owned(), 3306),
+        replicas: vec![
+            replica("a2", true, true),
+            replica("b1", true, false),
+            replica("b2", false, false),
+            replica("b3", false, true),
+        ],
+        others: Vec::new(),
+        silent: Vec::new(),
+        unread: Vec::new(),
+        epoch: 0,
+    };
+    let a2 = ServerName::new("a2");
+    let plan = scene.plan(&a2, FenceBy::Nothing, Deadlines::default(), "here").unwrap();
+    let stopped: Vec<Option<Thread>> = plan.others.iter().map(|member| member.stopped).collect();
+    assert_eq!(stopped, [Some(Thread::Applier), Some(Thread::Both), None]);
+    assert!(plan.others.iter().all(|member| member.follows_primary) && plan.semi_sync);
+    // What receives nothing acknowledges nothing.
+    scene.replicas = vec![replica("a2", true, true), replica("b2", false, false)];
+    assert!(scene.semi_sync_stays_off(&a2));
+}
+
+#[test]
 fn semi_sync_stays_off_where_fewer_follow_than_the_new_primary_would_wait_for() {
     let (a2, count) = (ServerName::new("a2"), "rpl_semi_sync_source_wait_for_replica_count");
     let replica = |server: &str| {
