@@ -7,7 +7,7 @@ use crate::Error;
 use crate::connection::{BRIEFLY, Connection};
 use config::Credentials;
 use fleet::announcement::{FREEZE, HOLD, OPERATION, PREPARE};
-use fleet::{ServerName, Snapshot};
+use fleet::{ServerName, Snapshot, WriterStatus};
 use std::time::Duration;
 use tokio::task::JoinSet;
 
@@ -151,17 +151,18 @@ async fn writer_outside(plan: &Plan, logins: &Logins, snapshot: &Snapshot) -> Op
 }
 
 /// The plan of the newest operation that was begun and neither done nor undone, as the servers have it: for
-/// a host that has no journal of it. `None` when the newest one is over.
+/// a host that has no journal of it. `None` when the newest one is over: on all servers, or on the one that
+/// takes writes. A move is recorded on the primary before anything else, and whoever takes over has that row.
 ///
 /// # Errors
-/// No server answers, or the plan cannot be read: then it is not known what is left.
+/// Servers do not answer, or the plan cannot be read: then it is not known what is left.
 pub async fn left_behind(
     snapshot: &Snapshot,
     who: &Credentials,
     deadline: Duration,
 ) -> Result<Option<Plan>, Error> {
     let mut newest: Option<(&ServerName, (u64, String, String))> = None;
-    let mut failed = None;
+    let mut unread: Vec<(&ServerName, Error)> = Vec::new();
     for server in &snapshot.servers {
         match crate::survey::newest_record(&server.name, &server.reach, who, deadline).await {
             // A state that is further on counts: replicas may be late.
@@ -174,23 +175,34 @@ pub async fn left_behind(
                 }
             }
             Ok(None) => {}
-            Err(error) => failed = Some(error),
+            Err(error) => unread.push((&server.name, error)),
         }
     }
-    match (newest, failed) {
-        (Some((server, (epoch, state, plan))), _) if state == "begun" => {
-            let unreadable = |error: serde_json::Error| Error::Refused {
-                server: server.clone(),
-                why: format!(
-                    "has epoch {epoch} recorded as begun, and its plan cannot be read: {error}. With a program of the \
-                     version that began it, or on the host that has its journal: --resume"
-                ),
-            };
-            serde_json::from_str(&plan).map(Some).map_err(unreadable)
-        }
-        (None, Some(error)) => Err(error),
-        _ => Ok(None),
+    if let Some((server, (epoch, state, plan))) = newest
+        && state == "begun"
+    {
+        let unreadable = |error: serde_json::Error| Error::Refused {
+            server: server.clone(),
+            why: format!(
+                "has epoch {epoch} recorded as begun, and its plan cannot be read: {error}. With a program of the version \
+                 that began it, or on the host that has its journal: --resume"
+            ),
+        };
+        return serde_json::from_str(&plan).map(Some).map_err(unreadable);
     }
+    let Some((first, _)) = unread.first() else { return Ok(None) };
+    if let WriterStatus::Known { server } = &snapshot.writer
+        && unread.iter().all(|(name, _)| *name != server)
+    {
+        return Ok(None);
+    }
+    let each: Vec<String> = unread.iter().map(|(_, error)| error.to_string()).collect();
+    let why = format!(
+        "was not read, and may have one recorded that was begun and is not over; those that were read have none. Not read: \
+         {}. Again once they answer, or on the host that has its journal: --resume",
+        each.join("; ")
+    );
+    Err(Error::Refused { server: (*first).clone(), why })
 }
 
 #[cfg(test)]
@@ -290,6 +302,29 @@ mod tests {
         let unreadable = looked("begun", "{}".to_owned()).await.unwrap_err().to_string();
         let expected = "a1: has epoch 4 recorded as begun, and its plan cannot be read";
         assert!(unreadable.starts_with(expected), "{unreadable}");
+    }
+
+    #[tokio::test]
+    async fn servers_that_were_not_read_are_named_unless_the_one_that_takes_writes_was() {
+        let script = Script::new("10.11.6-MariaDB", |statement, _| {
+            let asks = statement.contains("FROM headroom.switchover");
+            if asks { Reply::error(1146, "no table") } else { Reply::Usual }
+        });
+        let a2 = ScriptedServer::start(script).await.unwrap();
+        let mut snapshot = Snapshot::empty(Instant::now());
+        // Nobody listens at a1 and b1.
+        for (name, port) in [("a1", 1), ("a2", a2.address().port()), ("b1", 1)] {
+            let reach = Address::tcp("127.0.0.1", port);
+            snapshot.servers.push(Server::unasked(ServerName::new(name), reach));
+        }
+        let who = Credentials::default();
+        let unknown = left_behind(&snapshot, &who, Duration::from_secs(5)).await.unwrap_err().to_string();
+        assert!(unknown.starts_with("a1: was not read, and may have one recorded"), "{unknown}");
+        assert!(unknown.contains("Not read: a1: ") && unknown.contains("; b1: "), "{unknown}");
+        snapshot.writer = WriterStatus::Known { server: ServerName::new("b1") };
+        assert!(left_behind(&snapshot, &who, Duration::from_secs(5)).await.is_err());
+        snapshot.writer = WriterStatus::Known { server: ServerName::new("a2") };
+        assert_eq!(left_behind(&snapshot, &who, Duration::from_secs(5)).await.unwrap(), None);
     }
 
     #[tokio::test]
