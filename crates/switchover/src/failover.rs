@@ -10,13 +10,13 @@
 //! a planned move, with the same journal. [`exposure`] counts, while the primary lives, what a crash would
 //! lose without semi-sync; [`source`] asks it whether it waits for acknowledgements. [`rejoin`] brings the
 //! old primary back as a replica, or says what nobody else has. [`unfinished`] finds in the servers what a
-//! failover left behind whose tool was lost, and `own_writes` whether its candidate was written to.
+//! failover left behind whose tool was lost, and [`own_writes`] whether its candidate was written to.
 
 pub mod choose;
 pub mod confirm;
 pub mod exposure;
 pub mod gray;
-mod own_writes;
+pub mod own_writes;
 pub(crate) mod receiver;
 pub mod rejoin;
 pub mod risk;

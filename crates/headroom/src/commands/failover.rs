@@ -16,6 +16,7 @@ use switchover::Flags;
 use switchover::check::Level;
 use switchover::facts;
 use switchover::failover::confirm::Rule;
+use switchover::failover::own_writes;
 use switchover::failover::rejoin::{self, RejoinOutcome};
 use switchover::failover::risk::{self, Guard, LossRisk, SourceEvidence};
 use switchover::failover::scene::Scene;
@@ -170,7 +171,16 @@ pub(crate) async fn run(args: FailoverArgs, environment: &Environment) -> anyhow
     }
     // Again, now that it is dead: what was received is final only from here on.
     let mut scene = Scene::read(&snapshot, Some(&dead), &admin, deadline, &flags).await?;
-    let chosen = scene.choose(args.candidate.as_deref().map(ServerName::new).as_ref());
+    let mut chosen = scene.choose(args.candidate.as_deref().map(ServerName::new).as_ref());
+    let kept = match &chosen {
+        Ok(candidate) => own_writes::none_is_lost(&scene, candidate, &admin, deadline, &flags).await,
+        Err(_) => Ok(()),
+    };
+    match kept {
+        Ok(()) => {}
+        Err(error) if args.accept_loss => terminal::complain(&format!("accepted: {error}")),
+        Err(error) => chosen = Err(error),
+    }
     let evidence = args.source_evidence(&scene, &admin, deadline).await;
     let loss = scene.rule_out_loss(&evidence);
     if args.check {

@@ -1,20 +1,26 @@
-//! Whether a replica whose threads stand was promoted and written to, where the journal of that failover is
-//! lost.
+//! Whether a replica was promoted and written to, where the journal of that failover is lost.
 //!
 //! A failover stops both threads of its candidate and then lets it take writes. A candidate that took some,
 //! and was restarted with `read_only` in its option file, looks like one that nobody promoted: nobody takes
 //! writes, and no replica looks for the primary. Started again it would be a replica of its dead primary, the
 //! next failover may choose another one, and what it acknowledged is on no other server. So it is asked what
 //! it wrote itself, as [`crate::perform::doubt`] asks the candidate of a plan.
+//!
+//! One that starts its threads by itself (no `skip_slave_start`) looks for its dead primary again, as any
+//! replica does. On MariaDB what it wrote does not count when replicas are compared by what they received, so
+//! another one could be chosen: [`none_is_lost`]. On MySQL it counts.
 
+use super::confirm::View;
+use super::scene::{self, Scene};
 use super::{receiver, rejoin};
 use crate::connection::{BRIEFLY, Connection};
 use crate::facts::Facts;
 use crate::perform::doubt;
 use crate::{Error, Flags};
 use config::Credentials;
-use fleet::Flavour;
+use fleet::{Flavour, GtidError, GtidPosition, ServerName};
 use std::time::Duration;
+use tokio::task::JoinSet;
 
 /// Passes where none of `stopped` that was to be promoted wrote something which no other server has.
 /// `answering` are all servers that answer; those of `stopped` may be among them.
@@ -30,12 +36,8 @@ pub(super) async fn nobody_was_promoted(
 ) -> Result<(), Error> {
     for facts in stopped.iter().filter(|facts| receiver::was_to_be_promoted(facts)) {
         let refused = |why: String| Error::Refused { server: facts.server.clone(), why };
-        let Some(own) = own(facts, who, deadline).await? else { continue };
-        let mut known = Vec::new();
-        for other in answering.iter().filter(|other| other.server != facts.server) {
-            // One that does not answer any more is not compared with.
-            known.extend(history(other, who, deadline).await.ok());
-        }
+        let Some(Own { transactions: own, .. }) = own(facts, who, deadline).await? else { continue };
+        let known = of_others(facts, answering, who, deadline).await;
         let flavour = facts.version.flavour;
         // What it wrote when it was the primary before counts too, until somebody is found to have it.
         if flavour == Flavour::MySql && known.is_empty() {
@@ -57,6 +59,58 @@ pub(super) async fn nobody_was_promoted(
     Ok(())
 }
 
+/// Passes where no other replica than `candidate` wrote something which no other server has.
+///
+/// A replica may write a little for itself (an ANALYZE TABLE of an administrator), and nobody can tell that
+/// from what clients wrote. In a domain that it replicates others overtake that soon. In one of its own it
+/// stays for ever, so there it counts only while another receiver stands, as a failover that was cut off
+/// leaves it.
+///
+/// # Errors
+/// [`Error::Refused`] where one did, with what a person can do; a server does not answer.
+pub async fn none_is_lost(
+    scene: &Scene,
+    candidate: &ServerName,
+    who: &Credentials,
+    deadline: Duration,
+    flags: &Flags,
+) -> Result<(), Error> {
+    let answering: Vec<&Facts> = scene.replicas.iter().chain(&scene.others).collect();
+    let mut asked = JoinSet::new();
+    for facts in scene.replicas.iter().filter(|facts| facts.server != *candidate) {
+        if !facts.dialect().is_mariadb() {
+            continue;
+        }
+        let (facts, who) = (facts.clone(), who.clone());
+        asked.spawn(async move {
+            let own = own(&facts, &who, deadline).await;
+            (facts, own)
+        });
+    }
+    while let Some(Ok((facts, own))) = asked.join_next().await {
+        let server = &facts.server;
+        let refused = |why: String| Error::Refused { server: server.clone(), why };
+        let stands = |other: &Facts| other.server != *server && scene::view(&other.channels) == View::Stopped;
+        let Some(own) = own? else { continue };
+        let own = match scene.replicas.iter().any(stands) {
+            true => Some(own.transactions),
+            false => own.where_it_replicates().map_err(|error| refused(error.to_string()))?,
+        };
+        let Some(own) = own else { continue };
+        let known = of_others(&facts, &answering, who, deadline).await;
+        let lacking = rejoin::own_transactions(facts.version.flavour, &own, &known.join(","));
+        if lacking.map_err(|error| refused(error.to_string()))?.is_some() {
+            let keep = flags.after(&format!("headroom failover {server}"));
+            let lose = flags.after("headroom failover --accept-loss");
+            return Err(refused(format!(
+                "has {own}, which no other server has: a failover that was cut off may have promoted it, and {candidate} \
+                 would take over without that. To keep it: {keep}; to lose it: {lose}"
+            )));
+        }
+    }
+    Ok(())
+}
+
 /// What a person types to keep what it wrote, or to lose it.
 fn way_out(facts: &Facts, stopped: &[Facts], answering: &[&Facts], flags: &Flags) -> String {
     let each = |facts: &Facts| format!("on {}: {}", facts.server, receiver::look_again(facts));
@@ -72,9 +126,27 @@ fn way_out(facts: &Facts, stopped: &[Facts], answering: &[&Facts], flags: &Flags
     format!("{keep}. To lose it, {lose}")
 }
 
-/// What a server wrote itself, and may have written since it was a replica: on MariaDB what has a higher
-/// number than all that it replicated of that domain. `None` where there is nothing.
-async fn own(facts: &Facts, who: &Credentials, deadline: Duration) -> Result<Option<String>, Error> {
+/// What a server wrote itself.
+struct Own {
+    transactions: String,
+    /// On MariaDB: up to where it replicated, in each domain.
+    replicated: String,
+}
+
+impl Own {
+    /// What it wrote in domains that it replicates too, of MariaDB.
+    fn where_it_replicates(&self) -> Result<Option<String>, GtidError> {
+        let replicated: GtidPosition = self.replicated.parse()?;
+        let domain = |gtid: &str| gtid.split('-').next().and_then(|domain| domain.parse::<u32>().ok());
+        let replicates = |gtid: &&str| domain(gtid).is_some_and(|domain| replicated.domain(domain).is_some());
+        let there = self.transactions.split(',').filter(replicates).collect::<Vec<_>>().join(",");
+        Ok((!there.is_empty()).then_some(there))
+    }
+}
+
+/// What it may have written since it was a replica: on MariaDB what has a higher number than all that it
+/// replicated of that domain. `None` where there is nothing.
+async fn own(facts: &Facts, who: &Credentials, deadline: Duration) -> Result<Option<Own>, Error> {
     let refused = |why: String| Error::Refused { server: facts.server.clone(), why };
     let dialect = facts.dialect();
     let log = history(facts, who, deadline).await?;
@@ -85,10 +157,25 @@ async fn own(facts: &Facts, who: &Credentials, deadline: Duration) -> Result<Opt
     let mut conn = Connection::open(&facts.server, &facts.reach, who, deadline, BRIEFLY).await?;
     let answer = conn.scalar(ask, deadline).await?.unwrap_or_default();
     conn.close().await;
-    if dialect.is_mariadb() {
-        return doubt::newer(facts.server_id, &log, &answer).map_err(|error| refused(error.to_string()));
+    let transactions = match dialect.is_mariadb() {
+        true => doubt::newer(facts.server_id, &log, &answer).map_err(|error| refused(error.to_string()))?,
+        false => Some(doubt::of_uuid(&answer, &log)).filter(|own| !own.is_empty()),
+    };
+    Ok(transactions.map(|transactions| Own { transactions, replicated: answer }))
+}
+
+/// The logs of all others that answer still.
+async fn of_others(
+    facts: &Facts,
+    answering: &[&Facts],
+    who: &Credentials,
+    deadline: Duration,
+) -> Vec<String> {
+    let mut known = Vec::new();
+    for other in answering.iter().filter(|other| other.server != facts.server) {
+        known.extend(history(other, who, deadline).await.ok());
     }
-    Ok(Some(doubt::of_uuid(&answer, &log)).filter(|own| !own.is_empty()))
+    known
 }
 
 /// Everything that a server has in its log.
@@ -170,6 +257,41 @@ mod tests {
         look(MARIADB, ["0-12-70,0-11-104", "0-11-104"], others, false).await.unwrap();
         look(MARIADB, wrote, Some(["0-11-104,0-12-105", "0-12-105"]), false).await.unwrap();
         look(MARIADB, wrote, others, true).await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_candidate_that_looks_for_the_dead_one_again_loses_nothing_to_another() {
+        let look = async |log: [&'static str; 2], b1_looks: bool, candidate: &str| {
+            let (mut a2, _a2) = stopped("a2", MARIADB, log, true).await;
+            let (mut b1, _b1) = stopped("b1", MARIADB, ["0-11-104", "0-11-104"], true).await;
+            a2.channels[0].receiver_tries = true;
+            b1.channels[0].receiver_tries = b1_looks;
+            b1.server_id = 13;
+            let (name, reach) = (ServerName::new("a1"), Address::tcp("a1", 3306));
+            let scene = Scene {
+                primary: scene::ServerAddress { name, reach },
+                source: ("a1".to_owned(), 3306),
+                replicas: vec![a2, b1],
+                others: Vec::new(),
+                silent: Vec::new(),
+                unread: Vec::new(),
+                epoch: 0,
+            };
+            let (who, limit, flags) =
+                (Credentials::default(), Duration::from_secs(5), Flags::new("--config f.toml"));
+            none_is_lost(&scene, &ServerName::new(candidate), &who, limit, &flags).await
+        };
+        let wrote = ["0-12-105,0-11-104", "0-11-104"];
+        let found = look(wrote, true, "b1").await.unwrap_err().to_string();
+        assert!(found.starts_with("a2: has 0-12-105, which no other server has"), "{found}");
+        assert!(found.contains("To keep it: headroom failover a2 --config f.toml;"), "{found}");
+        assert!(found.ends_with("to lose it: headroom failover --accept-loss --config f.toml"), "{found}");
+        look(wrote, true, "a2").await.unwrap();
+        look(["0-12-70,0-11-104", "0-11-104"], true, "b1").await.unwrap();
+        // In a domain of its own it may have written that at any time.
+        let apart = ["0-11-104,2-12-7", "0-11-104"];
+        look(apart, true, "b1").await.unwrap();
+        assert!(look(apart, false, "b1").await.is_err(), "a failover has stopped the other one's receiver");
     }
 
     #[tokio::test]

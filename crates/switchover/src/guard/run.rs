@@ -11,8 +11,8 @@ use super::undone::LastUndone;
 use crate::failover::confirm::Rule;
 use crate::failover::risk::{self, Guard as Fence, SourceEvidence};
 use crate::failover::scene::Scene;
-use crate::failover::text;
 use crate::failover::unfinished::{self, Found, Successor};
+use crate::failover::{own_writes, text};
 use crate::journal::{self, Journal};
 use crate::perform::{self, Deadlines, FenceBy, Logins, Plan, Progress};
 use crate::step::{State, Step};
@@ -584,6 +584,10 @@ impl Guard {
             Ok(candidate) => candidate,
             Err(error) => return Ok(Attempt::ask(&error)),
         };
+        match own_writes::none_is_lost(&scene, &candidate, &self.admin, limit, &options.flags).await {
+            Err(error @ Error::Refused { .. }) => return Ok(Attempt::ask(&error)),
+            looked => looked?,
+        }
         let words = match &fence {
             FenceBy::SemiSync { facts } => facts.clone(),
             _ => "the command of --fence".to_owned(),
