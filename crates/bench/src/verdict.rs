@@ -8,8 +8,8 @@
 //! in the summary.
 //!
 //! The host's own trouble is evidence too: on a machine that is busy with something else "the CPU" is a right
-//! answer. How busy it was before anything was made, and how much of its CPUs was taken away meanwhile (steal),
-//! stand in the report, and the table is worth only what these figures allow.
+//! answer. How busy it was before anything was made, and how much of its CPUs was taken away meanwhile
+//! (steal), stand in the report, and the table is worth only what these figures allow.
 
 mod application;
 mod client;

@@ -274,7 +274,8 @@ pub struct Log {
 }
 
 impl Log {
-    /// How many commits the binary log takes with one flush, on average; `None` where the server does not tell.
+    /// How many commits the binary log takes with one flush, on average; `None` where the server does not
+    /// tell.
     pub fn commits_in_group(&self) -> Option<f64> {
         let known = self.binlog_commits_per_s > 0.0 && self.binlog_groups_per_s > 0.0;
         known.then(|| self.binlog_commits_per_s / self.binlog_groups_per_s)

@@ -16,9 +16,9 @@ use std::time::{Duration, Instant};
 
 /// Bytes of an INSERT, about: below `max_allowed_packet` wherever that is not very small.
 const BATCH: usize = 512 * 1024;
-/// A statement that is to end is waited for so long.
+/// A statement that is to end is waited for at most this time.
 const END: Duration = Duration::from_secs(10);
-/// So many characters of a statement tell it from others.
+/// How many characters of a statement tell it from others.
 const WORDS: usize = 60;
 /// A server's error for a statement that was ended.
 const QUERY_INTERRUPTED: u16 = 1317;

@@ -265,8 +265,8 @@ impl Ladder {
     }
 }
 
-/// What is said where the server's process is not seen: what others use of its CPUs is then not known, and not
-/// none.
+/// What is said where the server's process is not seen: what others use of its CPUs is then not known, and
+/// not none.
 fn elsewhere_note(cores: u32) -> String {
     format!(
         "the server's process is not known to be on this machine: how busy its cores are and what others use of them is not known, and {cores} cores are assumed (--cores); ask when nobody else uses it"

@@ -17,8 +17,8 @@ const FLUSHES_ALONE: f64 = 0.60;
 /// This many sessions in their commit queue for the flush. One that commits now and then waits for its own
 /// flush only, however large a part of its time that is.
 const QUEUE: f64 = 2.0;
-/// Commits that queue are flushed together, so many with each flush. Where nobody waits for another's flush the
-/// disk has room, however long one takes.
+/// Commits that queue are flushed together, at least this many with each flush on average. Where nobody waits
+/// for another's flush the disk has room, however long one takes.
 const TOGETHER: f64 = 1.5;
 /// At least this many are in their commit, on average, where it is one after the other, and where the log's
 /// buffer is full.

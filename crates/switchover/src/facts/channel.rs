@@ -86,8 +86,8 @@ impl Channel {
         }
     }
 
-    /// The same where its source is dead. That the receiver alone stands says nothing then: it has given up, or
-    /// a failover that was cut off has stopped it. None stops an applying thread but its candidate's.
+    /// The same where its source is dead. That the receiver alone stands says nothing then: it has given up,
+    /// or a failover that was cut off has stopped it. None stops an applying thread but its candidate's.
     pub(crate) fn stopped_beside_the_dead(&self) -> Option<Thread> {
         if self.applier_runs || !self.applier_error.is_empty() {
             return None;

@@ -71,7 +71,7 @@ pub struct Guard {
     looked_back: bool,
     /// The failover that was cut off and that going on has left to a person.
     left: Option<LeftToPerson>,
-    /// The last failover that was begun and undone, until the primary is well.
+    /// The last failover that was begun and undone, until the primary is healthy.
     undone: Option<LastUndone>,
     /// Since when replicas look for a source that does not answer, beside a primary that does.
     cut_off_since: Option<Instant>,

@@ -138,8 +138,8 @@ impl Drop for Group {
 }
 
 /// Undoing: replicas receive again, should the primary come back. What a command fenced stays fenced. One
-/// whose applier failed is left as it stands, where a start would lose what nobody else may have. Threads that
-/// somebody had stopped before stay so.
+/// whose applier failed is left as it stands, where a start would lose what nobody else may have. Threads
+/// that somebody had stopped before stay so.
 pub(super) async fn receive_again(plan: &Plan, servers: &mut Servers<'_>) -> Result<(), Error> {
     let mut failed = None;
     for member in direct(plan) {

@@ -242,7 +242,7 @@ fn measure(
 
 /// Sends until the load is steady, or the time for that is over; whether it became so, if that can be told.
 /// Behind each window the transactions under way are waited for, and that is part of the time: no window is
-/// begun of which not even the half lies within it.
+/// begun that has less than its half within it.
 /// Other keys than the measurement's: the same ones would put exactly those into the cache.
 fn warm_up(
     spec: &Spec,

@@ -41,7 +41,7 @@ struct Simulated {
     drifts: bool,
     /// The standard error of the throughput of each stretch, as a share of it.
     by_chance: f64,
-    /// What is under way at the end of each stretch takes so long.
+    /// What is under way at the end of each stretch takes this time.
     drain: Duration,
     /// A person asks for the end while it is waited for.
     stops_in_pause: Option<std::sync::Arc<AtomicBool>>,
