@@ -99,9 +99,9 @@ const DOWN: Duration = Duration::from_secs(6);
 const UP: Duration = Duration::from_secs(15);
 /// And down while a few statements of a slow server wait for long.
 const DOWN_BY_TAIL: Duration = Duration::from_secs(12);
-/// And up after that at most by this much of the logarithm a second, and by this much more in each second
-/// since: where the quota begins is found again by trying, and sessions follow late.
-const UP_AFTER_TAIL: (f64, f64) = (0.004, 0.0005);
+/// And up after that at most by this much of the logarithm a second, and by this much more with the square of
+/// the seconds since: where the quota begins is found again by trying, and sessions follow late.
+const UP_AFTER_TAIL: (f64, f64) = (0.004, 0.000_022);
 /// A tail that was there for so much longer than it was not is no matter of the share: the server has it
 /// whatever it is given.
 const OWN_TAIL: Duration = Duration::from_mins(5);

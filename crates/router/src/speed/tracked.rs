@@ -92,8 +92,8 @@ impl TrackedSpeed {
         };
         let seconds = elapsed.as_secs_f64();
         let step = (aim - *log) * (1.0 - (-seconds / constant.as_secs_f64()).exp());
-        let at_most =
-            tail_before.map_or(f64::INFINITY, |t| UP_AFTER_TAIL.0 + UP_AFTER_TAIL.1 * t.as_secs_f64());
+        let at_most = |since: Duration| UP_AFTER_TAIL.0 + UP_AFTER_TAIL.1 * since.as_secs_f64().powi(2);
+        let at_most = tail_before.map_or(f64::INFINITY, at_most);
         *log += step.min(at_most * seconds);
         let shown = speed.factor.ln();
         let recovered = *log > -STEP.ln() / 2.0 && speed.factor < 1.0;

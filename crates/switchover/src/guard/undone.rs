@@ -1,8 +1,8 @@
 //! When a guard begins anew after a failover that was begun and undone.
 //!
 //! Each one writes a journal, stops and starts the receivers, and runs the command that fences. A command
-//! that fails for a reason of its own (no way to the power switch, a typing error) fails each time: so what ends
-//! alike is tried ever more rarely. What ends otherwise, or of another primary, is tried soon.
+//! that fails for a reason of its own (no way to the power switch, a typing error) fails each time: so what
+//! ends alike is tried ever more rarely. What ends otherwise, or of another primary, is tried soon.
 
 use super::run::{RETRY, RETRY_AT_MOST};
 use fleet::ServerName;
