@@ -148,7 +148,7 @@ fn each_table(
     };
     let outcomes: Vec<Result<(), LoadError>> = std::thread::scope(|scope| {
         let sessions = sessions.clamp(1, options.tables.max(1));
-        let threads: Vec<_> = (0..sessions).map(|_| scope.spawn(&one)).collect();
+        let threads: Vec<_> = (0..sessions).map(|_| scope.spawn(one)).collect();
         threads.into_iter().map(|t| t.join().unwrap_or(Err(LoadError::ThreadLost))).collect()
     });
     // What a server still does is said before what was ended.
