@@ -37,7 +37,13 @@ impl Tree {
 
     fn program(&self, name: &str, text: &str) {
         self.put(name, text);
-        std::fs::set_permissions(self.root().join(name), std::fs::Permissions::from_mode(0o755)).unwrap();
+        // A copy by another program: what this one has written is still open in what other tests start at
+        // that moment, and cannot be run until that is over.
+        let (written, program) = (self.root().join(name), self.root().join(format!("{name}.copy")));
+        let copied = std::process::Command::new("cp").arg(&written).arg(&program).status().unwrap();
+        assert!(copied.success());
+        std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
+        std::fs::rename(&program, &written).unwrap();
     }
 
     fn read(&self, path: &str) -> String {
