@@ -87,7 +87,7 @@ pub struct Rebalance {
     /// Off: sessions stay where they are until the client leaves, but for writers of a primary that is
     /// replaced.
     pub enabled: bool,
-    /// At most this share of a router's sessions is closed per second; one of them may always be.
+    /// At most this share of a router's sessions is closed per second, but one a second may always be.
     pub pace_per_second: f64,
     /// A session must have been quiet for this long.
     pub quiet: Duration,

@@ -302,13 +302,13 @@ pub(crate) struct ManagedAction {
     host: Host,
     managed: Managed,
     what: What,
-    seen: numa::Seen,
+    known_policy: numa::KnownPolicy,
 }
 
 impl ManagedAction {
     /// `None` for a knob that is not the server's.
     pub(crate) fn new(host: Host, managed: Managed, knob: &str) -> Option<Self> {
-        What::of(knob).map(|what| Self { host, managed, what, seen: numa::Seen::default() })
+        What::of(knob).map(|what| Self { host, managed, what, known_policy: numa::KnownPolicy::default() })
     }
 }
 
@@ -319,7 +319,7 @@ impl Action for ManagedAction {
         match &self.what {
             What::FileSystem => file_system::read(&self.managed, &self.host),
             What::Allocator => self.managed.allocator(&self.host),
-            What::Numa => numa::read(&self.managed, &self.host, &mut self.seen),
+            What::Numa => numa::read(&self.managed, &self.host, &mut self.known_policy),
             What::Limit(limit) => cgroup::read(&self.managed, &self.host, limit),
         }
     }
@@ -328,7 +328,7 @@ impl Action for ManagedAction {
         match &self.what {
             What::FileSystem => file_system::check(&self.managed, &self.host, value),
             What::Allocator => library(&self.host, value).map(drop),
-            What::Numa => numa::check(&self.managed, &self.host, &mut self.seen, value),
+            What::Numa => numa::check(&self.managed, &self.host, &mut self.known_policy, value),
             What::Limit(limit) => cgroup::check(&self.managed, &self.host, limit),
         }
     }
@@ -339,7 +339,7 @@ impl Action for ManagedAction {
         match &self.what {
             What::FileSystem => file_system::apply(managed, host, value),
             What::Allocator => managed.set_allocator(host, value),
-            What::Numa => numa::apply(managed, host, &mut self.seen, value),
+            What::Numa => numa::apply(managed, host, &mut self.known_policy, value),
             What::Limit(limit) => cgroup::apply(managed, host, limit, value),
         }
     }

@@ -261,8 +261,8 @@ pub static RULES: &[Rule] = &[
         called: "flushes of commits",
         when: ">= 30 % of the sessions at work wait for their commit, and either >= 2 of them while the disk flushes \
                >= 30 % of the time, or it flushes >= 60 % of it; without sight of the disk >= 50 % of the sessions and \
-               >= 2; each of these two only with >= 1.5 commits to a flush, where MariaDB flushes its binary log for each \
-               and counts them; or, with one in its commit half of the time, somebody waits each second for room in the \
+               >= 2; the two that ask for >= 2 only with >= 1.5 commits to a flush, where MariaDB counts them \
+               (sync_binlog = 1); or, with one in its commit half of the time, somebody waits each second for room in the \
                redo log's buffer (I)",
         explains: &[],
         next: &[

@@ -5,7 +5,7 @@
 //! these words before its program: a lab does, and a unit of systemd with `ExecStart=/usr/bin/env $NUMACTL
 //! /usr/sbin/mariadbd ...`. Whether that was done is read from the process: the policy that the kernel shows
 //! for its stack, which has none of its own. For that the kernel walks all page tables of the process, which
-//! may not map memory meanwhile: seconds for some hundred GiB. So a process is asked once ([`Seen`]).
+//! may not map memory meanwhile: seconds for some hundred GiB. So a process is asked once ([`KnownPolicy`]).
 //!
 //! Sources: `numactl(8)`, `numa(7)` (`/proc/PID/numa_maps`), `set_mempolicy(2)`.
 
@@ -108,12 +108,12 @@ fn in_force(maps: &str) -> Option<String> {
 
 /// The policy of a process that was asked for it: it has that from its start on.
 #[derive(Debug, Default)]
-pub(super) struct Seen {
+pub(super) struct KnownPolicy {
     /// Its number, when it began, its policy.
     last: Option<(u32, String, String)>,
 }
 
-impl Seen {
+impl KnownPolicy {
     fn policy(&mut self, host: &Host, pid: u32) -> Result<String, Refusal> {
         let began = started(host, pid);
         if let Some((of, at, policy)) = &self.last
@@ -130,8 +130,8 @@ impl Seen {
 }
 
 /// The policy of the server's process, as it was asked for if that is what is in force.
-pub(super) fn read(managed: &Managed, host: &Host, seen: &mut Seen) -> Result<String, Refusal> {
-    let now = seen.policy(host, managed.running(host)?)?;
+pub(super) fn read(managed: &Managed, host: &Host, known: &mut KnownPolicy) -> Result<String, Refusal> {
+    let now = known.policy(host, managed.running(host)?)?;
     let all = all_nodes(host);
     let parsed = Policy::parse(&now, &all);
     let asked = asked(&host.read(&managed.environment).unwrap_or_default());
@@ -140,11 +140,11 @@ pub(super) fn read(managed: &Managed, host: &Host, seen: &mut Seen) -> Result<St
 }
 
 /// The policy that the server has without our line.
-fn own(managed: &Managed, host: &Host, seen: &mut Seen) -> Result<String, Refusal> {
+fn own(managed: &Managed, host: &Host, known: &mut KnownPolicy) -> Result<String, Refusal> {
     let text = host.read(&managed.environment).unwrap_or_default();
     match drop_in::was(&text, LINE) {
         Some(own) => Ok(own.to_owned()),
-        None => read(managed, host, seen),
+        None => read(managed, host, known),
     }
 }
 
@@ -163,7 +163,12 @@ pub fn can_vary(host: &Host) -> Result<(), Refusal> {
 }
 
 /// Whether it could be set here, as far as that shows without trying.
-pub(super) fn check(managed: &Managed, host: &Host, seen: &mut Seen, value: &str) -> Result<(), Refusal> {
+pub(super) fn check(
+    managed: &Managed,
+    host: &Host,
+    known: &mut KnownPolicy,
+    value: &str,
+) -> Result<(), Refusal> {
     can_vary(host)?;
     let all = all_nodes(host);
     let Some(policy) = Policy::parse(value, &all).filter(|policy| policy.fits(&all)) else {
@@ -174,7 +179,7 @@ pub(super) fn check(managed: &Managed, host: &Host, seen: &mut Seen, value: &str
             nodes.join(", ")
         )));
     };
-    let own = own(managed, host, seen)?;
+    let own = own(managed, host, known)?;
     if policy.name == DEFAULT && own != DEFAULT {
         return Err(denied(format!(
             "the server has {own} from what starts it, and numactl cannot take that away"
@@ -184,9 +189,14 @@ pub(super) fn check(managed: &Managed, host: &Host, seen: &mut Seen, value: &str
 }
 
 /// Makes it so.
-pub(super) fn apply(managed: &Managed, host: &Host, seen: &mut Seen, value: &str) -> Result<(), Refusal> {
+pub(super) fn apply(
+    managed: &Managed,
+    host: &Host,
+    known: &mut KnownPolicy,
+    value: &str,
+) -> Result<(), Refusal> {
     let text = host.read(&managed.environment).unwrap_or_default();
-    let own = own(managed, host, seen)?;
+    let own = own(managed, host, known)?;
     // What it has without us takes our line out.
     let line = if value == own { value.to_owned() } else { words(value) };
     managed.restart(
@@ -194,7 +204,7 @@ pub(super) fn apply(managed: &Managed, host: &Host, seen: &mut Seen, value: &str
         |host| drop_in::set(host, &managed.environment, None, LINE, &own, &line),
         |host| drop_in::put(host, &managed.environment, &text),
     )?;
-    match read(managed, host, seen)? {
+    match read(managed, host, known)? {
         now if now == value => Ok(()),
         now => Err(denied(format!(
             "{value} was asked for, and the server runs with {now}: what starts it must put ${LINE} of {} \
@@ -289,9 +299,9 @@ mod tests {
                 ),
             );
         };
-        let read = || super::read(&managed, &host, &mut Seen::default());
-        let check = |value: &str| super::check(&managed, &host, &mut Seen::default(), value);
-        let apply = |value: &str| super::apply(&managed, &host, &mut Seen::default(), value);
+        let read = || super::read(&managed, &host, &mut KnownPolicy::default());
+        let check = |value: &str| super::check(&managed, &host, &mut KnownPolicy::default(), value);
+        let apply = |value: &str| super::apply(&managed, &host, &mut KnownPolicy::default(), value);
         put("pid", "7\n");
         put("proc/7/stat", "7 (mariadbd) S 1\n");
         put("proc/7/numa_maps", "7ffc default stack anon=3\n");
@@ -339,21 +349,21 @@ mod tests {
         let maps = |policy: &str| {
             std::fs::write(process.join("numa_maps"), format!("7ffc {policy} stack anon=3\n")).unwrap();
         };
-        let mut seen = Seen::default();
+        let mut known = KnownPolicy::default();
         began(500);
         maps("interleave:0-1");
-        assert_eq!(seen.policy(&host, 7).unwrap(), "interleave:0-1");
+        assert_eq!(known.policy(&host, 7).unwrap(), "interleave:0-1");
         std::fs::remove_file(process.join("numa_maps")).unwrap();
-        assert_eq!(seen.policy(&host, 7).unwrap(), "interleave:0-1", "not read again");
+        assert_eq!(known.policy(&host, 7).unwrap(), "interleave:0-1", "not read again");
         began(900);
-        assert!(seen.policy(&host, 7).is_err(), "a restart");
+        assert!(known.policy(&host, 7).is_err(), "a restart");
         maps("default");
-        assert_eq!(seen.policy(&host, 7).unwrap(), "default");
+        assert_eq!(known.policy(&host, 7).unwrap(), "default");
         // Where nobody tells when it began it may be another one each time.
         std::fs::write(process.join("stat"), "7 (mariadbd) S 1\n").unwrap();
         maps("bind:1");
-        assert_eq!(seen.policy(&host, 7).unwrap(), "bind:1");
+        assert_eq!(known.policy(&host, 7).unwrap(), "bind:1");
         maps("default");
-        assert_eq!(seen.policy(&host, 7).unwrap(), "default");
+        assert_eq!(known.policy(&host, 7).unwrap(), "default");
     }
 }

@@ -50,44 +50,52 @@ fn a_server_whose_statements_take_twice_as_long_counts_for_half_within_half_a_mi
     assert_eq!(speeds.of(&ServerName::new("r0")).reason(start), None);
 }
 
-#[test]
-fn a_slow_server_is_not_given_more_while_a_few_of_its_statements_wait_for_long() {
-    let (mut speeds, start, r0) = (Speeds::default(), Instant::now(), ServerName::new("r0"));
-    let mut run = |from: u32, to: u32, ms: f64, average: f64| {
+/// Speeds of three servers over time, the first with times of its own.
+struct Three {
+    speeds: Speeds,
+    start: Instant,
+}
+
+impl Three {
+    fn new() -> Self {
+        Self { speeds: Speeds::default(), start: Instant::now() }
+    }
+
+    /// What is known of the first after these seconds, in which its statements take `ms` typically and
+    /// `average` on average, and those of the others 1 ms.
+    fn run(&mut self, seconds: std::ops::Range<u32>, ms: f64, average: f64) -> Speed {
         let mut fresh = digest(1, 200.0, &[Some(ms), Some(1.0), Some(1.0)]);
         fresh[0].sum_ns = 200.0 * average * 1e6;
-        for second in from..to {
-            speeds.update(&fresh, &peers(3), ON, SECOND, start + SECOND * second);
+        for second in seconds {
+            self.speeds.update(&fresh, &peers(3), ON, SECOND, self.start + SECOND * second);
         }
-        speeds.of(&r0).factor
-    };
-    let slow = run(0, 40, 2.5, 2.5);
+        self.speeds.of(&ServerName::new("r0"))
+    }
+}
+
+#[test]
+fn a_slow_server_is_not_given_more_while_a_few_of_its_statements_wait_for_long() {
+    let mut three = Three::new();
+    let mut factor = |seconds, ms, average| three.run(seconds, ms, average).factor;
+    let slow = factor(0..40, 2.5, 2.5);
     assert!(slow < 0.5, "{slow}");
-    let held = run(40, 60, 1.0, 1.2);
+    let held = factor(40..60, 1.0, 1.2);
     assert!((0.85 * slow..1.3 * slow).contains(&held), "its quota is nearly used up: {held} after {slow}");
-    let less = run(60, 120, 1.0, 1.5);
+    let less = factor(60..120, 1.0, 1.5);
     assert!(less < 0.3, "it is not the share that fits: {less}");
-    assert_eq!(run(120, 200, 1.0, 1.0), 1.0, "it has recovered");
-    assert_eq!(run(200, 400, 1.0, 1.5), 1.0, "a few long statements alone make no server slow");
+    assert_eq!(factor(120..200, 1.0, 1.0), 1.0, "it has recovered");
+    assert_eq!(factor(200..400, 1.0, 1.5), 1.0, "a few long statements alone make no server slow");
 }
 
 #[test]
 fn a_tail_that_stays_however_little_a_server_is_given_holds_it_back_for_minutes_and_not_for_ever() {
-    let (mut speeds, start, r0) = (Speeds::default(), Instant::now(), ServerName::new("r0"));
-    let mut run = |from: u32, to: u32, ms: f64, average: f64| {
-        let mut fresh = digest(1, 200.0, &[Some(ms), Some(1.0), Some(1.0)]);
-        fresh[0].sum_ns = 200.0 * average * 1e6;
-        for second in from..to {
-            speeds.update(&fresh, &peers(3), ON, SECOND, start + SECOND * second);
-        }
-        speeds.of(&r0)
-    };
-    run(0, 40, 2.5, 2.5);
-    let held_back = run(40, 200, 1.0, 1.5);
+    let mut three = Three::new();
+    three.run(0..40, 2.5, 2.5);
+    let held_back = three.run(40..200, 1.0, 1.5);
     assert!(held_back.factor < 0.3, "{held_back:?}");
-    let reason = held_back.reason(start + SECOND * 200).unwrap();
+    let reason = held_back.reason(three.start + SECOND * 200).unwrap();
     assert!(reason.contains("take 1.0 times") && reason.contains("(1.5 times on average)"), "{reason}");
-    let later = run(200, 600, 1.0, 1.5);
+    let later = three.run(200..600, 1.0, 1.5);
     assert!(later.factor == 1.0 && later.on_average.is_none(), "a smaller share is no help: {later:?}");
 }
 

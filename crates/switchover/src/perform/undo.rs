@@ -258,16 +258,17 @@ mod tests {
         assert!(!elsewhere(&plan, &[strange]), "a journal of an older version does not know its number");
     }
 
-    #[tokio::test]
-    async fn a_primary_that_follows_a_server_of_no_plan_is_not_opened() {
+    /// A switchover whose primary has these channels and keeps what it is told, and whose candidate does not
+    /// answer.
+    async fn beside_a_silent_candidate(
+        channels: Reply,
+    ) -> (Plan, Logins, ScriptedServer, Arc<Mutex<Vec<String>>>) {
         let told = Arc::new(Mutex::new(Vec::<String>::new()));
         let heard = told.clone();
         let script = Script::new("10.11.6-MariaDB", move |statement, _| {
             heard.lock().unwrap().push(statement.to_owned());
             match statement {
-                "SHOW ALL SLAVES STATUS" => {
-                    Reply::rows(&["Master_Host", "Master_Port"], &[&[Some("x1"), Some("3306")]])
-                }
+                "SHOW ALL SLAVES STATUS" => channels.clone(),
                 _ => Reply::Usual,
             }
         });
@@ -281,6 +282,13 @@ mod tests {
             replication: Default::default(),
             flags: Default::default(),
         };
+        (plan, logins, primary, told)
+    }
+
+    #[tokio::test]
+    async fn a_primary_that_follows_a_server_of_no_plan_is_not_opened() {
+        let channels = Reply::rows(&["Master_Host", "Master_Port"], &[&[Some("x1"), Some("3306")]]);
+        let (plan, logins, _primary, told) = beside_a_silent_candidate(channels).await;
         let event = undo(Step::Freeze, &plan, &mut Servers::new(&plan, &logins)).await;
         let Event::Failed { why } = event else { panic!("{event:?}") };
         assert!(why.contains("follows x1:3306: it is not the primary any more"), "{why}");
@@ -290,25 +298,8 @@ mod tests {
 
     #[tokio::test]
     async fn a_primary_is_not_opened_beside_a_silent_candidate_that_was_told_to_take_writes() {
-        let told = Arc::new(Mutex::new(Vec::<String>::new()));
-        let heard = told.clone();
-        let script = Script::new("10.11.6-MariaDB", move |statement, _| {
-            heard.lock().unwrap().push(statement.to_owned());
-            match statement {
-                "SHOW ALL SLAVES STATUS" => Reply::rows(&["Connection_name"], &[]),
-                _ => Reply::Usual,
-            }
-        });
-        let primary = ScriptedServer::start(script).await.unwrap();
-        let mut plan = Plan { kind: Kind::Switchover, ..failover(FenceBy::Nothing) };
-        plan.primary.reach = primary.address().to_string();
-        // Nobody listens there.
-        plan.candidate.reach = "127.0.0.1:1".to_owned();
-        let logins = Logins {
-            admin: Credentials::default(),
-            replication: Default::default(),
-            flags: Default::default(),
-        };
+        let channels = Reply::rows(&["Connection_name"], &[]);
+        let (plan, logins, _primary, told) = beside_a_silent_candidate(channels).await;
         let thaw = plan.primary.dialect().thaw();
         let opened = || told.lock().unwrap().iter().any(|statement| statement == thaw);
         for in_doubt in [true, false] {
