@@ -105,6 +105,7 @@ impl<'a> VerdictFixture<'a> {
             Bed::Usual => {
                 tables(lab).await?;
                 forget_the_binary_logs(lab).await?;
+                limit(lab, volume)?;
                 for work in Work::ALL {
                     capacity[work as usize] = self::capacity(&app, work).await?;
                 }
@@ -117,12 +118,8 @@ impl<'a> VerdictFixture<'a> {
                 lab.connect("b1").await?.query_drop(words.stop_replica).await?;
                 let mut root = lab.connect("a1").await?;
                 big(&mut root, SMALL).await?;
+                limit(lab, volume)?;
             }
-        }
-        // A server whose own IO is limited has another bottleneck than a slow disk.
-        let limited = if volume.limits_by_io_max() { Vec::new() } else { lab.servers() };
-        for server in limited {
-            volume.limit(pid(lab, &server)?)?;
         }
         let application = Application::start(&app, window).await?;
         let mut root = lab.connect("a1").await?;
@@ -613,6 +610,14 @@ fn requests(strength: u32) -> u32 {
 fn beside(volume: &Volume, kind: Kind, depth: u32, seconds: u32) -> Job {
     let block = if kind == Kind::Write { 1 << 20 } else { 16 << 10 };
     Job { file: volume.path().join("beside"), mib: BESIDE_MIB, kind, block, depth, rate: None, seconds }
+}
+
+/// What the disk does for the servers from now on. What they are found to carry is measured after this: half of
+/// what a quicker disk allows may be all that this one does.
+fn limit(lab: &Lab, volume: &Volume) -> anyhow::Result<()> {
+    // A server whose own IO is limited has another bottleneck than a slow disk.
+    let limited = if volume.limits_by_io_max() { Vec::new() } else { lab.servers() };
+    limited.iter().try_for_each(|server| volume.limit(pid(lab, server)?))
 }
 
 /// The process of a server.
