@@ -343,6 +343,7 @@ shows! {
         statements_per_s: f64,
         selects_per_s: f64,
         writes_per_s: f64,
+        /// Inside the engines (`Handler_commit`): of reads too.
         commits_per_s: f64,
         mean_statement_ms: Option<f64>,
         quantiles: Option<QuantilesView>,

@@ -114,7 +114,8 @@ pub struct Sample {
     pub selects_per_s: f64,
     /// INSERT, UPDATE, DELETE, REPLACE and LOAD a second.
     pub writes_per_s: f64,
-    /// Transactions committed a second, as the engine counts them.
+    /// Commits inside the engines a second (`Handler_commit`): also of each statement of a transaction, and
+    /// of reads.
     pub commits_per_s: f64,
     /// Mean duration of a statement, milliseconds: sessions at work over statements. `None` where too few
     /// were seen.
@@ -299,6 +300,16 @@ impl Reading {
 }
 
 impl Sample {
+    /// What is counted of commits, and how many a second: the transactions in the binary log where the server
+    /// tells, else what the engines count.
+    pub(crate) fn commits(&self) -> (&'static str, f64) {
+        if self.log.binlog_commits_per_s > 0.0 {
+            ("transactions written to the binary log", self.log.binlog_commits_per_s)
+        } else {
+            ("commits inside the engines, those of reads too", self.commits_per_s)
+        }
+    }
+
     /// This, if what its sessions do could be seen.
     pub(crate) fn with_sessions(&self) -> Option<&Self> {
         (!self.sessions_unseen).then_some(self)

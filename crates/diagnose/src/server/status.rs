@@ -14,7 +14,7 @@ pub struct Status {
     pub selects: u64,
     /// INSERT, UPDATE, DELETE, REPLACE, LOAD.
     pub writes: u64,
-    /// Commits inside the engine.
+    /// Commits inside the engines, also of single statements and of reads.
     pub commits: u64,
     /// Commits in the binary log, and their groups (MariaDB).
     pub binlog_commits: u64,

@@ -174,10 +174,11 @@ pub(super) fn semi_sync(window: &Window) -> Option<Finding> {
     let server = window.server.as_ref()?.with_sessions()?;
     let share = if server.active > 0.0 { (server.in_semi_sync / server.active).min(1.0) } else { 0.0 };
     let load = least([(share, ACKNOWLEDGED), (server.in_semi_sync, 0.5)]);
+    let (counted, commits_per_s) = server.commits();
     Some(
         Finding::new(Name::SemiSync, load, share)
             .figure("sessions at work that wait for a replica", share, Unit::Share, Some(ACKNOWLEDGED))
             .figure("sessions that wait", server.in_semi_sync, Unit::Count, Some(0.5))
-            .figure("transactions committed", server.commits_per_s, Unit::PerSecond, None),
+            .figure(counted, commits_per_s, Unit::PerSecond, None),
     )
 }

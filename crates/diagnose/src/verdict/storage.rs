@@ -72,10 +72,11 @@ pub(super) fn flush_bound(window: &Window) -> Option<Finding> {
     // fills it, too: somebody must be in a commit for much of the time.
     let by_buffer = least([(waits_for_log.min(1.0) * share, IN_COMMIT.0), (in_commit, ALONE)]);
     let load = by_commits.max(by_buffer);
+    let (counted, commits_per_s) = server.commits();
     let mut finding = Finding::new(Name::FlushBound, load, share)
         .figure("sessions at work that wait for their commit", share, Unit::Share, Some(IN_COMMIT.0))
         .figure("sessions in their commit", in_commit, Unit::Count, Some(QUEUE))
-        .figure("transactions committed", server.commits_per_s, Unit::PerSecond, None);
+        .figure(counted, commits_per_s, Unit::PerSecond, None);
     if let (Some(disk), Some(work)) = (flushing, flushed) {
         // One flush runs at a time: this one has an end.
         finding = finding

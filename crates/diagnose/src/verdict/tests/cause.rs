@@ -142,6 +142,26 @@ fn commits_that_are_flushed_one_by_one_do_not_queue_however_long_a_flush_takes()
 }
 
 #[test]
+fn what_the_engines_count_of_commits_is_not_called_transactions() {
+    let evidence = |name: Name, binlog_commits_per_s: f64| {
+        let window = with(|_, server| {
+            (server.active, server.in_commit, server.in_semi_sync) = (16.0, 14.0, 7.0);
+            // A reader of 9,000 rows a second, each a commit of its own.
+            (server.commits_per_s, server.log.binlog_commits_per_s) = (9400.0, binlog_commits_per_s);
+        });
+        let finding = (name.rule().judge)(&window).unwrap();
+        let of_commits = |what: &str| what.starts_with("transactions") || what.starts_with("commits inside");
+        let figure = finding.evidence.into_iter().find(|figure| of_commits(&figure.what)).unwrap();
+        (figure.what, figure.value)
+    };
+    for name in [Name::FlushBound, Name::SemiSync] {
+        assert_eq!(evidence(name, 180.0), ("transactions written to the binary log".to_owned(), 180.0));
+        let engines = "commits inside the engines, those of reads too".to_owned();
+        assert_eq!(evidence(name, 0.0), (engines, 9400.0), "no binary log, or MySQL");
+    }
+}
+
+#[test]
 fn a_large_row_that_fills_the_buffer_of_the_log_on_an_idle_server_is_no_bottleneck() {
     // One look in ten found a session at work, in its commit.
     let window = |in_commit: f64| {
