@@ -37,7 +37,8 @@ pub(super) fn redo_log(window: &Window) -> Option<Finding> {
     let (age, capacity) = (server.log.checkpoint_age?, server.log.capacity?);
     let holds_s = capacity as f64 / server.log.redo_bytes_per_s.max(1.0);
     let short = REDO_HOLDS_S / holds_s.max(0.1);
-    let load = least([(age, REDO_USED), (short, 1.0), (server.active, 0.5), (server.writes_per_s, 5.0)]);
+    // A bulk load is one statement for minutes: it shows in the redo written, in no count of statements.
+    let load = least([(age, REDO_USED), (short, 1.0), (server.active, 0.5)]);
     let writing = (server.writes_per_s / server.statements_per_s.max(1.0)).min(1.0);
     Some(
         Finding::new(Name::RedoLog, load, age.min(1.0) * writing.max(0.3) * window.rest())

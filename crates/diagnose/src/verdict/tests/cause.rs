@@ -142,6 +142,19 @@ fn commits_that_are_flushed_one_by_one_do_not_queue_however_long_a_flush_takes()
 }
 
 #[test]
+fn a_bulk_load_that_fills_the_redo_log_is_one_statement_and_is_seen() {
+    let window = |redo_bytes_per_s| {
+        with(|_, server| {
+            (server.active, server.in_commit) = (1.2, 0.0);
+            (server.writes_per_s, server.log.redo_bytes_per_s) = (0.0, redo_bytes_per_s);
+            (server.log.checkpoint_age, server.log.capacity) = (Some(0.88), Some(96 << 20));
+        })
+    };
+    assert_eq!(named(&window(20e6)), Some(Name::RedoLog));
+    assert_eq!(named(&window(0.0)), None, "full of what was written before, and at rest");
+}
+
+#[test]
 fn what_the_engines_count_of_commits_is_not_called_transactions() {
     let evidence = |name: Name, binlog_commits_per_s: f64| {
         let window = with(|_, server| {
