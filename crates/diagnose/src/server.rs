@@ -165,7 +165,7 @@ pub struct Sample {
     /// limit and the server does not tell who waits.
     #[serde(default)]
     pub in_admission: Option<f64>,
-    /// The longest that anybody at work has been at it, seconds.
+    /// The longest that anybody at work has been at it, those in SLEEP() left out, seconds.
     pub longest_s: f64,
     /// Row-lock waits that began, a second.
     pub row_waits_per_s: f64,

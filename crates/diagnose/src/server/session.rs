@@ -30,7 +30,7 @@ pub struct Sessions {
     pub longest_commit_ms: f64,
     /// Connections that are being authenticated.
     pub login: u64,
-    /// The longest that one of them has been at it, milliseconds.
+    /// The longest that one at work has been at it, those in SLEEP() left out, milliseconds.
     pub longest_ms: f64,
     /// Threads that apply changes of a source.
     pub appliers: u64,
@@ -59,6 +59,9 @@ const INSERT: [&str; 2] = ["Update", "update"];
 /// server's. A dozen workers that wait for their turn are no load, and must not thin out the share of those
 /// that wait for a row or a commit.
 const OWN_LOCK: &str = "User lock";
+
+/// The state of a client in SLEEP(): however long its statement takes, it keeps no CPU busy.
+const SLEEPS: &str = "User sleep";
 
 /// States of a client that waits for a replica.
 const SEMI_SYNC: [&str; 1] = ["Waiting for semi-sync"];
@@ -161,7 +164,9 @@ impl Sessions {
                         self.longest_commit_ms = self.longest_commit_ms.max(longest_ms);
                     }
                 }
-                self.longest_ms = self.longest_ms.max(longest_ms);
+                if state != SLEEPS {
+                    self.longest_ms = self.longest_ms.max(longest_ms);
+                }
             }
         }
     }
@@ -274,6 +279,13 @@ mod tests {
     fn whoever_waits_for_a_lock_of_the_applications_own_is_not_at_work() {
         let sessions = Sessions::read(&rows(&[("Query", "User lock", 30), ("Query", "Commit", 4)]));
         assert_eq!((sessions.active, sessions.commit, sessions.visible), (4, 4, 34));
+    }
+
+    #[test]
+    fn whoever_sleeps_is_at_work_and_not_the_one_that_is_longest_at_its_statement() {
+        let longest = |state| Sessions::read(&rows(&[("Query", state, 1)])).longest_ms;
+        assert_eq!((longest("User sleep"), longest("Sending data")), (0.0, 2.5));
+        assert_eq!(Sessions::read(&rows(&[("Query", "User sleep", 3)])).active, 3);
     }
 
     #[test]
