@@ -297,6 +297,19 @@ impl Reading {
             (false, None) => (waits == 0).then_some(0),
         }
     }
+
+    /// Sessions in their commit that wait for a replica. Where one of a group waits on behalf of all, those
+    /// that commit meanwhile wait with it or behind it.
+    fn in_semi_sync(&self) -> u64 {
+        let Sessions { commit, semi_sync, .. } = self.sessions;
+        if semi_sync > 0 && self.settings.acknowledged_together { commit } else { semi_sync }
+    }
+
+    /// The longest that a commit which waits for no replica has been under way, seconds.
+    fn longest_commit_s(&self) -> f64 {
+        let all_wait = self.in_semi_sync() >= self.sessions.commit;
+        if all_wait { 0.0 } else { self.sessions.longest_commit_ms / 1e3 }
+    }
 }
 
 impl Sample {
@@ -369,12 +382,12 @@ impl Sample {
             in_latch_and_commit: both.iter().sum::<u64>() as f64 / both.len().max(1) as f64,
             latch: readings.iter().rev().find_map(|r| r.latch.clone()),
             in_commit: mean(|r| r.sessions.commit as f64),
-            in_semi_sync: mean(|r| r.sessions.semi_sync as f64),
+            in_semi_sync: mean(|r| r.in_semi_sync() as f64),
             longest_commit_s: readings
                 .iter()
                 .rev()
                 .take(3)
-                .map(|r| r.sessions.longest_commit_ms / 1e3)
+                .map(|r| r.longest_commit_s())
                 .fold(f64::INFINITY, f64::min),
             in_login: mean(|r| r.sessions.login as f64),
             in_admission: (!let_in.is_empty())
@@ -505,6 +518,25 @@ mod tests {
         assert!((sample.appliers_searching - 2.0 / 3.0).abs() < 1e-9, "{sample:?}");
         assert!((sample.appliers_untold - 1.0 / 3.0).abs() < 1e-9, "{sample:?}");
         assert_eq!(sample.searched_table.as_deref(), Some("app.keyless"));
+    }
+
+    #[test]
+    fn who_commits_while_one_of_them_waits_for_a_replica_waits_for_it_too_where_it_waits_for_all() {
+        let start = Instant::now();
+        let waits = |semi_sync: u64, acknowledged_together| {
+            let settings = Arc::new(Settings { acknowledged_together, ..Settings::default() });
+            let sessions =
+                Sessions { active: 16, commit: 16, semi_sync, longest_commit_ms: 7e3, ..Sessions::default() };
+            let at = |s| {
+                let reading = reading(start + Duration::from_secs(s), Status::default(), sessions);
+                Arc::new(Reading { settings: settings.clone(), ..reading })
+            };
+            let sample = Sample::over(&[at(0), at(1)]).unwrap();
+            (sample.in_semi_sync, sample.longest_commit_s)
+        };
+        // A replica that is away: the leader of a group says so, the others "waiting for handler commit".
+        assert_eq!((waits(1, true), waits(1, false)), ((16.0, 0.0), (1.0, 7.0)));
+        assert_eq!(waits(0, true), (0.0, 7.0), "for the disk");
     }
 
     #[test]

@@ -31,6 +31,10 @@ pub struct Settings {
     /// Whether a statement may hold a table's auto-increment lock to its end (`innodb_autoinc_lock_mode` 0 or
     /// 1).
     pub holds_auto_increment: bool,
+    /// Whether one session waits for a replica's acknowledgement on behalf of all that commit with it, while
+    /// the others say that they commit: always on MySQL, on MariaDB with `rpl_semi_sync_master_wait_point =
+    /// AFTER_SYNC`.
+    pub acknowledged_together: bool,
     /// Whether it is MySQL: its appliers do not say that they look for a row.
     pub mysql: bool,
     /// Whether `performance_schema` is on.
@@ -52,7 +56,7 @@ impl Settings {
     /// Reads rows of `variable_name`, `value`.
     pub(super) fn read(rows: &Rows) -> Self {
         let mut settings = Self::default();
-        let mut pool = 0;
+        let (mut pool, mut after_sync) = (0, false);
         for row in rows.iter() {
             let value = row.text(&["value"]).unwrap_or_default();
             let number = value.parse().unwrap_or(0);
@@ -75,6 +79,7 @@ impl Settings {
                 "thread_pool_size" => pool = number,
                 "innodb_thread_concurrency" => settings.at_work = number,
                 "innodb_autoinc_lock_mode" => settings.holds_auto_increment = matches!(value, "0" | "1"),
+                "rpl_semi_sync_master_wait_point" => after_sync = value.eq_ignore_ascii_case("AFTER_SYNC"),
                 "version" => settings.mysql = !value.contains("MariaDB"),
                 "performance_schema" => settings.performance_schema = on,
                 "datadir" => value.clone_into(&mut settings.datadir),
@@ -88,6 +93,7 @@ impl Settings {
         if settings.pool_of_threads {
             settings.at_work = pool;
         }
+        settings.acknowledged_together = settings.mysql || after_sync;
         settings
     }
 
@@ -111,6 +117,18 @@ mod tests {
         };
         assert!(mysql(&[("version", "8.4.3")]));
         assert!(!mysql(&[("version", "10.11.6-MariaDB-log")]) && !mysql(&[("port", "3306")]));
+    }
+
+    #[test]
+    fn who_waits_for_a_replica_on_behalf_of_others_is_told_by_the_version_and_the_point_of_waiting() {
+        let together = |version: &str, point: &str| {
+            let variables = [("rpl_semi_sync_master_wait_point", point), ("version", version)];
+            let row = |(name, value): (&str, &str)| vec![Some(name.to_owned()), Some(value.to_owned())];
+            let names = ["Variable_name", "Value"].map(str::to_owned);
+            Settings::read(&Rows::new(names, variables.map(row).to_vec())).acknowledged_together
+        };
+        assert!(together("10.11.6-MariaDB", "AFTER_SYNC") && !together("10.11.6-MariaDB", "AFTER_COMMIT"));
+        assert!(together("8.4.3", "AFTER_SYNC") && together("8.4.3", "AFTER_COMMIT"));
     }
 
     #[test]
