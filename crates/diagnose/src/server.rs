@@ -201,6 +201,10 @@ pub struct Sample {
     pub replica: Option<Replica>,
     /// Threads that apply changes, on average at work and in all.
     pub appliers: (f64, f64),
+    /// Of all, on average waiting for a lock that a session may have, on a table or on everything: those are
+    /// not at work.
+    #[serde(default)]
+    pub appliers_in_lock: f64,
     /// Of those at work, looking for the row of a change.
     pub appliers_searching: f64,
     /// Of those at work, where that is not known.
@@ -420,6 +424,7 @@ impl Sample {
             temporary_per_s: (per_s(|s| s.temporary), per_s(|s| s.temporary_on_disk)),
             replica: last.replica.clone(),
             appliers: (mean(|r| r.sessions.appliers_busy as f64), mean(|r| r.sessions.appliers as f64)),
+            appliers_in_lock: mean(|r| r.sessions.appliers_in_lock() as f64),
             appliers_searching: mean(|r| r.row_search.appliers as f64),
             appliers_untold: mean(|r| r.row_search.unknown as f64),
             searched_table: readings.iter().rev().find_map(|r| r.row_search.table.clone()),

@@ -282,10 +282,12 @@ impl Open {
             missing.extend_from_slice(lacks);
         }
         let mut metadata_blocker = None;
-        if tables && sessions.metadata_lock + sessions.global_lock > 0 {
+        let in_metadata_lock = sessions.metadata_lock + sessions.appliers_in_metadata_lock;
+        let in_global_lock = sessions.global_lock + sessions.appliers_in_global_lock;
+        if tables && in_metadata_lock + in_global_lock > 0 {
             if self.metadata_blocker.now() {
                 self.metadata_blocker.after(BLOCKERS_EVERY);
-                let global = sessions.global_lock > sessions.metadata_lock;
+                let global = in_global_lock > in_metadata_lock;
                 let mut lacks = Vec::new();
                 metadata_blocker =
                     asking.lock_holder(self.dialect, global, &mut self.seen, &mut lacks).await?;
@@ -294,7 +296,7 @@ impl Open {
             missing.extend_from_slice(&self.seen.unanswered.metadata_blocker);
         }
         let mut table_blocker = None;
-        if tables && sessions.table_lock > 0 {
+        if tables && sessions.table_lock + sessions.appliers_in_table_lock > 0 {
             if self.table_blocker.now() {
                 self.table_blocker.after(BLOCKERS_EVERY);
                 let mut lacks = Vec::new();

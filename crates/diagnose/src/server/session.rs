@@ -36,6 +36,12 @@ pub struct Sessions {
     pub appliers: u64,
     /// Of those, at work.
     pub appliers_busy: u64,
+    /// Appliers that wait for a metadata lock or a table flush, as behind a long SELECT: not at work.
+    pub appliers_in_metadata_lock: u64,
+    /// Likewise for a lock on everything.
+    pub appliers_in_global_lock: u64,
+    /// Likewise for a whole table.
+    pub appliers_in_table_lock: u64,
     /// Clients in sight, idle ones too.
     pub visible: u64,
     /// Whether sessions of other accounts are in sight (MariaDB): that takes the right to see them all.
@@ -45,9 +51,14 @@ pub struct Sessions {
 /// States of a client that waits for another's metadata lock or table.
 const METADATA: [&str; 3] = ["metadata lock", "Waiting for table flush", "Waiting for tables"];
 
-/// States of a client that waits for a lock on everything (`FLUSH TABLES WITH READ LOCK`, a backup).
-const GLOBAL: [&str; 3] =
-    ["Waiting for global read lock", "Waiting for commit lock", "Waiting for backup lock"];
+/// States of a client that waits for a lock on everything (`FLUSH TABLES WITH READ LOCK`, a backup); the last
+/// is that of an applier of MariaDB which stands still for one.
+const GLOBAL: [&str; 4] = [
+    "Waiting for global read lock",
+    "Waiting for commit lock",
+    "Waiting for backup lock",
+    "Waiting due to global read lock",
+];
 
 /// States of a client that waits for a table of an engine that locks whole tables (MyISAM, Aria, MEMORY).
 const TABLE: [&str; 1] = ["Waiting for table level lock"];
@@ -109,6 +120,11 @@ impl Sessions {
         sessions
     }
 
+    /// Appliers that wait for a lock which a session may have.
+    pub(super) fn appliers_in_lock(&self) -> u64 {
+        self.appliers_in_metadata_lock + self.appliers_in_global_lock + self.appliers_in_table_lock
+    }
+
     /// Whether too few are in sight of those that the server counts, ourselves among them: an account without
     /// the right sees its own sessions only. Who has the right (`may_see_all`) misses those that end between
     /// one question and the next; of who has it not, every one that is missing is hidden.
@@ -139,7 +155,13 @@ impl Sessions {
         match command {
             "Slave_SQL" | "Slave_worker" => {
                 self.appliers += count;
-                if !state.is_empty() && !is_one_of(&state.to_lowercase(), &IDLE) {
+                if is_one_of(state, &METADATA) {
+                    self.appliers_in_metadata_lock += count;
+                } else if is_one_of(state, &GLOBAL) {
+                    self.appliers_in_global_lock += count;
+                } else if is_one_of(state, &TABLE) {
+                    self.appliers_in_table_lock += count;
+                } else if !state.is_empty() && !is_one_of(&state.to_lowercase(), &IDLE) {
                     self.appliers_busy += count;
                 }
             }
@@ -312,6 +334,22 @@ mod tests {
             let sessions = Sessions::read(&rows(&[("Slave_worker", state, 2)]));
             assert_eq!((sessions.appliers, sessions.appliers_busy), (2, 0), "{state}");
         }
+    }
+
+    #[test]
+    fn an_applier_that_waits_for_a_lock_of_a_session_is_not_at_work_and_no_client() {
+        let sessions = Sessions::read(&rows(&[
+            ("Slave_SQL", "Waiting for table metadata lock", 1),
+            ("Slave_worker", "Waiting for table flush", 1),
+            ("Slave_worker", "Waiting for backup lock", 2),
+            ("Slave_worker", "Waiting due to global read lock", 1),
+            ("Slave_SQL", "Waiting for table level lock", 4),
+            ("Slave_worker", "altering table", 1),
+        ]));
+        assert_eq!((sessions.appliers, sessions.appliers_busy, sessions.active), (10, 1, 0));
+        let locks = (sessions.appliers_in_metadata_lock, sessions.appliers_in_global_lock);
+        assert_eq!((locks, sessions.appliers_in_table_lock), ((2, 3), 4));
+        assert_eq!((sessions.metadata_lock, sessions.global_lock, sessions.table_lock), (0, 0, 0));
     }
 
     #[test]

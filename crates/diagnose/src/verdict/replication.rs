@@ -8,19 +8,25 @@ const LAG_S: f64 = 10.0;
 const BEHIND_S: f64 = 1.0;
 /// One applier at work this share of the time.
 const ONE_BUSY: f64 = 0.80;
+/// This many appliers wait for a lock, on average.
+const LOCKED: f64 = 0.50;
 /// Of the appliers at work, looking for a row.
 const SEARCHING: f64 = 0.50;
 /// More than this many at work is parallel.
 const PARALLEL: f64 = 1.5;
 
+/// An applier that waits for a session's lock applies nothing, however many there are.
 pub(super) fn lag(window: &Window) -> Option<Finding> {
-    let lag = behind_s(window)?;
-    Some(Finding::new(Name::ReplicationLag, lag / LAG_S, 0.25).figure(
-        "behind",
-        lag,
-        Unit::Seconds,
-        Some(LAG_S),
-    ))
+    let (server, lag) = (window.server.as_ref()?, behind_s(window)?);
+    let in_lock = server.appliers_in_lock;
+    let holder = server.metadata_blocker.as_ref().or(server.table_blocker.as_ref());
+    let holder = holder.filter(|_| in_lock >= LOCKED);
+    Some(
+        Finding::new(Name::ReplicationLag, lag / LAG_S, 0.25)
+            .figure("behind", lag, Unit::Seconds, Some(LAG_S))
+            .figure("applier threads that wait for a lock", in_lock, Unit::Count, Some(LOCKED))
+            .who(holder.map(|holder| format!("its applier waits for {holder}"))),
+    )
 }
 
 pub(super) fn single_threaded_apply(window: &Window) -> Option<Finding> {

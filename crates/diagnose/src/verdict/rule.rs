@@ -466,7 +466,7 @@ pub static RULES: &[Rule] = &[
         when: "lag >= 10 s beyond what is wanted (N)",
         explains: &[],
         next: &[
-            "see what the applier waits for: SHOW PROCESSLIST on the replica",
+            "end the session that is named, for whose lock the applier waits, or let it end; else see what the applier waits for: SHOW PROCESSLIST on the replica",
             "take reads off this replica until it caught up",
         ],
         judge: replication::lag,

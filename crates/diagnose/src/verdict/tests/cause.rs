@@ -382,6 +382,36 @@ fn who_holds_a_whole_table_is_named_where_it_is_told() {
 }
 
 #[test]
+fn an_applier_that_waits_for_a_lock_is_not_one_that_should_have_company() {
+    // A long SELECT on the replica, and ALTER TABLE that comes to it.
+    let window = |appliers_in_lock: f64| {
+        with(|_, server| {
+            let replica = server::Replica { lag_s: Some(40.0), receives: true, applies: true, delay_s: 0.0 };
+            (server.replica, server.appliers) = (Some(replica), (1.0 - appliers_in_lock, 1.0));
+            server.appliers_in_lock = appliers_in_lock;
+            server.metadata_blocker = Some(server::Blocker {
+                id: 42,
+                user: "report".to_owned(),
+                host: "10.0.0.7".to_owned(),
+                held: server::HeldBy::ByAStatement,
+                age_s: 900,
+                in_transaction: true,
+                table: Some("shop.orders".to_owned()),
+                waiting: 1,
+                guessed: false,
+            });
+        })
+    };
+    let found = judge(&window(1.0)).bottleneck.unwrap();
+    let who = "its applier waits for session 42 of report@10.0.0.7, its transaction open for 900 s, in a \
+               statement, on shop.orders";
+    assert_eq!((found.name, found.who.as_deref()), (Name::ReplicationLag, Some(who)));
+    assert_eq!(named(&window(0.0)), Some(Name::SingleThreadedApply));
+    let alone = (Name::ReplicationLag.rule().judge)(&window(0.0)).unwrap();
+    assert_eq!(alone.who, None, "others wait for that session");
+}
+
+#[test]
 fn the_likeliest_holder_of_a_metadata_lock_is_not_named_for_a_lock_on_everything() {
     let who = |guessed| {
         let window = with(|_, server| {
