@@ -12,6 +12,7 @@ pub struct Replica {
     pub lag_s: Option<f64>,
     /// How late it is on purpose, seconds.
     pub delay_s: f64,
+    /// Whether its receiver is connected to the source.
     pub receives: bool,
     /// Whether changes are applied.
     pub applies: bool,
@@ -23,7 +24,10 @@ impl Replica {
         let all = rows.iter().map(|row| Self {
             lag_s: row.parse(&["seconds_behind_source", "seconds_behind_master"]),
             delay_s: row.parse(&["sql_delay"]).unwrap_or(0.0),
-            receives: row.is_on(&["replica_io_running", "slave_io_running"]),
+            // One that says `Connecting` has no source to receive from.
+            receives: row
+                .filled(&["replica_io_running", "slave_io_running"])
+                .is_some_and(|text| text.eq_ignore_ascii_case("yes")),
             applies: row.is_on(&["replica_sql_running", "slave_sql_running"]),
         });
         all.max_by(|a, b| a.badness().total_cmp(&b.badness()))
@@ -65,5 +69,15 @@ mod tests {
         let replica = Replica::read(&rows).unwrap();
         assert_eq!((replica.lag_s, replica.unwanted_lag_s()), (Some(12.0), Some(12.0)));
         assert_eq!(Replica::read(&Rows::new(names.map(str::to_owned), vec![])), None);
+    }
+
+    #[test]
+    fn a_receiver_that_still_connects_receives_nothing() {
+        let receives = |running: &str| {
+            let names = ["Slave_IO_Running", "Slave_SQL_Running"].map(str::to_owned);
+            let row = [running, "Yes"].map(|text| Some(text.to_owned())).to_vec();
+            Replica::read(&Rows::new(names, vec![row])).unwrap().receives
+        };
+        assert!(receives("Yes") && !receives("Connecting") && !receives("No"));
     }
 }

@@ -15,18 +15,30 @@ const SEARCHING: f64 = 0.50;
 /// More than this many at work is parallel.
 const PARALLEL: f64 = 1.5;
 
-/// An applier that waits for a session's lock applies nothing, however many there are.
+/// An applier that waits for a session's lock applies nothing, however many there are; nor does one that is
+/// stopped. Of that one it is often not known how far behind it is: the server does not tell then.
 pub(super) fn lag(window: &Window) -> Option<Finding> {
-    let (server, lag) = (window.server.as_ref()?, behind_s(window)?);
+    let server = window.server.as_ref()?;
+    let replica = server.replica.as_ref()?;
+    // Where nothing is received either, it may be no replica any more.
+    let stopped = replica.receives && !replica.applies;
     let in_lock = server.appliers_in_lock;
+    let found = |load| Finding::new(Name::ReplicationLag, load, 0.25);
+    let finding = match behind_s(window) {
+        Some(lag) => found(lag / LAG_S).figure("behind", lag, Unit::Seconds, Some(LAG_S)),
+        None if stopped => found(1.0),
+        None => return None,
+    };
     let holder = server.metadata_blocker.as_ref().or(server.table_blocker.as_ref());
-    let holder = holder.filter(|_| in_lock >= LOCKED);
-    Some(
-        Finding::new(Name::ReplicationLag, lag / LAG_S, 0.25)
-            .figure("behind", lag, Unit::Seconds, Some(LAG_S))
-            .figure("applier threads that wait for a lock", in_lock, Unit::Count, Some(LOCKED))
-            .who(holder.map(|holder| format!("its applier waits for {holder}"))),
-    )
+    let why = match holder.filter(|_| in_lock >= LOCKED) {
+        _ if !replica.applies => Some("its applier is stopped".to_owned()),
+        Some(holder) => Some(format!("its applier waits for {holder}")),
+        None if !replica.receives => {
+            Some("it receives nothing: its receiver is stopped or does not reach the source".to_owned())
+        }
+        None => None,
+    };
+    Some(finding.figure("applier threads that wait for a lock", in_lock, Unit::Count, Some(LOCKED)).who(why))
 }
 
 pub(super) fn single_threaded_apply(window: &Window) -> Option<Finding> {

@@ -463,10 +463,11 @@ pub static RULES: &[Rule] = &[
     Rule {
         name: ReplicationLag,
         called: "replication lag",
-        when: "lag >= 10 s beyond what is wanted (N)",
+        when: "lag >= 10 s beyond what is wanted (N); where it is not known, an applier that is stopped while changes are received (I)",
         explains: &[],
         next: &[
             "end the session that is named, for whose lock the applier waits, or let it end; else see what the applier waits for: SHOW PROCESSLIST on the replica",
+            "a thread that is stopped: see why (the last errors in SHOW REPLICA STATUS), then START REPLICA",
             "take reads off this replica until it caught up",
         ],
         judge: replication::lag,

@@ -412,6 +412,26 @@ fn an_applier_that_waits_for_a_lock_is_not_one_that_should_have_company() {
 }
 
 #[test]
+fn a_replica_whose_applier_somebody_stopped_is_behind_though_nobody_knows_by_how_much() {
+    let window = |lag_ms, receives, applies| Window {
+        lag_ms,
+        ..with(|_, server| {
+            server.replica = Some(server::Replica { lag_s: None, receives, applies, delay_s: 0.0 });
+        })
+    };
+    let found = |window: &Window| judge(window).bottleneck.map(|f| (f.name, f.who.unwrap_or_default()));
+    let stopped = Some((Name::ReplicationLag, "its applier is stopped".to_owned()));
+    assert_eq!(found(&window(None, true, false)), stopped);
+    assert_eq!(found(&window(Some(40_000.0), true, false)), stopped);
+    assert_eq!(found(&window(Some(0.0), true, false)), None, "nothing has come since");
+    // What was promoted keeps the words of its replication at times.
+    let promoted = judge(&window(None, false, false));
+    assert!(promoted.bottleneck.is_none() && promoted.not_judged.contains(&Name::ReplicationLag));
+    let (name, who) = found(&window(Some(40_000.0), false, true)).unwrap();
+    assert!(name == Name::ReplicationLag && who.starts_with("it receives nothing"), "{who}");
+}
+
+#[test]
 fn the_likeliest_holder_of_a_metadata_lock_is_not_named_for_a_lock_on_everything() {
     let who = |guessed| {
         let window = with(|_, server| {
