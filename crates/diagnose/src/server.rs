@@ -205,7 +205,10 @@ pub struct Sample {
     /// not at work.
     #[serde(default)]
     pub appliers_in_lock: f64,
-    /// Of those at work, looking for the row of a change.
+    /// Of those at work, waiting on average for a row that another transaction has.
+    #[serde(default)]
+    pub appliers_in_row: f64,
+    /// Of those at work, looking for the row of a change and not waiting for it.
     pub appliers_searching: f64,
     /// Of those at work, where that is not known.
     #[serde(default)]
@@ -302,6 +305,13 @@ impl Reading {
         }
     }
 
+    /// Appliers that wait for a row, by the server's count. MariaDB's say meanwhile that they look for it.
+    fn appliers_in_row(&self) -> u64 {
+        let Sessions { appliers, appliers_busy, .. } = self.sessions;
+        let waits = self.status.row_waits_now;
+        if waits > self.status.connected + appliers { 0 } else { waits.min(appliers_busy) }
+    }
+
     /// Sessions in their commit that wait for a replica. Where one of a group waits on behalf of all, those
     /// that commit meanwhile wait with it or behind it.
     fn in_semi_sync(&self) -> u64 {
@@ -349,6 +359,14 @@ impl Sample {
         let statements_per_s = per_s(|s| s.questions);
         let active = mean(|r| r.sessions.active as f64);
         let newest = |of: fn(&Reading) -> &Option<Blocker>| readings.iter().rev().find_map(|r| of(r).clone());
+        // Who has the row is found where somebody waits; a count that is stuck finds nobody.
+        let row_blocker = newest(|r| &r.row_blocker);
+        let (appliers_in_row, appliers_searching) = if row_blocker.is_some() {
+            let searching = mean(|r| r.row_search.appliers.saturating_sub(r.appliers_in_row()) as f64);
+            (mean(|r| r.appliers_in_row() as f64), searching)
+        } else {
+            (0.0, mean(|r| r.row_search.appliers as f64))
+        };
         let row_waits: Vec<u64> = readings.iter().filter_map(|r| r.row_waits()).collect();
         let let_in: Vec<u64> = readings.iter().filter_map(|r| r.in_admission).collect();
         let in_latch: Vec<u64> =
@@ -398,7 +416,7 @@ impl Sample {
                 .then(|| let_in.iter().sum::<u64>() as f64 / let_in.len() as f64),
             longest_s: last.sessions.longest_ms / 1e3,
             row_waits_per_s: per_s(|s| s.row_waits),
-            row_blocker: newest(|r| &r.row_blocker),
+            row_blocker,
             metadata_blocker: newest(|r| &r.metadata_blocker),
             table_blocker: newest(|r| &r.table_blocker),
             oldest_transaction: newest(|r| &r.oldest_transaction),
@@ -425,7 +443,8 @@ impl Sample {
             replica: last.replica.clone(),
             appliers: (mean(|r| r.sessions.appliers_busy as f64), mean(|r| r.sessions.appliers as f64)),
             appliers_in_lock: mean(|r| r.sessions.appliers_in_lock() as f64),
-            appliers_searching: mean(|r| r.row_search.appliers as f64),
+            appliers_in_row,
+            appliers_searching,
             appliers_untold: mean(|r| r.row_search.unknown as f64),
             searched_table: readings.iter().rev().find_map(|r| r.row_search.table.clone()),
             round_trip_ms: readings.iter().map(|r| r.round_trip).min()?.as_secs_f64() * 1e3,
@@ -523,6 +542,35 @@ mod tests {
         assert!((sample.appliers_searching - 2.0 / 3.0).abs() < 1e-9, "{sample:?}");
         assert!((sample.appliers_untold - 1.0 / 3.0).abs() < 1e-9, "{sample:?}");
         assert_eq!(sample.searched_table.as_deref(), Some("app.keyless"));
+    }
+
+    #[test]
+    fn an_applier_that_waits_for_a_row_does_not_look_for_it() {
+        let start = Instant::now();
+        let of = |row_waits_now, blocked: bool| {
+            let status = Status { row_waits_now, connected: 20, ..Status::default() };
+            let sessions = Sessions { appliers: 5, appliers_busy: 4, ..Sessions::default() };
+            let row_blocker = blocked.then(|| Blocker {
+                id: 42,
+                user: "app".to_owned(),
+                host: "10.0.0.7".to_owned(),
+                held: HeldBy::ByAnIdleClient,
+                age_s: 31,
+                in_transaction: true,
+                table: None,
+                waiting: 3,
+                guessed: false,
+            });
+            let at = |s| {
+                let reading = reading(start + Duration::from_secs(s), status.clone(), sessions);
+                let row_search = RowSearch { appliers: 4, ..RowSearch::default() };
+                Arc::new(Reading { row_search, row_blocker: row_blocker.clone(), ..reading })
+            };
+            let sample = Sample::over(&[at(0), at(1)]).unwrap();
+            (sample.appliers_in_row, sample.appliers_searching)
+        };
+        assert_eq!((of(3, true), of(9, true)), ((3.0, 1.0), (4.0, 0.0)));
+        assert_eq!((of(3, false), of(u64::MAX, true)), ((0.0, 4.0), (0.0, 4.0)), "the count is wrong");
     }
 
     #[test]

@@ -45,7 +45,9 @@ pub(super) fn single_threaded_apply(window: &Window) -> Option<Finding> {
     let server = window.server.as_ref()?.with_sessions()?;
     let lag = behind_s(window)?;
     let (busy, all_of_them) = server.appliers;
-    let load = if busy > PARALLEL { 0.0 } else { least([(lag, BEHIND_S), (busy, ONE_BUSY)]) };
+    // Who waits for another's row would not be helped by company.
+    let applies = (busy - server.appliers_in_row).max(0.0);
+    let load = if busy > PARALLEL { 0.0 } else { least([(lag, BEHIND_S), (applies, ONE_BUSY)]) };
     Some(
         Finding::new(Name::SingleThreadedApply, load, 0.3)
             .figure("applier threads at work, on average", busy, Unit::Count, Some(ONE_BUSY))
@@ -61,7 +63,8 @@ pub(super) fn apply_without_key(window: &Window) -> Option<Finding> {
     let server = window.server.as_ref()?.with_sessions()?;
     let lag = behind_s(window)?;
     let (busy, _) = server.appliers;
-    let of_busy = |appliers: f64| if busy > 0.0 { (appliers / busy).min(1.0) } else { 0.0 };
+    let applies = (busy - server.appliers_in_row).max(0.0);
+    let of_busy = |appliers: f64| if applies > 0.0 { (appliers / applies).min(1.0) } else { 0.0 };
     let searching = of_busy(server.appliers_searching);
     let at_most = of_busy(server.appliers_searching + server.appliers_untold);
     let load = |searching: f64| least([(lag, BEHIND_S), (busy, ONE_BUSY), (searching, SEARCHING)]);

@@ -412,6 +412,22 @@ fn an_applier_that_waits_for_a_lock_is_not_one_that_should_have_company() {
 }
 
 #[test]
+fn an_applier_that_waits_for_a_row_lacks_neither_a_key_nor_company() {
+    let window = |appliers: (f64, f64), searching: f64, in_row: f64| {
+        with(|_, server| {
+            let replica = server::Replica { lag_s: Some(40.0), receives: true, applies: true, delay_s: 0.0 };
+            (server.replica, server.appliers) = (Some(replica), appliers);
+            (server.appliers_searching, server.appliers_in_row) = (searching, in_row);
+        })
+    };
+    assert_eq!(named(&window((1.0, 1.0), 0.0, 1.0)), Some(Name::ReplicationLag), "a client has its row");
+    assert_eq!(named(&window((3.0, 5.0), 0.0, 3.0)), Some(Name::ReplicationLag), "one hot row");
+    // Without a key a scan locks every row that it reads: one looks, the others wait for it.
+    assert_eq!(named(&window((4.0, 5.0), 1.0, 3.0)), Some(Name::ApplyWithoutKey));
+    assert_eq!(named(&window((1.0, 1.0), 0.0, 0.0)), Some(Name::SingleThreadedApply));
+}
+
+#[test]
 fn a_replica_whose_applier_somebody_stopped_is_behind_though_nobody_knows_by_how_much() {
     let window = |lag_ms, receives, applies| Window {
         lag_ms,
