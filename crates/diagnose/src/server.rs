@@ -205,6 +205,9 @@ pub struct Sample {
     /// not at work.
     #[serde(default)]
     pub appliers_in_lock: f64,
+    /// Of those at work, altering a table.
+    #[serde(default)]
+    pub appliers_altering: f64,
     /// Of those at work, waiting on average for a row that another transaction has.
     #[serde(default)]
     pub appliers_in_row: f64,
@@ -443,6 +446,7 @@ impl Sample {
             replica: last.replica.clone(),
             appliers: (mean(|r| r.sessions.appliers_busy as f64), mean(|r| r.sessions.appliers as f64)),
             appliers_in_lock: mean(|r| r.sessions.appliers_in_lock() as f64),
+            appliers_altering: mean(|r| r.sessions.appliers_altering as f64),
             appliers_in_row,
             appliers_searching,
             appliers_untold: mean(|r| r.row_search.unknown as f64),

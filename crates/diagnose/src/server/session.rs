@@ -36,6 +36,8 @@ pub struct Sessions {
     pub appliers: u64,
     /// Of those, at work.
     pub appliers_busy: u64,
+    /// Of those, altering a table.
+    pub appliers_altering: u64,
     /// Appliers that wait for a metadata lock or a table flush, as behind a long SELECT: not at work.
     pub appliers_in_metadata_lock: u64,
     /// Likewise for a lock on everything.
@@ -88,6 +90,10 @@ pub(super) const COMMIT: [&str; 7] = [
     "Writing to binlog",
     "Waiting for someone to free space",
 ];
+
+/// States of an applier that alters a table. Changes that follow it wait for it, however many appliers there
+/// are.
+const ALTERS: [&str; 3] = ["altering table", "alter table", "copy to tmp table"];
 
 /// States of an applier that has nothing to do, or waits for another one, in lower case: versions differ in
 /// theirs ("Waiting for dependent transaction to commit" became "Waiting for preceding transaction to
@@ -163,6 +169,9 @@ impl Sessions {
                     self.appliers_in_table_lock += count;
                 } else if !state.is_empty() && !is_one_of(&state.to_lowercase(), &IDLE) {
                     self.appliers_busy += count;
+                    if is_one_of(state, &ALTERS) {
+                        self.appliers_altering += count;
+                    }
                 }
             }
             "Connect" if state == "login" || state == "Receiving from client" => self.login += count,
@@ -334,6 +343,19 @@ mod tests {
             let sessions = Sessions::read(&rows(&[("Slave_worker", state, 2)]));
             assert_eq!((sessions.appliers, sessions.appliers_busy), (2, 0), "{state}");
         }
+    }
+
+    #[test]
+    fn an_applier_that_alters_a_table_is_told_from_one_that_changes_rows() {
+        let altering = |state| {
+            let sessions = Sessions::read(&rows(&[("Slave_worker", state, 1)]));
+            (sessions.appliers_busy, sessions.appliers_altering)
+        };
+        for state in ["altering table", "preparing for alter table", "copy to tmp table"] {
+            assert_eq!(altering(state), (1, 1), "{state}");
+        }
+        assert_eq!(altering("Write_rows_log_event::write_row(-1)"), (1, 0));
+        assert_eq!(altering("Waiting for prior transaction to commit"), (0, 0));
     }
 
     #[test]

@@ -8,8 +8,9 @@ const LAG_S: f64 = 10.0;
 const BEHIND_S: f64 = 1.0;
 /// One applier at work this share of the time.
 const ONE_BUSY: f64 = 0.80;
-/// This many appliers wait for a lock, on average.
+/// This many appliers wait for a lock, on average, or alter a table.
 const LOCKED: f64 = 0.50;
+const ALTERING: f64 = 0.50;
 /// Of the appliers at work, looking for a row.
 const SEARCHING: f64 = 0.50;
 /// More than this many at work is parallel.
@@ -36,6 +37,9 @@ pub(super) fn lag(window: &Window) -> Option<Finding> {
         None if !replica.receives => {
             Some("it receives nothing: its receiver is stopped or does not reach the source".to_owned())
         }
+        None if server.appliers_altering >= ALTERING => {
+            Some("its applier alters a table: what follows waits for that".to_owned())
+        }
         None => None,
     };
     Some(finding.figure("applier threads that wait for a lock", in_lock, Unit::Count, Some(LOCKED)).who(why))
@@ -45,9 +49,10 @@ pub(super) fn single_threaded_apply(window: &Window) -> Option<Finding> {
     let server = window.server.as_ref()?.with_sessions()?;
     let lag = behind_s(window)?;
     let (busy, all_of_them) = server.appliers;
-    // Who waits for another's row would not be helped by company.
+    // Who waits for another's row would not be helped by company, nor who alters a table.
     let applies = (busy - server.appliers_in_row).max(0.0);
-    let load = if busy > PARALLEL { 0.0 } else { least([(lag, BEHIND_S), (applies, ONE_BUSY)]) };
+    let alone = busy <= PARALLEL && server.appliers_altering < ALTERING;
+    let load = if alone { least([(lag, BEHIND_S), (applies, ONE_BUSY)]) } else { 0.0 };
     Some(
         Finding::new(Name::SingleThreadedApply, load, 0.3)
             .figure("applier threads at work, on average", busy, Unit::Count, Some(ONE_BUSY))

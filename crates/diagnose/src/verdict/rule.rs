@@ -440,7 +440,7 @@ pub static RULES: &[Rule] = &[
     Rule {
         name: SingleThreadedApply,
         called: "one applier thread",
-        when: "lag >= 1 s and one thread applies >= 80 % of the time while the others have nothing to do (I)",
+        when: "lag >= 1 s and one thread applies changes of rows >= 80 % of the time while the others have nothing to do (I)",
         explains: &[ReplicationLag],
         next: &[
             "apply in parallel: slave_parallel_threads and slave_parallel_mode = optimistic (MariaDB), \
@@ -467,6 +467,7 @@ pub static RULES: &[Rule] = &[
         explains: &[],
         next: &[
             "end the session that is named, for whose lock the applier waits, or let it end; else see what the applier waits for: SHOW PROCESSLIST on the replica",
+            "a table that is altered: change it on each replica first (sql_log_bin = 0), or in small steps (pt-online-schema-change, gh-ost)",
             "a thread that is stopped: see why (the last errors in SHOW REPLICA STATUS), then START REPLICA",
             "take reads off this replica until it caught up",
         ],

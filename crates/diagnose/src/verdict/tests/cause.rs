@@ -428,6 +428,21 @@ fn an_applier_that_waits_for_a_row_lacks_neither_a_key_nor_company() {
 }
 
 #[test]
+fn a_table_that_is_altered_on_a_replica_is_no_want_of_appliers() {
+    let window = |appliers_altering| {
+        with(|_, server| {
+            let replica = server::Replica { lag_s: Some(40.0), receives: true, applies: true, delay_s: 0.0 };
+            (server.replica, server.appliers) = (Some(replica), (1.0, 5.0));
+            server.appliers_altering = appliers_altering;
+        })
+    };
+    let found = judge(&window(1.0)).bottleneck.unwrap();
+    let who = "its applier alters a table: what follows waits for that";
+    assert_eq!((found.name, found.who.as_deref()), (Name::ReplicationLag, Some(who)));
+    assert_eq!(named(&window(0.1)), Some(Name::SingleThreadedApply), "one of many short ones");
+}
+
+#[test]
 fn a_replica_whose_applier_somebody_stopped_is_behind_though_nobody_knows_by_how_much() {
     let window = |lag_ms, receives, applies| Window {
         lag_ms,
