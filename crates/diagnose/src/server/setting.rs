@@ -56,7 +56,7 @@ impl Settings {
     /// Reads rows of `variable_name`, `value`.
     pub(super) fn read(rows: &Rows) -> Self {
         let mut settings = Self::default();
-        let (mut pool, mut after_sync) = (0, false);
+        let (mut pool, mut after_sync, mut no_binlog) = (0, false, false);
         for row in rows.iter() {
             let value = row.text(&["value"]).unwrap_or_default();
             let number = value.parse().unwrap_or(0);
@@ -68,6 +68,7 @@ impl Settings {
                 "innodb_buffer_pool_instances" => settings.pool_parts = number,
                 "innodb_flush_log_at_trx_commit" => settings.flush_log_at_commit = number,
                 "sync_binlog" => settings.sync_binlog = number,
+                "log_bin" => no_binlog = !on,
                 // MariaDB, MySQL before and after 8.0.26.
                 "slave_parallel_threads" | "slave_parallel_workers" | "replica_parallel_workers" => {
                     settings.parallel_appliers = number;
@@ -93,6 +94,9 @@ impl Settings {
         if settings.pool_of_threads {
             settings.at_work = pool;
         }
+        if no_binlog {
+            settings.sync_binlog = 0;
+        }
         settings.acknowledged_together = settings.mysql || after_sync;
         settings
     }
@@ -117,6 +121,18 @@ mod tests {
         };
         assert!(mysql(&[("version", "8.4.3")]));
         assert!(!mysql(&[("version", "10.11.6-MariaDB-log")]) && !mysql(&[("port", "3306")]));
+    }
+
+    #[test]
+    fn without_a_binary_log_none_is_flushed_whatever_is_set_for_one() {
+        let durable = |log_bin: &str| {
+            let variables = [("log_bin", log_bin), ("sync_binlog", "1")];
+            let row = |(name, value): (&str, &str)| vec![Some(name.to_owned()), Some(value.to_owned())];
+            let names = ["Variable_name", "Value"].map(str::to_owned);
+            let settings = Settings::read(&Rows::new(names, variables.map(row).to_vec()));
+            (settings.sync_binlog, settings.commits_are_durable())
+        };
+        assert_eq!((durable("ON"), durable("OFF")), ((1, true), (0, false)));
     }
 
     #[test]
