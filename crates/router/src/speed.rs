@@ -48,32 +48,18 @@
 //! Beside one that warms up the times count as they are: what it leaves to others waits for want of room, and
 //! one that is cold and fast is to relieve them.
 //!
-//! **From times to a factor.** The fastest quarter of the servers is the measure. A server whose statements
-//! take `k` times as long aims at `1/k`, at least [`LEAST`]. A server that is given less is also less busy
-//! and becomes faster, which would give it more: a loop with a delay. So the factor follows slowly, down with
-//! [`DOWN`] and up with [`UP`], and what is shown and used changes in steps. `router`'s
-//! tests have twenty routers do that at once.
-//!
-//! **What fits is kept.** A server with a CPU quota is as fast as the others until the quota is used up. At
-//! the share that fits it does not look slow any more, and would be given more until it does. So the factor
-//! of a slow server rises only where it is as fast as the fastest, within [`EQUAL`] and [`NOISE_EQUAL`]
-//! errors; between that and slow it stays. One that has recovered is less busy than the others, and so it is
-//! faster. And it rises only where its statements are as fast on average, too: nearly all are at a server
-//! that uses most of its quota, and the few that come when it is used up wait for a tenth of a second. The
-//! typical time does not show these, and they are the tail of the tier. A tail that stays however little the
-//! server is given is its own, of a smaller buffer pool, say: it does not count from [`OWN_TAIL`] on. And it
-//! rises slowly ([`UP_SHORT`]) while whole sessions of its share have not come yet: that it is fast without
-//! them says little of what it is with them.
-//!
 //! **What fails is not fast.** What a server refuses at once (a table that is missing there, a full disk) has
 //! no time, or that server would be the measure, and all the others slow. What ran until it was given up has
 //! (`insight` counts so).
 //!
-//! **Unknown is not fast.** A slow server may end no statement at all (a table is locked, its disk stands
-//! still), or get too few to be compared. So its factor is held while that is not known, and returns with
-//! [`HELD`] only, to be tried again. The same holds where our own questions alone find it fast and its
-//! statements were slow: questions touch no table. And for [`ABSENT`] where a slow server does not answer:
-//! one that is so slow that it misses our questions would come back with all of its share, and go again.
+//! **From times to a factor.** The fastest quarter of the servers is the measure. How a factor follows what
+//! was measured, and what keeps it where it is, stands in `tracked.rs`.
+//!
+//! [`NOISE`]: tracked::NOISE
+//! [`NOISE_SLOW`]: tracked::NOISE_SLOW
+//! [`STEP`]: tracked::STEP
+//! [`SUSTAINED`]: tracked::SUSTAINED
+//! [`SUSTAINED_BY_SECONDS`]: tracked::SUSTAINED_BY_SECONDS
 
 mod given;
 mod tracked;
@@ -85,6 +71,7 @@ use given::Loads;
 use insight::OTHER;
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
+pub use tracked::LEAST;
 use tracked::TrackedSpeed;
 
 /// Time constant in which old times are forgotten.
@@ -94,56 +81,15 @@ const QUESTIONS_KEPT: u32 = 8;
 const LONGEST_WINDOW: Duration = Duration::from_secs(60);
 /// Nothing was compared for this long.
 const UNKNOWN_AFTER: Duration = Duration::from_secs(60);
-/// Time constants with which the factor follows.
-const DOWN: Duration = Duration::from_secs(6);
-const UP: Duration = Duration::from_secs(15);
-/// And down while a few statements of a slow server wait for long.
-const DOWN_BY_TAIL: Duration = Duration::from_secs(12);
-/// And up after that at most by this much of the logarithm a second, and by this much more with the square of
-/// the seconds since: where the quota begins is found again by trying, and sessions follow late.
-const UP_AFTER_TAIL: (f64, f64) = (0.004, 0.000_022);
-/// A tail that was there for so much longer than it was not is no matter of the share: the server has it
-/// whatever it is given.
-const OWN_TAIL: Duration = Duration::from_mins(5);
-/// And up while sessions of its share have not come yet: they may not be free to move.
-const UP_SHORT: Duration = Duration::from_secs(60);
-/// A server that counted for all of its weight is slow once it has been found so for this long.
-const SUSTAINED: Duration = WINDOW;
-/// And for this long by how its times differ from second to second. Without noise that is no later: what
-/// takes twice as long all at once is beyond it after six seconds.
-const SUSTAINED_BY_SECONDS: Duration = Duration::from_secs(3);
 /// No single look says more than one of this length: between two looks we may have stood still ourselves.
 const LONGEST_LOOK: Duration = Duration::from_secs(2);
-/// And up while nothing says that the server is fast again.
-const HELD: Duration = Duration::from_secs(180);
 /// What was known of a server that does not answer, or is none of the replicas, is kept for this long.
 const ABSENT: Duration = Duration::from_secs(60);
-/// The lowest factor.
-pub const LEAST: f64 = 0.25;
-/// Statements that take less than this many times as long as elsewhere are not slow.
-const STEP: f64 = 1.25;
-/// A server that counts as slow already changes in smaller steps.
-const STEP_SLOW: f64 = 1.08;
-/// A slow server is given more where its statements take no more than this many times as long as elsewhere.
-const EQUAL: f64 = 1.1;
-/// The same where only our own questions are compared.
-const STEP_ALONE: f64 = 1.5;
-/// A slow server's statements take this many times as long on average as they take typically, beside the same
-/// ones elsewhere: its share does not fit. And what counts of that at most, for one pause is no quota.
-const TAIL: f64 = 1.25;
-const LONGEST_TAIL: f64 = 1.5;
 /// How many times of a digest on a server are wanted, how many of all digests of a server, and how many of
 /// our own questions.
 const FEW: f64 = 3.0;
 const ENOUGH: f64 = 12.0;
 const ENOUGH_QUESTIONS: f64 = 6.0;
-/// How many standard errors make a difference, how many keep one, and within how many two are equal. The last
-/// is for the fastest of several, which is faster than the mean of them by about one error.
-const NOISE: f64 = 3.0;
-const NOISE_SLOW: f64 = 1.0;
-const NOISE_EQUAL: f64 = 1.5;
-/// The error of an average in those of a typical time: the long ones come together.
-const NOISE_AVERAGE: f64 = 2.0;
 /// The variance of the logarithms of one digest's times on one server, and of those of our own questions,
 /// which are all the same and touch no table.
 const VARIANCE: f64 = 1.0;

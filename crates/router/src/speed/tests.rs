@@ -1,5 +1,6 @@
 //! Factors from made-up times: who is slow, who only looks slow, and that all of it is followed calmly.
 
+use super::tracked::STEP;
 use super::*;
 use proptest::prelude::*;
 
