@@ -25,7 +25,9 @@
 //! A password that passes this way is wiped as soon as it has been handed on. Plugins that send it in the
 //! clear by themselves (`mysql_clear_password`, `dialog`) are refused from a secret side to an open one.
 //!
-//! `COM_CHANGE_USER` is a login too: [`Bridge::change_user`] starts over with its answer.
+//! `COM_CHANGE_USER` is a login too: [`Bridge::change_user`] starts over with its answer. In a compressed
+//! session nobody sees it. So compression is not offered where a password could go from a secret side to an
+//! open one that way.
 
 mod plugin;
 mod refusal;
@@ -70,6 +72,15 @@ pub struct Terms {
     /// A server whose transport keeps no secrets may be asked for its RSA key for a password that came in
     /// secret. Whoever can change packets on the way answers with a key of his own and reads the password.
     pub retrieves_key: bool,
+}
+
+impl Terms {
+    /// Whether what a client believes secret may have to go on in the open.
+    fn may_leak(self, server_offers_tls: bool) -> bool {
+        let ends_tls = matches!(self.from_client, FromClient::Preferred | FromClient::Required);
+        let server_is_secret = self.server_is_local || (self.to_server && server_offers_tls);
+        (ends_tls || self.client_is_local) && !server_is_secret
+    }
 }
 
 /// Public-key cryptography of the exchange (RSA with OAEP and SHA-1, as servers do), by whoever has keys and
@@ -155,6 +166,10 @@ impl Bridge {
             FromClient::Off => greeting::offer_tls(&mut shown, false),
             FromClient::Preferred | FromClient::Required => greeting::offer_tls(&mut shown, true),
         }
+        let offered = parsed.as_ref().map(|greeting| greeting.capabilities);
+        if terms.may_leak(offers_tls(offered)) {
+            greeting::offer_no_compression(&mut shown);
+        }
         let mut packet = Vec::with_capacity(shown.len() + packet::HEADER);
         packet::write(&mut packet, &mut 0, &shown);
         let mut tracker = Tracker::new();
@@ -163,7 +178,7 @@ impl Bridge {
             terms,
             tracker,
             state: BridgeState::First,
-            offered: parsed.as_ref().map(|greeting| greeting.capabilities),
+            offered,
             client_is_secret: terms.client_is_local,
             server_is_secret: terms.server_is_local,
             client_next: 1,
@@ -243,6 +258,10 @@ impl Bridge {
     fn login(&mut self, payload: &[u8]) -> Vec<Step> {
         let mut payload = Zeroizing::new(payload.to_vec());
         login::ask_tls(&mut payload, false);
+        if self.terms.may_leak(self.offers_tls()) {
+            // What was not offered is not passed on either.
+            login::ask_no_compression(&mut payload);
+        }
         let Ok(login) = Login::parse(&payload) else {
             return self.unreadable(&payload, "a login that cannot be read");
         };
@@ -441,7 +460,7 @@ impl Bridge {
     }
 
     fn offers_tls(&self) -> bool {
-        self.offered.is_some_and(|offered| offered.contains(Capabilities::SSL))
+        offers_tls(self.offered)
     }
 
     fn opaque(&mut self, payload: &[u8]) -> Vec<Step> {
@@ -452,4 +471,9 @@ impl Bridge {
         }
         vec![onward, Step::Opaque]
     }
+}
+
+/// Whether a server with these flags, if it has any, offers TLS.
+fn offers_tls(offered: Option<Capabilities>) -> bool {
+    offered.is_some_and(|offered| offered.contains(Capabilities::SSL))
 }

@@ -104,6 +104,9 @@ impl Capabilities {
         .union(Self::CONNECT_ATTRS)
         .union(Self::PLUGIN_AUTH_LENENC_DATA);
 
+    /// What compresses the session from the end of its login on.
+    pub(crate) const COMPRESSION: Self = Self::COMPRESS.union(Self::ZSTD_COMPRESSION);
+
     /// The classic half, as sent in greeting and login.
     pub(crate) const fn classic(self) -> u32 {
         (self.bits() & 0xffff_ffff) as u32

@@ -127,15 +127,32 @@ impl Greeting {
 /// Says in the payload of a greeting whether TLS is offered, and leaves every other byte alone. Does nothing
 /// to what is no greeting of the 4.1 protocol.
 pub fn offer_tls(payload: &mut [u8], offered: bool) {
-    let Some(end_of_version) = memchr::memchr(0, payload) else { return };
-    // Behind the version: connection id, nonce, filler; then the low half of the flags.
-    let at = end_of_version + 1 + 4 + 8 + 1;
-    if payload.first() == Some(&10)
+    if let Some(at) = flags_at(payload)
         && let Some(low) = payload.get_mut(at..at + 2)
     {
         let bit = (Capabilities::SSL.classic() >> 8) as u8;
         low[1] = if offered { low[1] | bit } else { low[1] & !bit };
     }
+}
+
+/// Takes the offer of compression out of the payload of a greeting, and leaves every other byte alone. Does
+/// nothing to what is no greeting of the 4.1 protocol.
+pub(crate) fn offer_no_compression(payload: &mut [u8]) {
+    let Some(at) = flags_at(payload) else { return };
+    // The high half of the flags stands behind collation and status.
+    let places = [at, at + 1, at + 5, at + 6];
+    for (place, bits) in places.into_iter().zip(Capabilities::COMPRESSION.classic().to_le_bytes()) {
+        if let Some(byte) = payload.get_mut(place) {
+            *byte &= !bits;
+        }
+    }
+}
+
+/// Where the low half of the flags stands in a greeting of the 4.1 protocol.
+fn flags_at(payload: &[u8]) -> Option<usize> {
+    let end_of_version = memchr::memchr(0, payload)?;
+    // Behind the version: connection id, nonce, filler.
+    (payload.first() == Some(&10)).then_some(end_of_version + 1 + 4 + 8 + 1)
 }
 
 fn text(bytes: &[u8]) -> String {
@@ -195,6 +212,18 @@ mod tests {
         for end in 0..bytes.len() {
             offer_tls(&mut bytes[..end].to_vec(), true);
         }
+    }
+
+    #[test]
+    fn compression_is_taken_back_without_touching_another_byte() {
+        let plain = mysql();
+        let capabilities = plain.capabilities | Capabilities::COMPRESSION;
+        let mut bytes = Greeting { capabilities, ..plain.clone() }.encode();
+        for end in 0..bytes.len() {
+            offer_no_compression(&mut bytes[..end].to_vec());
+        }
+        offer_no_compression(&mut bytes);
+        assert_eq!(bytes, plain.encode());
     }
 
     #[test]

@@ -59,6 +59,12 @@ pub(crate) fn ask_tls(payload: &mut [u8], asked: bool) {
     }
 }
 
+/// Asks in the payload of a login for no compression, and leaves every other flag alone.
+pub(crate) fn ask_no_compression(payload: &mut [u8]) {
+    let compression = Capabilities::COMPRESSION.classic().to_le_bytes();
+    payload.iter_mut().zip(compression).for_each(|(byte, bits)| *byte &= !bits);
+}
+
 impl<'a> Login<'a> {
     /// Reads the payload of a login.
     ///

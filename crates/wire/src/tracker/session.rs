@@ -304,8 +304,7 @@ impl Session {
             return self.lose(LostBecause::Malformed { packet: "OK" });
         };
         self.take_ok(&ok);
-        let compressed = Capabilities::COMPRESS | Capabilities::ZSTD_COMPRESSION;
-        if self.capabilities.intersects(compressed) {
+        if self.capabilities.intersects(Capabilities::COMPRESSION) {
             return self.stop(SessionState::Opaque(OpaqueBecause::Compression));
         }
         self.state = SessionState::Commands;

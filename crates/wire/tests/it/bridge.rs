@@ -192,6 +192,37 @@ fn the_greeting_offers_tls_as_the_listener_does() {
 }
 
 #[test]
+fn compression_hides_no_change_of_user_that_could_give_a_password_away() {
+    use FromClient::{Off, Passthrough, Preferred, Required};
+    for (from_client, to_server, server_offers, shown) in [
+        (Required, false, true, false),
+        (Preferred, false, true, false),
+        (Required, true, false, false),
+        (Required, true, true, true),
+        (Off, false, true, true),
+        (Passthrough, false, true, true),
+    ] {
+        let terms = script::terms(from_client, to_server);
+        assert_eq!(
+            script::shows_compression(terms, server_offers),
+            shown,
+            "{from_client:?} {to_server} {server_offers}"
+        );
+    }
+    let of_a_socket = Terms { client_is_local: true, ..script::terms(Off, false) };
+    assert!(!script::shows_compression(of_a_socket, true));
+    assert!(script::shows_compression(Terms { server_is_local: true, ..of_a_socket }, true));
+
+    let mut ends = Ends::new(Required, false);
+    ends.client_begins_tls();
+    let mut login = ends.login(b"mysql_native_password", &[7; 20]);
+    login[0] |= 1 << 5;
+    ends.client(&[&login]);
+    let (_, onward) = ends.heard_by_server().pop().unwrap();
+    assert_eq!(onward[0] & (1 << 5), 0, "nor does one that asks without an offer get it");
+}
+
+#[test]
 fn a_server_that_offers_no_tls_gets_none_even_where_it_is_wanted() {
     let mut ends = Ends::with_offer(FromClient::Off, true, false);
     ends.client(&[&ends.login(b"caching_sha2_password", &[7; 32])]);

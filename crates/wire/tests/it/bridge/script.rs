@@ -8,6 +8,9 @@ pub(crate) const NONCE: &[u8; 20] = b"nonce-nonce-nonce-no";
 pub(crate) const PASSWORD: &[u8] = b"a password that is longer than a nonce";
 pub(crate) const KEY_OF_SERVER: &[u8] = b"-----BEGIN PUBLIC KEY-----";
 
+/// zlib and zstd.
+pub(crate) const COMPRESSION: Capabilities = Capabilities::COMPRESS.union(Capabilities::ZSTD_COMPRESSION);
+
 /// `sealed:` and `ours:` stand for encryption with the server's key and with ours.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct GlassKeys {
@@ -95,6 +98,14 @@ pub(crate) fn greeting(offers_tls: bool) -> Vec<u8> {
 pub(crate) fn shows_tls(from_client: FromClient, offers: bool) -> bool {
     let (_, shown) = Bridge::new(terms(from_client, false), &greeting(offers));
     Greeting::parse(&shown[packet::HEADER..]).unwrap().capabilities.contains(Capabilities::SSL)
+}
+
+/// Whether compression is offered to a client in front of a server that does.
+pub(crate) fn shows_compression(terms: Terms, offers_tls: bool) -> bool {
+    let mut greeting = Greeting::parse(&greeting(offers_tls)).unwrap();
+    greeting.capabilities |= COMPRESSION;
+    let (_, shown) = Bridge::new(terms, &greeting.encode());
+    Greeting::parse(&shown[packet::HEADER..]).unwrap().capabilities.intersects(COMPRESSION)
 }
 
 pub(crate) fn ok() -> Vec<u8> {
