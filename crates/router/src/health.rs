@@ -137,9 +137,9 @@ impl Health {
         let mut troubles: Vec<String> = self.failure.borrow().iter().cloned().collect();
         let stalled = |watched: &&WatchedPart| watched.heartbeat.is_stalled();
         troubles.extend(held(&self.watched).iter().filter(stalled).map(|watched| {
-            let seconds = (BEAT * watched.missed).as_secs();
+            let seconds = (BEAT * watched.missed).as_secs_f64();
             format!(
-                "{} has not answered for {seconds} s: new sessions do not go to it",
+                "{} has not answered for {seconds:.1} s: new sessions do not go to it",
                 watched.heartbeat.part
             )
         }));
@@ -223,6 +223,16 @@ mod tests {
         watched.heartbeat.ask();
         let hopeless = (0..HOPELESS).map(|_| watched.look()).filter(|s| *s == Silence::Hopeless).count();
         assert_eq!(hopeless, 1);
+    }
+
+    #[test]
+    fn a_part_that_has_just_stalled_is_said_to_be_silent_for_more_than_nothing() {
+        let (health, heartbeat) = (Health::default(), Heartbeat::new("thread 0".to_owned()));
+        health.watch(heartbeat.clone());
+        held(&health.watched)[0].missed = MISSED;
+        heartbeat.set_stalled(true);
+        let words = "thread 0 has not answered for 0.8 s: new sessions do not go to it";
+        assert_eq!(health.troubles(), [words]);
     }
 
     #[test]

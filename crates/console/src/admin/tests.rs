@@ -45,7 +45,7 @@ async fn the_page_and_its_parts_come_from_the_binary_and_load_nothing_from_elsew
         assert_eq!(foreign.count(), 0, "{path}");
     }
     assert!(get_from(address, "/healthz").await.ends_with("ok\n"));
-    let unwell = "ring 0 has not answered for 1 s: new sessions do not go to it";
+    let unwell = "ring 0 has not answered for 1.0 s: new sessions do not go to it";
     live.troubles.lock().unwrap().push(unwell.to_owned());
     let answer = get_from(address, "/healthz").await;
     assert!(answer.starts_with("HTTP/1.1 503") && answer.contains(unwell), "{answer}");
