@@ -14,7 +14,7 @@ Examples:
   headroom fleet --server db1:3306
   headroom fleet --config headroom.toml --json | jq -r '.servers[] | [.name, .role, .zone] | @tsv'
 
-Exit code 1 when no primary can be named.";
+Exit code 1 when no primary can be named, or a server answers and its role is not known.";
 
 /// Ask the servers once: who is primary, how far behind, in which zone.
 ///
