@@ -90,6 +90,7 @@ pub fn decide(view: &View, held: &[Held], remembered: u32, phase: f64) -> Vec<Le
     let targets = view.targets(view.own_zone.as_ref(), remembered as usize, phase);
     let reads_elsewhere = shares.iter().any(|s| *s > 0.0);
     let (writer, held_primary) = (view.writer(), view.held_primary());
+    let reads_on_primary = writer.is_some() && view.config.reads_on_primary;
     let mut leaves = Vec::new();
     for (server, (candidate, held)) in view.candidates.iter().zip(held).enumerate() {
         let working = candidate.reads.is_eligible() && held.load > f64::from(held.readers) + 0.5;
@@ -105,7 +106,7 @@ pub fn decide(view: &View, held: &[Held], remembered: u32, phase: f64) -> Vec<Le
             // What one session that works does is not known: one after the other.
             let sessions = sessions.min(if working { 1 } else { held.readers });
             leave(ListenerRole::Reader, sessions, (Closed::Balance, urgency));
-        } else if let Some(how) = readers_leave(candidate, reads_elsewhere, writer) {
+        } else if let Some(how) = readers_leave(candidate, reads_elsewhere, reads_on_primary) {
             leave(ListenerRole::Reader, held.readers, how);
         }
         let writers = match held_primary == Some(server) {
@@ -136,11 +137,11 @@ fn excess(load: f64, share: f64, target: u32) -> (u32, Urgency) {
 fn readers_leave(
     candidate: &Candidate,
     reads_elsewhere: bool,
-    writer: Option<usize>,
+    reads_on_primary: bool,
 ) -> Option<(Closed, Urgency)> {
     match candidate.reads.reason()? {
         Reason::Draining => Some((Closed::Drained, Urgency::Draining)),
-        _ if !reads_elsewhere && writer.is_none() => None,
+        _ if !reads_elsewhere && !reads_on_primary => None,
         Reason::IsPrimary if !reads_elsewhere => None,
         Reason::IsPrimary => Some((Closed::ReplicaBack, Urgency::Paced)),
         Reason::Silent { .. } | Reason::Failing { .. } => Some((Closed::NotEligible, Urgency::AtOnce)),
@@ -259,6 +260,20 @@ mod tests {
             server.state = State::Silent { why: "no answer".to_owned() };
         }
         assert_eq!(decide(&view(s), &readers(&[1, 5, 5]), 11, 0.5), []);
+    }
+
+    #[test]
+    fn the_primary_is_somewhere_to_go_only_where_reads_may_go_there() {
+        let mut s = two();
+        for server in &mut s.servers[1..] {
+            server.state = State::Silent { why: "no answer".to_owned() };
+        }
+        let mut view = view(s);
+        let leaving = |view: &View| decide(view, &readers(&[0, 5, 5]), 10, 0.5).len();
+        assert_eq!(leaving(&view), 2);
+        let config = config::RouterConfig { reads_on_primary: false, ..config::RouterConfig::default() };
+        view.config = std::sync::Arc::new(config);
+        assert_eq!(leaving(&view), 0, "they would come back to the same server, or be refused");
     }
 
     #[test]
