@@ -2,10 +2,10 @@
 //! on, fitted, and simulated again on the other.
 //!
 //! A transaction comes at random, takes turns between a core and the disk (its CPU spread evenly between its
-//! reads), and may end with a wait until its log is durable. A disk is two things: the time of a request when
-//! nobody else asks ([`Latency`], a lognormal law through its mean and its 99th percentile), any number of
-//! them at a time; and a ceiling of requests a second, before which requests queue. Flushes are made one at a
-//! time, and each takes with it all that wait for one (group commit).
+//! reads), and may end with waits until its logs are durable, one after the other. A disk is two things: the
+//! time of a request when nobody else asks ([`Latency`], a lognormal law through its mean and its 99th
+//! percentile), any number of them at a time; and a ceiling of requests a second, before which requests
+//! queue. Flushes are made one at a time, and each takes with it all that wait for one (group commit).
 //!
 //! **The fit.** What was seen on the present disk is simulated on it. The part of the mean response time that
 //! the simulation does not have is the fixed time of a transaction (the way there and back, the parser). What
@@ -63,7 +63,7 @@ pub struct Demand {
     pub cpu_ms: f64,
     /// Reads of the disk.
     pub reads: f64,
-    /// Waits until its log is durable: 0 for one that only reads.
+    /// Waits until a log is durable, one after the other: 0 for one that only reads.
     pub flushes: f64,
 }
 
@@ -311,7 +311,7 @@ struct Transaction {
     began_ns: u64,
     reads_left: u32,
     slice_ns: u64,
-    flushes: bool,
+    flushes_left: u32,
     /// When it went to the disk.
     asked_ns: u64,
     disk_ns: u64,
@@ -374,13 +374,14 @@ impl Simulation<'_> {
             Event::Arrives => {
                 let reads = self.random.poisson(self.demand.reads);
                 let slice_ms = self.demand.cpu_ms / f64::from(reads + 1);
-                let flushes = self.random.next() < self.demand.flushes;
+                let whole = self.demand.flushes.max(0.0).floor();
+                let flushes_left = whole as u32 + u32::from(self.random.next() < self.demand.flushes - whole);
                 let (began_ns, slice_ns) = (self.now, ns(slice_ms));
                 self.all.push(Transaction {
                     began_ns,
                     reads_left: reads,
                     slice_ns,
-                    flushes,
+                    flushes_left,
                     asked_ns: 0,
                     disk_ns: 0,
                 });
@@ -404,7 +405,7 @@ impl Simulation<'_> {
             Event::Flushed => {
                 for one in std::mem::take(&mut self.in_flush) {
                     self.all[one].disk_ns += self.now - self.all[one].asked_ns;
-                    self.end(one);
+                    self.flush_or_end(one);
                 }
                 self.flush();
             }
@@ -419,7 +420,7 @@ impl Simulation<'_> {
         self.at(self.all[one].slice_ns, Event::Computed(one));
     }
 
-    /// After a slice: the next read, the flush, or the end.
+    /// After a slice: the next read, a flush, or the end.
     fn computed(&mut self, one: usize) {
         self.all[one].asked_ns = self.now;
         if self.all[one].reads_left > 0 {
@@ -428,12 +429,18 @@ impl Simulation<'_> {
             self.disk_free_ns = passes + ns(1e3 / self.disk.reads_per_s.max(1e-9));
             let takes = self.random.lognormal(self.disk.read.law());
             self.at(passes - self.now + ns(takes), Event::Read(one));
-        } else if self.all[one].flushes {
-            self.for_flush.push(one);
-            self.flush();
         } else {
-            self.end(one);
+            self.flush_or_end(one);
+            self.flush();
         }
+    }
+
+    /// Waits for the next flush that begins, or ends.
+    fn flush_or_end(&mut self, one: usize) {
+        let Some(left) = self.all[one].flushes_left.checked_sub(1) else { return self.end(one) };
+        self.all[one].flushes_left = left;
+        self.all[one].asked_ns = self.now;
+        self.for_flush.push(one);
     }
 
     fn flush(&mut self) {
@@ -535,6 +542,11 @@ mod tests {
         // One at a time it would be full at 500 a second.
         let found = simulate(&demand, &disk, 4, 2000.0);
         assert!(found.mean_ms < 4.5, "{found:?}");
+        // Of two logs one after the other, each for all that wait.
+        let idle = simulate(&Demand { flushes: 2.0, ..demand }, &disk, 4, 1.0);
+        assert!((idle.disk_ms - 4.0).abs() < 0.1, "{idle:?}");
+        let busy = simulate(&Demand { flushes: 2.0, ..demand }, &disk, 4, 2000.0);
+        assert!((4.5..6.5).contains(&busy.mean_ms), "{busy:?}");
     }
 
     #[test]

@@ -12,6 +12,7 @@ use plan::Interval;
 use plan::disks::{Demand, Disk, Disks, Latency, MODEL_ERROR, MeasuredRate, Refusal};
 use probe::Probe;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::path::Path;
 use term::Table;
@@ -35,7 +36,7 @@ pub struct DisksQuestion {
     /// The disk that it was seen on.
     pub here: NamedDisk,
     pub other: NamedDisk,
-    /// Waits of a transaction until its log is durable.
+    /// Waits of a transaction until a log is durable, one after the other.
     pub flushes: f64,
 }
 
@@ -111,16 +112,31 @@ pub fn of_probe(probe: &Probe) -> Option<NamedDisk> {
     Some(NamedDisk { name: probe.host.clone(), disk })
 }
 
-/// Waits of a transaction that writes until its log is durable: by the server's settings.
+/// Waits of a transaction that writes until its logs are durable, one after the other: by the server's
+/// settings.
 ///
 /// # Errors
 /// The server does not answer.
 pub fn flushes(server: &mut Server, writes: bool) -> Result<f64, ServerError> {
+    if !writes {
+        return Ok(0.0);
+    }
     let all = server.variables(&["innodb_flush_log_at_trx_commit", "sync_binlog", "log_bin"])?;
-    let is = |name: &str, value: &str| all.get(name).is_some_and(|found| found == value);
-    let redo = is("innodb_flush_log_at_trx_commit", "1");
-    let binlog = is("log_bin", "ON") && is("sync_binlog", "1");
-    Ok(if writes { f64::from(u8::from(redo) + u8::from(binlog)).min(1.0) } else { 0.0 })
+    Ok(flushes_of_commit(&all))
+}
+
+/// A commit waits for the redo log, and after that for the binary log: they are files of their own. With
+/// MariaDB's `innodb_flush_log_at_trx_commit = 3` the redo log is flushed as with 1, and once more behind the
+/// binary log.
+fn flushes_of_commit(variables: &BTreeMap<String, String>) -> f64 {
+    let of = |name: &str| variables.get(name).map_or("", String::as_str);
+    let has_binlog = of("log_bin") == "ON";
+    let redo: u8 = match of("innodb_flush_log_at_trx_commit") {
+        "3" if has_binlog => 2,
+        "1" | "3" => 1,
+        _ => 0,
+    };
+    f64::from(redo + u8::from(has_binlog && of("sync_binlog") == "1"))
 }
 
 /// Answers.
@@ -386,6 +402,21 @@ mod tests {
         assert!(answer.observed().iter().all(|one| one.what.ends_with(" on db1")));
         let json = serde_json::to_string(&answer).unwrap();
         assert_eq!(serde_json::from_str::<DisksAnswer>(&json).unwrap().rows.len(), 4);
+    }
+
+    #[test]
+    fn a_commit_waits_for_each_log_that_it_makes_durable() {
+        let of = |redo: &str, sync_binlog: &str, log_bin: &str| {
+            let all = [
+                ("innodb_flush_log_at_trx_commit", redo),
+                ("sync_binlog", sync_binlog),
+                ("log_bin", log_bin),
+            ];
+            flushes_of_commit(&all.map(|(name, value)| (name.to_owned(), value.to_owned())).into())
+        };
+        assert_eq!((of("1", "1", "ON"), of("1", "0", "ON"), of("2", "1", "ON")), (2.0, 1.0, 1.0));
+        assert_eq!((of("1", "1", "OFF"), of("0", "1", "OFF"), of("2", "100", "ON")), (1.0, 0.0, 0.0));
+        assert_eq!((of("3", "1", "ON"), of("3", "0", "OFF")), (3.0, 1.0));
     }
 
     #[test]

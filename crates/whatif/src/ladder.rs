@@ -115,7 +115,7 @@ pub struct Climbed {
 pub struct ServerObservations {
     pub of: Observations,
     pub cores: u32,
-    /// Waits of a transaction until its log is durable.
+    /// Waits of a transaction until a log is durable, one after the other.
     pub flushes: f64,
 }
 
