@@ -16,7 +16,7 @@ pub(crate) use answer::in_words;
 pub use answer::{MemoryAnswer, Row, answer};
 
 use crate::pool_load::{PoolLoad, Sender};
-use crate::server::{Server, ServerError};
+use crate::server::{Server, ServerError, rise};
 use crate::words::{ValueError, bytes, figure};
 use config::Credentials;
 use fleet::Address;
@@ -387,11 +387,9 @@ fn window(
     if stop.load(Ordering::Relaxed) {
         return Err(MemoryError::Interrupted);
     }
-    let delta =
-        |name: &str| after.get(name).zip(before.get(name)).map_or(0.0, |(after, before)| after - before);
     Ok(Window {
-        reads: delta(READS[1]),
-        requests: delta(READS[0]),
+        reads: rise(&before, &after, READS[1])?,
+        requests: rise(&before, &after, READS[0])?,
         p99_ms: sent.p99_ms,
         per_s: sent.per_s,
         done: sent.done,
@@ -481,10 +479,16 @@ impl Pool {
         let server = &mut self.server;
         until_resized(size, stop, || {
             let found = pool_bytes(server)?;
-            let pages = server.counters(&["Innodb_buffer_pool_pages_total", "Innodb_page_size"])?;
-            Ok((found, pages.values().product()))
+            Ok((found, bytes_of_pages(&server.counters(&PAGES)?)))
         })
     }
+}
+
+const PAGES: [&str; 2] = ["Innodb_buffer_pool_pages_total", "Innodb_page_size"];
+
+/// Of the pool's pages together; 0 where the server does not tell.
+fn bytes_of_pages(counters: &BTreeMap<String, f64>) -> f64 {
+    counters.get(PAGES[0]).zip(counters.get(PAGES[1])).map_or(0.0, |(pages, each)| pages * each)
 }
 
 /// A server may say the new size at once and take its time to get there. `look` tells both: the size that it
@@ -639,6 +643,9 @@ mod tests {
         assert!(matches!(ended, Err(MemoryError::Interrupted)), "{ended:?}");
         assert_eq!(looks, 2);
         assert!(until_resized(64 << 20, &stop, || Ok((64 << 20, 0.0))).is_ok(), "it is there");
+        let told =
+            |names: &[&str]| bytes_of_pages(&names.iter().map(|name| ((*name).to_owned(), 8.0)).collect());
+        assert_eq!((told(&PAGES), told(&PAGES[..1]), told(&[])), (64.0, 0.0, 0.0));
     }
 
     #[test]

@@ -32,6 +32,9 @@ pub enum ServerError {
         /// In the server's or system's words.
         why: String,
     },
+    /// What it does not tell is not 0.
+    #[error("the server does not tell {name} (SHOW GLOBAL STATUS)")]
+    Counter { name: &'static str },
 }
 
 /// A connection to a server.
@@ -148,6 +151,19 @@ impl Server {
     }
 }
 
+/// How much a counter rose between two looks.
+///
+/// # Errors
+/// One of them is without it.
+pub(crate) fn rise(
+    before: &BTreeMap<String, f64>,
+    after: &BTreeMap<String, f64>,
+    name: &'static str,
+) -> Result<f64, ServerError> {
+    let both = before.get(name).zip(after.get(name));
+    both.map(|(before, after)| after - before).ok_or(ServerError::Counter { name })
+}
+
 fn quoted(names: &[&str]) -> String {
     names.iter().map(|name| format!("'{name}'")).collect::<Vec<_>>().join(", ")
 }
@@ -216,6 +232,17 @@ mod tests {
     #[test]
     fn a_list_of_cpus_is_counted() {
         assert_eq!((cpus("0-3,6"), cpus("1"), cpus("0-1"), cpus("x")), (Some(5), Some(1), Some(2), None));
+    }
+
+    #[test]
+    fn a_counter_that_is_not_told_has_not_risen_by_nothing() {
+        let of = |value: f64| BTreeMap::from([("Innodb_buffer_pool_reads".to_owned(), value)]);
+        let (before, after) = (of(100.0), of(130.0));
+        assert_eq!(rise(&before, &after, "Innodb_buffer_pool_reads").unwrap(), 30.0);
+        let requests = "Innodb_buffer_pool_read_requests";
+        let why = rise(&before, &after, requests).unwrap_err().to_string();
+        assert_eq!(why, format!("the server does not tell {requests} (SHOW GLOBAL STATUS)"));
+        assert!(rise(&before, &BTreeMap::new(), "Innodb_buffer_pool_reads").is_err());
     }
 
     #[test]
