@@ -7,6 +7,10 @@
 //! for its stack, which has none of its own. For that the kernel walks all page tables of the process, which
 //! may not map memory meanwhile: seconds for some hundred GiB. So a process is asked once ([`KnownPolicy`]).
 //!
+//! One policy does not last: with `innodb_numa_interleave` the server interleaves while it makes its buffer
+//! pool, and sets the kernel's own policy after that. Interleaving is read again until the process has run
+//! for [`MAKES_POOL_S`].
+//!
 //! Sources: `numactl(8)`, `numa(7)` (`/proc/PID/numa_maps`), `set_mempolicy(2)`.
 
 use super::{Managed, denied, drop_in, started};
@@ -25,6 +29,10 @@ const OPTIONS: [(&str, &str); 3] =
 const LINE: &str = "NUMACTL";
 const PROGRAM: &str = "numactl";
 const NODES: &str = "/sys/devices/system/node/has_memory";
+/// A server has made its buffer pool by then, also one of some TiB.
+const MAKES_POOL_S: f64 = 600.0;
+/// Of `/proc/PID/stat`, a second: the kernel's USER_HZ, 100 on every architecture of ours.
+const TICKS: f64 = 100.0;
 
 /// A policy with its nodes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -106,7 +114,7 @@ fn in_force(maps: &str) -> Option<String> {
     Some(nodes.map_or_else(|| name.to_owned(), |nodes| format!("{name}:{nodes}")))
 }
 
-/// The policy of a process that was asked for it: it has that from its start on.
+/// The policy of a process that was asked for it: it keeps that, once it has made its buffer pool.
 #[derive(Debug, Default)]
 pub(super) struct KnownPolicy {
     /// Its number, when it began, its policy.
@@ -124,9 +132,18 @@ impl KnownPolicy {
         }
         let maps = format!("/proc/{pid}/numa_maps");
         let policy = in_force(&host.read(&maps)?).ok_or_else(|| denied(format!("{maps} names no stack")))?;
-        self.last = began.map(|began| (pid, began, policy.clone()));
+        let lasts = |began: &String| !policy.starts_with(INTERLEAVE) || has_pool(host, began);
+        self.last = began.filter(lasts).map(|began| (pid, began, policy.clone()));
         Ok(policy)
     }
+}
+
+/// Whether a process that began then, in ticks since the boot, has certainly made its buffer pool.
+fn has_pool(host: &Host, began: &str) -> bool {
+    let uptime = host.read("/proc/uptime").unwrap_or_default();
+    let uptime_s = uptime.split(' ').next().and_then(|text| text.parse::<f64>().ok());
+    let began_s = began.parse::<f64>().ok().map(|ticks| ticks / TICKS);
+    uptime_s.zip(began_s).is_some_and(|(now, began)| now - began > MAKES_POOL_S)
 }
 
 /// The policy of the server's process, as it was asked for if that is what is in force.
@@ -349,8 +366,19 @@ mod tests {
         let maps = |policy: &str| {
             std::fs::write(process.join("numa_maps"), format!("7ffc {policy} stack anon=3\n")).unwrap();
         };
+        let uptime = |seconds: u32| {
+            std::fs::write(root.path().join("proc/uptime"), format!("{seconds}.25 9.00\n")).unwrap();
+        };
         let mut known = KnownPolicy::default();
         began(500);
+        // As it is while a server with innodb_numa_interleave makes its buffer pool.
+        uptime(9);
+        maps("interleave:0-1");
+        assert_eq!(known.policy(&host, 7).unwrap(), "interleave:0-1");
+        maps("default");
+        assert_eq!(known.policy(&host, 7).unwrap(), "default");
+        let mut known = KnownPolicy::default();
+        uptime(700);
         maps("interleave:0-1");
         assert_eq!(known.policy(&host, 7).unwrap(), "interleave:0-1");
         std::fs::remove_file(process.join("numa_maps")).unwrap();
