@@ -74,8 +74,9 @@ pub enum LoadError {
     TrialLine { path: PathBuf, line: usize, source: serde_json::Error },
     /// Trials of different measurements must not be mixed.
     #[error(
-        "{} holds trials of {} at {} for p{} < {:?}, and this is another measurement; name another file",
-        path.display(), found.workload, found.target, found.objective.percent(), found.objective.within
+        "{} holds trials of {} at {} for p{} < {:?}{}, and this is another measurement; name another file",
+        path.display(), found.workload, found.target, found.objective.percent(), found.objective.within,
+        found.clients.map_or_else(String::new, |clients| format!(" with {clients} clients"))
     )]
     OtherMeasurement { path: PathBuf, found: Box<Heading> },
     /// The machine refused something.

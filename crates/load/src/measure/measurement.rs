@@ -53,7 +53,8 @@ impl Measurement {
         let Self { goal, objective, target, .. } = self.clone();
         let workload = plan.workload.name.clone();
         // Tables of another size are another measurement, and so is a file that was changed.
-        let heading = Heading { workload: plan.workload.in_words(), target, objective };
+        let clients = Some(plan.clients);
+        let heading = Heading { workload: plan.workload.in_words(), target, objective, clients };
         let (file, trials) = match &self.trials {
             Some(path) => TrialFile::open(path, &heading).map(|(file, trials)| (Some(file), trials))?,
             None => (None, Vec::new()),

@@ -17,6 +17,9 @@ pub struct Heading {
     pub target: String,
     /// What must hold.
     pub objective: Objective,
+    /// Clients: with fewer they may be the limit. `None` in files of a time when it was not kept.
+    #[serde(default)]
+    pub clients: Option<u32>,
 }
 
 /// Where trials are appended.
@@ -48,7 +51,8 @@ impl TrialFile {
         let mut lines = whole.lines().enumerate();
         if let Some((_, first)) = lines.next() {
             let found: Heading = serde_json::from_str(first).map_err(no_line(1))?;
-            if found != *heading {
+            let clients = found.clients.or(heading.clients);
+            if (Heading { clients, ..found.clone() }) != *heading {
                 return Err(LoadError::OtherMeasurement { path: path.to_owned(), found: Box::new(found) });
             }
         }
@@ -90,7 +94,7 @@ mod tests {
 
     fn heading() -> Heading {
         let objective = Objective::parse("p99 < 15ms").unwrap();
-        Heading { workload: "w".into(), target: "db1".into(), objective }
+        Heading { workload: "w".into(), target: "db1".into(), objective, clients: Some(8) }
     }
 
     #[test]
@@ -105,6 +109,11 @@ mod tests {
         assert_eq!(TrialFile::open(&path, &heading).unwrap().1, [trial]);
         let other = Heading { target: "db2".into(), ..heading.clone() };
         assert!(TrialFile::open(&path, &other).err().unwrap().to_string().contains("another measurement"));
+        let other = Heading { clients: Some(64), ..heading.clone() };
+        assert!(TrialFile::open(&path, &other).err().unwrap().to_string().contains("with 8 clients"));
+        let unknown = std::fs::read_to_string(&path).unwrap().replace(",\"clients\":8", "");
+        std::fs::write(&path, unknown).unwrap();
+        assert_eq!(TrialFile::open(&path, &other).unwrap().1, [trial], "it was not kept");
         std::fs::write(&path, serde_json::to_string(&heading).unwrap() + "\n{\"rate\": 1\n").unwrap();
         assert!(TrialFile::open(&path, &heading).err().unwrap().to_string().contains("trials.jsonl:2"));
     }
