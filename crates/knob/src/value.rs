@@ -269,6 +269,10 @@ pub fn cpu_set(text: &str, cpus: u32) -> Result<BTreeSet<u32>, ValueError> {
                 let (from, to) = part.split_once('-').unwrap_or((part, part));
                 let number = |text: &str| text.trim().parse::<u32>().ok().filter(|cpu| *cpu < 8192);
                 let (Some(from), Some(to)) = (number(from), number(to)) else { return Err(wrong()) };
+                if from > to {
+                    // As an empty range it would be none of the CPUs.
+                    return Err(wrong());
+                }
                 set.extend(from..=to);
             }
             set
@@ -433,6 +437,8 @@ mod tests {
         assert!(no(whole, "-4").to_string().contains("0 to 4096"));
         assert!(no(Values::PowerOfTwo { max: 32_768 }, "100").to_string().contains("power of two"));
         assert!(no(Values::Cpus, "8").to_string().contains("no CPU 8"));
+        assert!(no(Values::Cpus, "3-0").to_string().contains("3-0"), "it is not none");
+        assert!(no(Values::Cpus, "1,3-2").to_string().contains("1,3-2"));
         assert!(no(Values::SomeCpus, "none").to_string().contains("at least one"));
         assert!(no(Values::Limit, "4097").to_string().contains("pages"));
         assert!(no(Values::CpuMax, "1 2").to_string().contains("1000"));
