@@ -35,7 +35,8 @@ Examples:
   headroom knob set --profile pinterest --for disk=nvme0n1 --for interface=eth0 --dry-run
       What would be written; nothing is.
 
-Exit code 1 when a knob was refused, is dangerous and not named, or could not be put back.";
+Exit code 1 when a knob was refused, is dangerous and not named, is also changed by a program that runs
+here and is not named (--beside), or could not be put back.";
 
 /// Change settings, and put them back when the command ends.
 ///
