@@ -213,15 +213,21 @@ pub(crate) fn queue_inputs(seen: &[LoadPoint], cores: u32) -> QueueInputs {
 }
 
 /// Reads a file of trials of `headroom measure --trials`: its first line says of what they are. Trials that
-/// lost more than a hundredth had a queue that did not drain, and are left out.
+/// lost more than a hundredth had a queue that did not drain, and are left out. So is half of a last line, as
+/// a killed process leaves it.
 fn of_trials(text: &str) -> Result<(Heading, Vec<LoadPoint>), Mistake> {
     let mut lines = text.lines().enumerate();
     let wrong = |at: usize, source| Mistake::NoTrial { line: at + 1, source };
     let (_, first) = lines.next().ok_or(Mistake::Empty)?;
     let heading = serde_json::from_str(first).map_err(|error| wrong(0, error))?;
     let mut seen = Vec::new();
+    let torn = text.lines().count().checked_sub(1).filter(|_| !text.ends_with('\n'));
     for (at, line) in lines {
-        let trial: Trial = serde_json::from_str(line).map_err(|error| wrong(at, error))?;
+        let trial: Trial = match serde_json::from_str(line) {
+            Ok(trial) => trial,
+            Err(_) if torn == Some(at) => break,
+            Err(error) => return Err(wrong(at, error)),
+        };
         if trial.mean_ms > 0.0 && trial.loss() <= 0.01 {
             seen.extend(LoadPoint::of_history(trial.rate, trial.mean_ms, Some(trial.p99_ms), None));
         }
@@ -357,6 +363,9 @@ mod tests {
         let text = [heading.to_owned(), trial(0, 2.0), trial(50, 400.0), trial(0, 0.0)].join("\n");
         let (heading, seen) = of_trials(&text).unwrap();
         assert_eq!((heading.workload.as_str(), seen.len()), ("w", 1));
+        // A search that was killed while it wrote.
+        assert_eq!(of_trials(&format!("{text}\n{{\"rate\": 1")).unwrap().1.len(), 1);
+        assert!(of_trials(&format!("{text}\n{{\"rate\": 1\n")).is_err());
         assert!(of_trials("{}").unwrap_err().to_string().starts_with("line 1: "));
     }
 
