@@ -152,9 +152,10 @@ impl Objective {
         (self.quantile * 1e6).round() / 1e4
     }
 
-    /// Largest share lost that still meets it.
+    /// Largest share lost that still meets it, without the dust of binary fractions: `1 - 0.9` is less than
+    /// a tenth, and a tenth lost would miss p90.
     pub fn loss(&self) -> f64 {
-        1.0 - self.quantile
+        ((1.0 - self.quantile) * 1e9).round() / 1e9
     }
 
     /// Reads `p99 < 15ms` (also `<=`, and p50 to p99.99).

@@ -118,6 +118,15 @@ fn short_trials_that_lie_cost_some_trials_and_not_the_answer() {
 }
 
 #[test]
+fn what_loses_exactly_the_share_that_may_be_lost_is_good() {
+    for (objective, lost) in [("p80 < 15ms", 20), ("p90 < 15ms", 10), ("p95 < 15ms", 5), ("p99 < 15ms", 1)] {
+        let goal = goal(objective, 100.0);
+        let trial = |lost| Trial { due: 100, lost, ..Trial::default() };
+        assert!(!goal.is_bad(&trial(lost)) && goal.is_bad(&trial(lost + 1)), "{objective}");
+    }
+}
+
+#[test]
 fn objectives_are_read_and_what_is_none_is_refused() {
     let found = Objective::parse("p99.9 <= 1.5s").unwrap();
     assert!((found.quantile - 0.999).abs() < 1e-12 && found.within == Duration::from_millis(1500));
