@@ -4,7 +4,7 @@ use crate::effects::{FactorEffect, FactorStanding, PairEffect};
 use crate::figures::{Figures, HOST, Moment, Spread};
 use crate::report::{CellReport, LoadReport, Report, Standing, Winner};
 use crate::spec::Metric;
-use crate::text::{factor_standing, length, mixed, percent, standing, warnings, winner_range};
+use crate::text::{factor_standing, length, mixed, not_looked_at, percent, standing, warnings, winner_range};
 use crate::verdict::Verdict;
 use chart::{Axis, Line, Lines, Tone, escape};
 use std::fmt::Write;
@@ -32,6 +32,9 @@ pub fn html(report: &Report) -> String {
     for (knob, then, now) in report.differ.iter().flatten() {
         let words = format!("{knob} was {then} and is {now}");
         let _ = writeln!(page, "<p class=\"said bad\">{}</p>", escape(&words));
+    }
+    if let Some(words) = not_looked_at(report) {
+        let _ = writeln!(page, "<p class=\"said bad\">{}</p>", escape(words));
     }
     summary(&mut page, report);
     for load in &report.loads {

@@ -65,9 +65,9 @@ pub struct Report {
 }
 
 impl Report {
-    /// Whether it is over, everything is as it was before, and no load is void.
+    /// Whether it is over, everything was seen to be as it was before, and no load is void.
     pub fn is_sound(&self) -> bool {
-        let as_before = self.differ.as_ref().is_none_or(Vec::is_empty);
+        let as_before = self.differ.as_ref().is_some_and(Vec::is_empty);
         self.ended && as_before && self.loads.iter().all(|load| !load.void)
     }
 }
@@ -483,6 +483,7 @@ mod tests {
         let report = report(&experiment, &history);
         let load = &report.loads[0];
         assert!(report.ended && report.complete && !load.void && !load.back_differs, "{load:?}");
+        assert!(report.is_sound() && crate::text::not_looked_at(&report).is_none());
         assert_eq!(load.cells[0].standing, Standing::Judged { verdict: Verdict::Better });
         assert_eq!(load.cells[1].standing, Standing::Judged { verdict: Verdict::Equivalent });
         assert_eq!(load.cells[2].standing, Standing::Dropped { stage: 0 });
@@ -606,6 +607,16 @@ mod tests {
         let load = &report.loads[0];
         assert!(load.winner.is_none() && !load.void);
         assert!(load.cells.iter().all(|cell| !matches!(cell.standing, Standing::Judged { .. })), "{load:?}");
+    }
+
+    #[test]
+    fn settings_that_nobody_has_compared_are_not_taken_to_be_as_they_were() {
+        let (experiment, mut history) = history(plainly);
+        history.ended = None;
+        let report = report(&experiment, &history);
+        assert!(report.ended && !report.is_sound(), "{:?}", report.differ);
+        let words = crate::text::not_looked_at(&report).unwrap();
+        assert!(crate::text::report(&report).contains(words) && crate::page::html(&report).contains(words));
     }
 
     #[test]

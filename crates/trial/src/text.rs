@@ -378,6 +378,15 @@ pub fn warnings(report: &Report, load: &LoadReport) -> Vec<String> {
     all
 }
 
+/// What is said of an experiment that was cut off behind its last trial: the settings were put back by
+/// whoever ended it, and nobody has compared them.
+pub fn not_looked_at(report: &Report) -> Option<&'static str> {
+    (report.ended && report.differ.is_none()).then_some(
+        "it was cut off behind its last trial: whether every setting is as it was is not known; headroom trial \
+         run --resume looks at them",
+    )
+}
+
 /// The report for a terminal.
 pub fn report(report: &Report) -> String {
     let mut text = format!(
@@ -393,6 +402,9 @@ pub fn report(report: &Report) -> String {
     }
     for (knob, then, now) in report.differ.iter().flatten() {
         text.push_str(&format!("WARNING: {knob} was {then} and is {now}\n"));
+    }
+    if let Some(words) = not_looked_at(report) {
+        text.push_str(&format!("WARNING: {words}\n"));
     }
     for level in &report.refused {
         text.push_str(&format!("refused, not tried: {}={}: {}\n", level.knob, level.level, level.why));

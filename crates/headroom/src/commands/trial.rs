@@ -138,8 +138,8 @@ Exit code 1 when the experiment is void (its A/A cell differs) or a setting is n
 /// What came of an experiment.
 #[derive(Args, Debug, Clone)]
 #[command(after_help = "Examples:\n  headroom trial report trial-t\n  headroom trial report trial-t --html \
-                  t.html\n  headroom trial report trial-t --csv > t.csv\n\nExit code 1 when it is not over, or \
-                  void.")]
+                  t.html\n  headroom trial report trial-t --csv > t.csv\n\nExit code 1 when it is not over, is \
+                  void, or a setting is not as it was.")]
 pub(crate) struct ReportArgs {
     /// The directory of `headroom trial run`.
     dir: PathBuf,
