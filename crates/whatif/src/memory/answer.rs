@@ -23,7 +23,7 @@ pub struct Row {
     pub bytes: u64,
     /// `None` outside of what was measured.
     pub predicted: Option<Predicted>,
-    /// Reads of the disk a second at today's rate of transactions.
+    /// Reads of the disk a second at today's rate of transactions; `None` also where none was done.
     pub reads_per_s: Option<Interval>,
 }
 
@@ -58,17 +58,18 @@ pub fn answer(subject: String, workload: String, measurement: Measurement) -> Re
     let (least, most) = curve.range();
     // Today's requests: those of the size next to today's.
     let near = measured.iter().min_by_key(|one| one.bytes.abs_diff(today_bytes));
-    let requests =
-        near.map_or(0.0, |one| one.requests_each * plan::quantile::median(&one.per_s).unwrap_or(0.0));
+    let requests = near.and_then(|one| Some(one.requests_each * plan::quantile::median(&one.per_s)?));
+    // None where nothing got done: the pages were others', and a rate of ours is not known.
+    let requests = requests.filter(|requests| *requests > 0.0);
     let row = |factor: f64| {
         let bytes = (today_bytes as f64 * factor).round() as u64;
         let predicted = curve.at(bytes);
-        let reads = |misses: Interval| Interval {
+        let reads = |(Predicted { miss_ratio: misses, .. }, requests): (Predicted, f64)| Interval {
             low: misses.low * requests,
             estimate: misses.estimate * requests,
             high: misses.high * requests,
         };
-        Row { factor, bytes, predicted, reads_per_s: predicted.map(|one| reads(one.miss_ratio)) }
+        Row { factor, bytes, predicted, reads_per_s: predicted.zip(requests).map(reads) }
     };
     let steps = 40;
     let size = |at: i32| {
@@ -310,6 +311,24 @@ mod tests {
         assert_eq!((answer.knee, answer.observed().len()), (None, 4));
         let text = answer.text();
         assert!(text.contains("measured, not steady") && text.contains("No knee is named"), "{text}");
+    }
+
+    #[test]
+    fn where_no_transaction_was_done_reads_a_second_are_not_known_and_not_none() {
+        let at = |mib: u64, misses: f64| Measured {
+            bytes: mib << 20,
+            miss_ratio: vec![misses; 3],
+            p99_ms: Vec::new(),
+            per_s: vec![0.0; 3],
+            requests_each: 0.0,
+            steady: true,
+        };
+        let sizes = vec![at(64, 0.4), at(128, 0.2), at(256, 0.05)];
+        let measurement = Measurement { sizes, today_bytes: 128 << 20, notes: Vec::new(), is_back: true };
+        let answer = answer("db1".into(), "w".into(), measurement).unwrap();
+        let today = answer.rows.iter().find(|row| row.factor == 1.0).unwrap();
+        assert!(today.predicted.is_some() && today.reads_per_s.is_none(), "{today:?}");
+        assert!(!answer.text().contains("More memory from here"), "{}", answer.text());
     }
 
     #[test]
