@@ -30,7 +30,9 @@ Examples:
 
 The disk is measured by fio on a file of its own (never a raw device), past the page cache; the file is removed. Afterwards
 `headroom watch` and `headroom agent` tell how much of these ceilings is used; an agent that runs takes them over on HUP
-(systemctl reload headroom-agent).";
+(systemctl reload headroom-agent).
+
+Exit code 1: nothing was measured (the answer was no), or --list finds no probe of this host.";
 
 /// Measure what this host can do at most.
 ///
