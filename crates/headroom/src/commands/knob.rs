@@ -73,7 +73,7 @@ Examples:
   headroom knob restore --forget server.max_connections --server 10.0.0.9:3306
       That server is removed for good: its entry is closed, and nothing is put back.
 
-Exit code 1 when something was left or could not be put back.";
+Exit code 1 when something was left or could not be put back, or nothing is open of what was named.";
 
 /// Put back what was changed and is still as it was left.
 ///

@@ -13,7 +13,9 @@ const LIST_EXAMPLES: &str = "\
 Examples:
   headroom knob list                 what this host has, with present values
   headroom knob list block@vda       names that contain 'block', of vda
-  headroom knob list --all           every row of the catalogue";
+  headroom knob list --all           every row of the catalogue
+
+Exit code 1: nothing matches.";
 
 /// What can be changed here, with the present values.
 #[derive(Args, Debug, Clone)]
@@ -34,7 +36,8 @@ pub(crate) struct ListArgs {
 /// One knob: what it does, takes and is now, and where that is documented.
 #[derive(Args, Debug, Clone)]
 #[command(after_help = "Examples:\n  headroom knob show block.scheduler@vda\n  headroom knob show \
-                  server.innodb_io_capacity --server db1:3306 --json")]
+                  server.innodb_io_capacity --server db1:3306 --json\n\nExit code 1: its value \
+                  cannot be read.")]
 pub(crate) struct ShowArgs {
     /// The knob; with @TARGET its present value is shown.
     knob: String,

@@ -16,7 +16,9 @@ Examples:
   headroom trial init --server 127.0.0.1:3306 > t.toml
   headroom trial init --server 127.0.0.1:3306 --workload oltp_read_only --threads 16 --threads 32 --budget 100m
 
-The tables of the workload must be there: headroom load prepare WORKLOAD --server ... makes them.";
+The tables of the workload must be there: headroom load prepare WORKLOAD --server ... makes them.
+
+Exit code 1: the server has none of the variables that are worth a trial.";
 
 /// Write a spec from what a server and this host offer.
 ///
