@@ -22,7 +22,7 @@ use fleet::{Flavour, GtidError, GtidPosition, ServerName};
 use std::time::Duration;
 use tokio::task::JoinSet;
 
-/// Passes where none of `stopped` that was to be promoted wrote something which no other server has.
+/// Passes where none of `stopped` that may have been promoted wrote something which no other server has.
 /// `answering` are all servers that answer; those of `stopped` may be among them.
 ///
 /// # Errors
@@ -34,7 +34,7 @@ pub(super) async fn nobody_was_promoted(
     deadline: Duration,
     flags: &Flags,
 ) -> Result<(), Error> {
-    for facts in stopped.iter().filter(|facts| receiver::was_to_be_promoted(facts)) {
+    for facts in stopped.iter().filter(|facts| receiver::both_stand(facts)) {
         let refused = |why: String| Error::Refused { server: facts.server.clone(), why };
         let Some(Own { transactions: own, .. }) = own(facts, who, deadline).await? else { continue };
         let known = of_others(facts, answering, who, deadline).await;
@@ -113,8 +113,11 @@ pub async fn none_is_lost(
 
 /// What a person types to keep what it wrote, or to lose it.
 fn way_out(facts: &Facts, stopped: &[Facts], answering: &[&Facts], flags: &Flags) -> String {
-    let each = |facts: &Facts| format!("on {}: {}", facts.server, receiver::look_again(facts));
-    let lose = stopped.iter().map(each).collect::<Vec<_>>().join("; ");
+    let each = |other: &Facts| {
+        let itself = (other.server == facts.server).then(|| other.dialect().start_replication());
+        Some(format!("on {}: {}", other.server, itself.or_else(|| receiver::look_again(other, stopped))?))
+    };
+    let lose = stopped.iter().filter_map(each).collect::<Vec<_>>().join("; ");
     let keep = match answering.iter().find(|other| !other.refuses_writes()) {
         // Opened beside that it would be a second writer.
         Some(writer) => format!("To keep that, bring it to {} first, which takes writes", writer.server),

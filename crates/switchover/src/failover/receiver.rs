@@ -25,10 +25,12 @@ pub(super) async fn start(stopped: &[Facts], who: &Credentials, deadline: Durati
         let channels = facts::channels(&mut conn, dialect, deadline).await?;
         let position = conn.scalar(dialect.position(), deadline).await?.unwrap_or_default();
         let facts = Facts { channels, position: position.replace('\n', ""), ..facts.clone() };
-        if let Some(why) = would_throw_away(&facts) {
-            return Err(Error::LosesRelayLogs { server: facts.server.clone(), why });
+        if let Some(start) = look_again(&facts, stopped) {
+            if let Some(why) = would_throw_away(&facts) {
+                return Err(Error::LosesRelayLogs { server: facts.server.clone(), why });
+            }
+            conn.run(start, deadline).await?;
         }
-        conn.run(look_again(&facts), deadline).await?;
         conn.close().await;
     }
     Ok(())
@@ -99,20 +101,57 @@ pub(crate) fn start_throws_away(dialect: Dialect, channel: &Channel, position: &
     })
 }
 
-/// What lets a replica look for its source again. One whose applying thread was stopped as well, and not by
-/// an error, was to be promoted: both start.
-pub(super) fn look_again(facts: &Facts) -> &'static str {
-    if was_to_be_promoted(facts) {
-        facts.dialect().start_replication()
-    } else {
-        facts.dialect().start_receiving()
+/// What lets a replica look for its source again, beside the others of `stopped`. One whose applying thread
+/// was stopped as well, and not by an error, was to be promoted, and both start; or somebody stopped it, and
+/// it stays as it stands: `None`.
+pub(super) fn look_again(facts: &Facts, stopped: &[Facts]) -> Option<&'static str> {
+    if !both_stand(facts) {
+        return Some(facts.dialect().start_receiving());
     }
+    may_be_the_candidate(facts, stopped).then(|| facts.dialect().start_replication())
 }
 
-/// Whether its applying thread was stopped as well, and not by an error: of a candidate alone it is.
-pub(super) fn was_to_be_promoted(facts: &Facts) -> bool {
+/// The statements that let replicas look again, each with its server, and who stays stopped.
+pub(super) fn in_words(stopped: &[Facts]) -> String {
+    let (mut starts, mut stay) = (Vec::new(), Vec::new());
+    for facts in stopped {
+        match look_again(facts, stopped) {
+            Some(start) => starts.push(format!("on {}: {start}", facts.server)),
+            None => stay.push(format!("on {}: {}", facts.server, facts.dialect().start_replication())),
+        }
+    }
+    let mut words = if starts.is_empty() { "nothing that is known".to_owned() } else { starts.join("; ") };
+    if !stay.is_empty() {
+        words.push_str(&format!(
+            ". Replicas whose threads both stand, and that no failover would have chosen, somebody has stopped: they stay so. \
+             If that was not on purpose, {}",
+            stay.join("; ")
+        ));
+    }
+    words
+}
+
+/// Whether its applying thread was stopped as well, and not by an error. A failover does that to its
+/// candidate alone.
+pub(super) fn both_stand(facts: &Facts) -> bool {
     let stopped = |channel: &Channel| !channel.applier_runs && channel.applier_error.is_empty();
     facts.channels.first().is_some_and(stopped)
+}
+
+/// Whether a failover may have stopped it to promote it: it has received all that another of `stopped` has,
+/// and applied it. Of several that have, nobody can tell. What MariaDB has not applied, [`would_throw_away`]
+/// says.
+fn may_be_the_candidate(facts: &Facts, stopped: &[Facts]) -> bool {
+    let received = |facts: &Facts| {
+        let received = facts.channels.first().map_or("", |channel| channel.received.as_str());
+        Received::new(facts.version.flavour, received, &facts.position).ok()
+    };
+    let Some(ours) = received(facts) else { return false };
+    let has_all = stopped.iter().all(|other| received(other).is_some_and(|theirs| ours.covers(&theirs)));
+    let applied = Received::new(facts.version.flavour, "", &facts.position);
+    let has_applied = facts.dialect().is_mariadb() || applied.is_ok_and(|applied| applied.covers(&ours));
+    let withholds = facts.channels.first().is_some_and(|channel| channel.withholds().is_some());
+    has_all && has_applied && !withholds && facts.reserved.is_none()
 }
 
 #[cfg(test)]
@@ -146,6 +185,41 @@ mod tests {
         let ended = end_holders(&stopped, &who, limit).await.unwrap();
         assert_eq!(ended, ["session 7 on a2, which held headroom.switchover"]);
         assert!(told.lock().unwrap().iter().any(|statement| statement == "KILL 7"));
+    }
+
+    #[test]
+    fn a_replica_that_somebody_stopped_stays_so_beside_the_one_that_was_to_be_promoted() {
+        let replica =
+            |name: &str, version: &str, [received, position]: [&str; 2], applier_runs: bool| Facts {
+                channels: vec![Channel {
+                    receiver_runs: false,
+                    applier_runs,
+                    received: received.to_owned(),
+                    ..channel("a1", 3306, 11)
+                }],
+                position: position.to_owned(),
+                ..facts(name, version)
+            };
+        let mariadb = |name: &str, at: &str, runs: bool| replica(name, "10.11.6-MariaDB", [at, at], runs);
+        let mut all = [
+            mariadb("a2", "0-11-50", false),
+            mariadb("b1", "0-11-50", true),
+            mariadb("b2", "0-11-40", false),
+        ];
+        let starts = |all: &[Facts]| all.iter().map(|facts| look_again(facts, all)).collect::<Vec<_>>();
+        assert_eq!(starts(&all), [Some("START SLAVE"), Some("START SLAVE IO_THREAD"), None]);
+        let words = in_words(&all);
+        assert!(words.starts_with("on a2: START SLAVE; on b1: START SLAVE IO_THREAD. "), "{words}");
+        assert!(words.ends_with("they stay so. If that was not on purpose, on b2: START SLAVE"), "{words}");
+        // As far, and late on purpose: no failover would have chosen it.
+        all[2] = mariadb("b2", "0-11-50", false);
+        assert_eq!(starts(&all)[2], Some("START SLAVE"), "nobody can tell");
+        all[2].channels[0].delay_s = 3_600;
+        assert_eq!(starts(&all)[2], None);
+        let (all, less) =
+            ("3e11fa47-71ca-11e1-9e33-c80aa9429562:1-50", "3e11fa47-71ca-11e1-9e33-c80aa9429562:1-48");
+        let mysql = [replica("a2", "8.4.2", [all, less], false), replica("b1", "8.4.2", ["", all], false)];
+        assert_eq!(starts(&mysql), [None, Some("START REPLICA")], "a candidate has applied what it received");
     }
 
     #[test]

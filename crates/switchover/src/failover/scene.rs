@@ -196,9 +196,10 @@ impl Scene {
         !self.replicas.is_empty() && self.replicas.iter().all(stopped)
     }
 
-    /// The statements that let all replicas look for the primary again, each with its server.
-    pub fn receive_again(&self) -> Vec<(&Facts, &'static str)> {
-        self.replicas.iter().map(|facts| (facts, receiver::look_again(facts))).collect()
+    /// The statements that let replicas look for the primary again, each with its server, and who stays
+    /// stopped, in words.
+    pub fn receive_again(&self) -> String {
+        receiver::in_words(&self.replicas)
     }
 
     /// Passes where no replica whose threads stand wrote something which no other server has: else it was
@@ -216,7 +217,8 @@ impl Scene {
         own_writes::nobody_was_promoted(&self.replicas, &answering, who, deadline, flags).await
     }
 
-    /// Lets all replicas look for the primary again: once [`Self::nobody_was_promoted`].
+    /// Lets replicas look for the primary again, but those that somebody stopped: once
+    /// [`Self::nobody_was_promoted`].
     ///
     /// # Errors
     /// A failover or switchover is going on, whose work this would be, or a server does not do it.

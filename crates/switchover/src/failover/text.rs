@@ -135,24 +135,20 @@ pub fn check(
 
 /// What is said where no replica looks for the primary.
 pub fn all_stopped(scene: &Scene) -> String {
-    let each = |(facts, statement): (&Facts, &str)| format!("on {}: {statement}", facts.server);
-    let statements: Vec<String> = scene.receive_again().into_iter().map(each).collect();
     format!(
         "the receivers of all replicas are stopped, as a failover leaves them that was cut off (its host finishes it with \
          headroom failover --resume, any other with --from-servers as well). To look whether {} is dead they have to run: {}",
         scene.primary.name,
-        statements.join("; ")
+        scene.receive_again()
     )
 }
 
 /// What is said of replicas that a failover stopped which promoted nobody.
 pub fn nobody_promoted(stopped: &Stopped) -> String {
-    let each = |(facts, statement): (&Facts, &str)| format!("on {}: {statement}", facts.server);
-    let statements: Vec<String> = stopped.statements().into_iter().map(each).collect();
     format!(
         "nobody was promoted, and no replica of {} looks for it. What lets them look again: {}",
         stopped.primary,
-        statements.join("; ")
+        stopped.statements()
     )
 }
 

@@ -60,9 +60,9 @@ pub struct Unfinished {
 }
 
 impl Stopped {
-    /// The statements that let them look again, each with its server.
-    pub fn statements(&self) -> Vec<(&Facts, &'static str)> {
-        self.replicas.iter().map(|facts| (facts, receiver::look_again(facts))).collect()
+    /// The statements that let them look again, each with its server, and who stays stopped, in words.
+    pub fn statements(&self) -> String {
+        receiver::in_words(&self.replicas)
     }
 
     /// Ends the sessions by which a program whose host was lost holds the lock of an operation on them. What

@@ -552,7 +552,8 @@ impl Guard {
                 looked => looked?,
             }
             tracing::warn!(
-                "the receivers of all replicas are stopped, by a failover that was cut off: started again"
+                "the receivers of all replicas are stopped, by a failover that was cut off; started again: {}",
+                scene.receive_again()
             );
             match scene.start_receivers(&self.admin, limit).await {
                 Err(error @ Error::LosesRelayLogs { .. }) => return Ok(Attempt::ask(&error)),
