@@ -54,10 +54,12 @@ async fn end_writes(writes: Writes, plan: &Plan, servers: &mut Servers<'_>) -> R
 }
 
 /// Sessions of clients that have changed something, or run a statement that locks what it may change: an
-/// UPDATE that reads for minutes before it finds a row.
+/// UPDATE that reads for minutes before it finds a row. A SELECT that locks loses nothing, and its session is
+/// not cut; should it change something after all (a function), that is seen then.
 async fn running_writes(conn: &mut Connection, deadline: Duration) -> Result<Vec<Blocker>, Error> {
     const ASK: &str = "SELECT p.id AS id, CONCAT(p.user, '@', p.host) AS who, COALESCE(p.state, '') AS what, \
-        p.time AS seconds FROM information_schema.PROCESSLIST p \
+        p.time AS seconds, t.trx_rows_modified AS changed, LEFT(p.info, 1000) AS statement \
+        FROM information_schema.PROCESSLIST p \
         JOIN information_schema.INNODB_TRX t ON t.trx_mysql_thread_id = p.id \
         WHERE p.id <> CONNECTION_ID() AND p.user NOT IN ('system user', 'event_scheduler') \
         AND (t.trx_rows_modified > 0 OR (p.command <> 'Sleep' AND t.trx_tables_locked > 0))";
@@ -70,7 +72,28 @@ async fn running_writes(conn: &mut Connection, deadline: Duration) -> Result<Vec
             seconds: row.get("seconds").and_then(|seconds| seconds.parse().ok()).unwrap_or(0),
         })
     };
-    Ok(rows.iter().filter_map(running).collect())
+    let only_reads = |row: &&Named| {
+        let unchanged = row.get("changed").is_some_and(|rows| rows == "0");
+        unchanged && row.get("statement").is_some_and(|statement| is_select(statement))
+    };
+    Ok(rows.iter().filter(|row| !only_reads(row)).filter_map(running).collect())
+}
+
+/// By its first word, behind comments that the server does not execute.
+fn is_select(statement: &str) -> bool {
+    fn begin(text: &str) -> &str {
+        text.trim_start_matches(|c: char| c.is_whitespace() || c == '(')
+    }
+    let mut rest = begin(statement);
+    while let Some(comment) = rest.strip_prefix("/*") {
+        if comment.starts_with('!') || comment.starts_with("M!") {
+            return false;
+        }
+        let Some((_, behind)) = comment.split_once("*/") else { return false };
+        rest = begin(behind);
+    }
+    let word = rest.split(|c: char| !c.is_ascii_alphabetic()).next().unwrap_or_default();
+    ["SELECT", "WITH"].iter().any(|select| word.eq_ignore_ascii_case(select))
 }
 
 /// The former primary follows the new one. It stays read-only throughout.
@@ -227,5 +250,38 @@ mod tests {
             assert!(at("START SLAVE") < at("KILL 77"), "{told:?}");
             assert!(!ends || at("KILL 77") < at("gtid_binlog_state"), "{told:?}");
         }
+    }
+
+    #[tokio::test]
+    async fn a_session_that_only_reads_what_it_locks_is_not_ended() {
+        let script = Script::new("10.11.6-MariaDB", |statement, _| {
+            if !statement.contains("trx_tables_locked") {
+                return Reply::Usual;
+            }
+            Reply::rows(
+                &["id", "changed", "statement"],
+                &[
+                    &[Some("7"), Some("0"), Some("SELECT id FROM t FOR UPDATE")],
+                    &[Some("8"), Some("0"), Some("/* app */ (select 1 from t lock in share mode)")],
+                    &[Some("9"), Some("3"), Some("SELECT id FROM t FOR UPDATE")],
+                    &[Some("10"), Some("0"), Some("UPDATE t SET a = 1 WHERE b = 2")],
+                    &[Some("11"), Some("0"), Some("/*!50000 UPDATE */ t SET a = 1")],
+                    &[Some("12"), Some("0"), None],
+                ],
+            )
+        });
+        let server = ScriptedServer::start(script).await.unwrap();
+        let mut plan = Plan { kind: Kind::Switchover, ..failover(FenceBy::Nothing) };
+        plan.primary.reach = server.address().to_string();
+        let logins = Logins {
+            admin: Credentials::default(),
+            replication: Default::default(),
+            flags: Default::default(),
+        };
+        let mut servers = Servers::new(&plan, &logins);
+        let (deadline, primary) = (servers.deadline(), servers.of(&plan.primary).await.unwrap());
+        let found = running_writes(primary, deadline).await.unwrap();
+        let sessions: Vec<u64> = found.iter().map(|writer| writer.session).collect();
+        assert_eq!(sessions, [9, 10, 11, 12]);
     }
 }
