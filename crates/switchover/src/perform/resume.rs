@@ -152,7 +152,9 @@ async fn writer_outside(plan: &Plan, logins: &Logins, snapshot: &Snapshot) -> Op
 
 /// The plan of the newest operation that was begun and neither done nor undone, as the servers have it: for
 /// a host that has no journal of it. `None` when the newest one is over: on all servers, or on the one that
-/// takes writes. A move is recorded on the primary before anything else, and whoever takes over has that row.
+/// takes writes. A move is recorded on the primary before anything else, and whoever takes over has that row,
+/// unless filters leave it out. So one that still holds a channel, as a candidate does until it is marked, or
+/// that lacks what another server has recorded, does not speak for those that were not read.
 ///
 /// # Errors
 /// Servers do not answer, or the plan cannot be read: then it is not known what is left.
@@ -163,10 +165,18 @@ pub async fn left_behind(
 ) -> Result<Option<Plan>, Error> {
     let mut newest: Option<(&ServerName, (u64, String, String))> = None;
     let mut unread: Vec<(&ServerName, Error)> = Vec::new();
+    let writer = match &snapshot.writer {
+        WriterStatus::Known { server } => snapshot.server(server),
+        WriterStatus::Unknown { .. } => None,
+    };
+    let mut of_writer = None;
     for server in &snapshot.servers {
         match crate::survey::newest_record(&server.name, &server.reach, who, deadline).await {
             // A state that is further on counts: replicas may be late.
             Ok(Some(found)) => {
+                if writer.is_some_and(|writer| writer.name == server.name) {
+                    of_writer = Some(found.0);
+                }
                 let further = |(_, known): &(&ServerName, (u64, String, String))| {
                     found.0 > known.0 || (found.0 == known.0 && known.1 == "begun")
                 };
@@ -178,6 +188,7 @@ pub async fn left_behind(
             Err(error) => unread.push((&server.name, error)),
         }
     }
+    let newest_epoch = newest.as_ref().map(|(_, (epoch, ..))| *epoch);
     if let Some((server, (epoch, state, plan))) = newest
         && state == "begun"
     {
@@ -191,8 +202,10 @@ pub async fn left_behind(
         return serde_json::from_str(&plan).map(Some).map_err(unreadable);
     }
     let Some((first, _)) = unread.first() else { return Ok(None) };
-    if let WriterStatus::Known { server } = &snapshot.writer
-        && unread.iter().all(|(name, _)| *name != server)
+    if let Some(writer) = writer
+        && unread.iter().all(|(name, _)| **name != writer.name)
+        && writer.source.is_none()
+        && of_writer == newest_epoch
     {
         return Ok(None);
     }
@@ -325,6 +338,41 @@ mod tests {
         assert!(left_behind(&snapshot, &who, Duration::from_secs(5)).await.is_err());
         snapshot.writer = WriterStatus::Known { server: ServerName::new("a2") };
         assert_eq!(left_behind(&snapshot, &who, Duration::from_secs(5)).await.unwrap(), None);
+    }
+
+    #[tokio::test]
+    async fn a_writer_that_may_lack_a_record_does_not_speak_for_those_that_were_not_read() {
+        let server = async |has_it: bool| {
+            let script = Script::new("10.11.6-MariaDB", move |statement, _| {
+                if !statement.contains("FROM headroom.switchover") {
+                    return Reply::Usual;
+                }
+                let row = [Some("4"), Some("done"), Some("{}")];
+                match has_it {
+                    true => Reply::rows(&["epoch", "state", "plan"], &[&row]),
+                    false => Reply::error(1146, "no table"),
+                }
+            });
+            ScriptedServer::start(script).await.unwrap()
+        };
+        let (has, lacks) = (server(true).await, server(false).await);
+        let looked = async |a2: &ScriptedServer, b1: &ScriptedServer, source: Option<&str>| {
+            let mut snapshot = Snapshot::empty(Instant::now());
+            // Nobody listens at a1.
+            for (name, port) in [("a1", 1), ("a2", a2.address().port()), ("b1", b1.address().port())] {
+                let reach = Address::tcp("127.0.0.1", port);
+                snapshot.servers.push(Server::unasked(ServerName::new(name), reach));
+            }
+            snapshot.servers[1].source = source.map(str::to_owned);
+            snapshot.writer = WriterStatus::Known { server: ServerName::new("a2") };
+            left_behind(&snapshot, &Credentials::default(), Duration::from_secs(5)).await
+        };
+        assert_eq!(looked(&has, &has, None).await.unwrap(), None);
+        assert_eq!(looked(&has, &lacks, None).await.unwrap(), None, "b1 is late, or leaves it out");
+        assert_eq!(looked(&lacks, &lacks, None).await.unwrap(), None, "nothing was ever moved");
+        let promoted = looked(&lacks, &lacks, Some("a1")).await.unwrap_err().to_string();
+        assert!(promoted.starts_with("a1: was not read, and may have one recorded"), "{promoted}");
+        assert!(looked(&lacks, &has, None).await.is_err(), "it leaves out what b1 has");
     }
 
     #[tokio::test]
