@@ -37,8 +37,9 @@ Examples:
   headroom failover --rejoin db1 --config headroom.toml --admin-option-file admin.cnf --replication-option-file repl.cnf
       The old primary follows the new one, when it has nothing of its own; else it stays read-only and that is shown.
 
-Exit codes: 0 done; 1 not done: not dead, not fenced, or something could be lost and was not accepted; 2 error, or a
-person has to decide; 64 the command line was not understood.
+Exit codes: 0 done; 1 no is the answer: not dead, not fenced, nobody can take over, undone, or something could
+be lost and was not accepted; 2 error, or a person has to decide, as where another failover promoted a replica
+that was written to; 64 the command line was not understood.
 Guide: docs/guide/failover.md.";
 
 /// Beyond `--confirm`, how long it may take to see again that it is dead.
@@ -157,7 +158,7 @@ pub(crate) async fn run(args: FailoverArgs, environment: &Environment) -> anyhow
     let rule = Rule { over: args.confirm, ..Rule::default() };
     if !args.gray && scene.all_stopped() {
         match scene.nobody_was_promoted(&admin, deadline, &flags).await {
-            Err(error @ switchover::Error::Refused { .. }) => return not_done(&error.to_string(), args.json),
+            Err(error @ switchover::Error::Refused { .. }) => return left_to_person(&error, args.json),
             looked => looked?,
         }
         if args.check {
@@ -189,7 +190,7 @@ pub(crate) async fn run(args: FailoverArgs, environment: &Environment) -> anyhow
     }
     let candidate = match chosen {
         Ok(candidate) => candidate,
-        Err(error) => return not_done(&error.to_string(), args.json),
+        Err(error) => return nobody(error, args.json),
     };
     if !args.gray {
         terminal::complain(&text::others_unknown(&scene, asked_router));
@@ -208,7 +209,9 @@ pub(crate) async fn run(args: FailoverArgs, environment: &Environment) -> anyhow
             return not_done(&error.to_string(), args.json);
         }
         scene = Scene::read(&snapshot, Some(&dead), &admin, deadline, &flags).await?;
-        scene.choose(Some(&candidate))?;
+        if let Err(error) = scene.choose(Some(&candidate)) {
+            return nobody(error, args.json);
+        }
         let evidence = args.source_evidence(&scene, &admin, deadline).await;
         fence = match args.fence_by(scene.rule_out_loss(&evidence)) {
             Ok(fence) => fence,
@@ -227,6 +230,21 @@ fn not_done(why: &str, json: bool) -> anyhow::Result<ExitCode> {
     let words = if json { why.to_owned() } else { format!("not done: {why}") };
     say_not_done(&words, json)?;
     Ok(exit::no())
+}
+
+/// The same where no flag lets it go on: whatever is done next, a person has to choose what is lost.
+fn left_to_person(why: &switchover::Error, json: bool) -> anyhow::Result<ExitCode> {
+    not_done(&why.to_string(), json)?;
+    Ok(exit::error())
+}
+
+/// The same where nobody takes over, or one who does would lose something: that is an answer. That a server
+/// was not read is none.
+fn nobody(why: switchover::Error, json: bool) -> anyhow::Result<ExitCode> {
+    match why {
+        why @ switchover::Error::Refused { .. } => not_done(&why.to_string(), json),
+        why => Err(why.into()),
+    }
 }
 
 impl FailoverArgs {
@@ -413,5 +431,24 @@ impl FailoverArgs {
                 Ok(exit::no())
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_person_has_to_decide_is_not_the_answer_no() {
+        let refused = || switchover::Error::Refused { server: ServerName::new("a2"), why: "w".to_owned() };
+        assert_eq!(left_to_person(&refused(), true).unwrap(), exit::error());
+        assert_eq!(nobody(refused(), true).unwrap(), exit::no());
+        let late = switchover::Error::TooLate {
+            server: ServerName::new("a2"),
+            what: "has not answered".to_owned(),
+            seconds: 2.0,
+            detail: String::new(),
+        };
+        assert!(nobody(late, true).is_err(), "it is not known what a2 has");
     }
 }

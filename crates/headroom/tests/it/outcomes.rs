@@ -243,7 +243,7 @@ async fn with_servers_a_result_that_is_none_is_no_success() {
     let text = String::from_utf8_lossy(&fleet.stdout).into_owned();
     assert_eq!(text.matches("Access denied").count(), 1, "an error is told once:\n{text}");
 
-    let rows: [Row; 6] = [
+    let rows: [Row; 7] = [
         ("load prepare oltp_read_write --option-file {login} --server {primary} {tables}", 0, ""),
         (
             "load run oltp_read_write --option-file {login} --server {replica} {tables} --time 1s --no-store",
@@ -260,6 +260,7 @@ async fn with_servers_a_result_that_is_none_is_no_success() {
             1,
             "No figure: none of ",
         ),
+        ("failover --json --option-file {admin} --server {primary}", 1, "{"),
         ("failover --resume --from-servers --json --option-file {admin} --server {primary}", 0, "{"),
         ("switchover --resume --from-servers --json --option-file {admin} --server {primary}", 0, "{"),
     ];
