@@ -15,6 +15,7 @@
 //!
 //! What is decided, and by which evidence, is in [`decide`], which is pure.
 
+mod attempt;
 mod cut_off;
 pub mod decide;
 mod decision_log;

@@ -1,5 +1,6 @@
-//! The thin loop of a guard: looks, decides, acts, and says what it did and why.
+//! The thin loop of a guard: looks, decides, has it done by `attempt.rs`, and says what came of it and why.
 
+use super::attempt::{Attempt, Operator};
 use super::cut_off::{self, CutOff};
 use super::decide::{Caution, Decision, Health, LockCount, NoWriter, Observation, decide};
 use super::decision_log::DecisionLog;
@@ -9,17 +10,14 @@ use super::source::{Alive, SourceWatch};
 use super::status::GuardStatus;
 use super::undone::LastUndone;
 use crate::failover::confirm::Rule;
-use crate::failover::risk::{self, Guard as Fence, SourceEvidence};
-use crate::failover::scene::Scene;
+use crate::failover::risk::SourceEvidence;
 use crate::failover::unfinished::{self, Found, Successor};
-use crate::failover::{own_writes, text};
 use crate::journal::{self, Journal};
-use crate::perform::{self, Deadlines, FenceBy, Logins, Plan, Progress};
+use crate::perform::{self, Deadlines};
 use crate::step::{State, Step};
 use crate::{Error, Flags};
 use config::Credentials;
 use fleet::{ServerName, Snapshot, WriterStatus};
-use std::fmt::Display;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -46,7 +44,7 @@ pub struct GuardOptions {
     pub caution: Caution,
     /// Decides and says so, and changes nothing.
     pub dry_run: bool,
-    /// Keeps the dead primary from coming back: see [`FenceBy::Command`].
+    /// Keeps the dead primary from coming back: see [`perform::FenceBy::Command`].
     pub fence: Option<String>,
     pub deadlines: Deadlines,
     /// Journals of failovers, and `guard.jsonl` with each decision.
@@ -98,21 +96,6 @@ struct LeftToPerson {
     /// Until the next attempt.
     pause: Duration,
     text: String,
-}
-
-/// How an attempt ended.
-enum Attempt {
-    Done(String),
-    NotDone(String),
-    /// The same of one that was begun; `why` without its journal.
-    Undone {
-        why: String,
-        text: String,
-    },
-    /// The same, until a person has decided.
-    Ask(String),
-    /// It would have been done.
-    Dry(String),
 }
 
 impl Guard {
@@ -358,6 +341,10 @@ impl Guard {
         }
     }
 
+    fn operator(&self) -> Operator<'_> {
+        Operator { options: &self.options, admin: &self.admin }
+    }
+
     /// Confirms and fails over, and keeps the lock meanwhile. One that loses it, is paused or is told to stop
     /// before the first step does nothing.
     async fn act(
@@ -369,7 +356,7 @@ impl Guard {
         open: &mut Open,
     ) -> Attempt {
         let committed = AtomicBool::new(false);
-        let attempt = self.attempt(snapshot, primary, gray, evidence, &committed);
+        let attempt = self.operator().fail_over(snapshot, primary, gray, evidence, &committed);
         self.keeping(Some(primary), open, &committed, attempt).await
     }
 
@@ -424,7 +411,7 @@ impl Guard {
         if self.options.dry_run || self.status.pause.is_some() {
             return None;
         }
-        let logins = self.logins();
+        let logins = self.operator().logins();
         for CutOff { path, plan, lines } in cut_off::find(&self.options.journals, &self.options.by, snapshot)
         {
             if perform::is_under_way(&plan, &logins).await {
@@ -458,7 +445,7 @@ impl Guard {
             let from = state.clone();
             let going_on = async {
                 let (mut journal, _) = Journal::reopen(&path)?;
-                self.perform(&plan, &mut journal, state).await
+                self.operator().perform(&plan, &mut journal, state).await
             };
             let attempt = self.keeping(primary, open, &AtomicBool::new(true), going_on).await;
             let why = match attempt {
@@ -510,7 +497,7 @@ impl Guard {
         if !unfinished.left.iter().all(|server| open.locks.holds(server)) {
             return None;
         }
-        if perform::is_under_way(&unfinished.plan, &self.logins()).await || open.is_stopped() {
+        if perform::is_under_way(&unfinished.plan, &self.operator().logins()).await || open.is_stopped() {
             return None;
         }
         tracing::warn!(
@@ -522,133 +509,9 @@ impl Guard {
         let ending = async {
             let mut journal = Journal::create(&self.options.journals, &unfinished.plan)?;
             let state = State::Forward { step: unfinished.from };
-            self.perform(&unfinished.plan, &mut journal, state).await
+            self.operator().perform(&unfinished.plan, &mut journal, state).await
         };
         Some(self.keeping(primary.as_ref(), open, &AtomicBool::new(true), ending).await)
-    }
-
-    fn logins(&self) -> Logins {
-        let flags = self.options.flags.clone();
-        Logins { admin: self.admin.clone(), replication: Default::default(), flags }
-    }
-
-    async fn attempt(
-        &self,
-        snapshot: &Snapshot,
-        primary: &ServerName,
-        gray: bool,
-        evidence: &SourceEvidence,
-        committed: &AtomicBool,
-    ) -> Result<Attempt, Error> {
-        let (options, limit) = (&self.options, self.options.deadline.max(Duration::from_secs(2)));
-        let scene = match Scene::read(snapshot, Some(primary), &self.admin, limit, &options.flags).await {
-            // A replica that takes writes, or servers that follow different ones.
-            Err(error @ Error::Refused { .. }) => return Ok(Attempt::ask(&error)),
-            scene => scene?,
-        };
-        if !gray && scene.all_stopped() && !options.dry_run {
-            match scene.nobody_was_promoted(&self.admin, limit, &options.flags).await {
-                Err(error @ Error::Refused { .. }) => return Ok(Attempt::ask(&error)),
-                looked => looked?,
-            }
-            tracing::warn!(
-                "the receivers of all replicas are stopped, by a failover that was cut off; started again: {}",
-                scene.receive_again()
-            );
-            match scene.start_receivers(&self.admin, limit).await {
-                Err(error @ Error::LosesRelayLogs { .. }) => return Ok(Attempt::ask(&error)),
-                started => started?,
-            }
-        }
-        if gray {
-            let evidence = scene.confirm_gray(&self.admin, &options.rule, limit).await?;
-            tracing::warn!("{primary} is confirmed gray: {evidence}");
-        } else {
-            let confirmed = scene.confirm(&self.admin, &options.rule, options.within).await?;
-            let views: Vec<String> =
-                confirmed.views.iter().map(|(name, view)| format!("{name} {view:?}")).collect();
-            tracing::warn!(
-                looks = confirmed.looks,
-                seconds = confirmed.took.as_secs_f64(),
-                replicas = views.join(", "),
-                "{primary} is confirmed dead"
-            );
-        }
-        // Again, now that it is certain: what was received is final only from here on.
-        let scene = Scene::read(snapshot, Some(primary), &self.admin, limit, &options.flags).await?;
-        let fence = match risk::decide(options.fence.is_some(), scene.rule_out_loss(evidence), false) {
-            Ok(Fence::SemiSync(facts)) => FenceBy::SemiSync { facts },
-            Ok(_) => FenceBy::Command { command: options.fence.clone().unwrap_or_default() },
-            Err(why) => return Ok(Attempt::ask(&why)),
-        };
-        let candidate = match scene.choose(None) {
-            Ok(candidate) => candidate,
-            Err(error) => return Ok(Attempt::ask(&error)),
-        };
-        match own_writes::none_is_lost(&scene, &candidate, &self.admin, limit, &options.flags).await {
-            Err(error @ Error::Refused { .. }) => return Ok(Attempt::ask(&error)),
-            looked => looked?,
-        }
-        let words = match &fence {
-            FenceBy::SemiSync { facts } => facts.clone(),
-            _ => "the command of --fence".to_owned(),
-        };
-        if options.dry_run {
-            let text = format!("would promote {candidate} in the place of {primary}; fenced by: {words}");
-            return Ok(Attempt::Dry(text));
-        }
-        let plan = scene.plan(&candidate, fence, options.deadlines, &options.by)?;
-        let plan = if gray { plan.of_gray_primary() } else { plan };
-        let mut journal = Journal::create(&options.journals, &plan)?;
-        tracing::warn!(%candidate, epoch = plan.epoch, journal = %journal.path().display(), "fenced by: {words}");
-        committed.store(true, Relaxed);
-        self.perform(&plan, &mut journal, State::START).await
-    }
-
-    async fn perform(&self, plan: &Plan, journal: &mut Journal, state: State) -> Result<Attempt, Error> {
-        let (candidate, primary) = (&plan.candidate.name, &plan.primary.name);
-        let mut progress = |progress: Progress<'_>| {
-            if let Progress::Ended { step, undo, event, took } = progress {
-                let (step, ms) = (plan.kind.name(step), took.as_secs_f64() * 1e3);
-                tracing::info!(step, undo, ms, ?event, "a step ended");
-            }
-        };
-        let outcome = perform::run(plan, &self.logins(), journal, state, &|| false, &mut progress).await?;
-        for remark in &outcome.remarks {
-            tracing::error!("{remark}");
-        }
-        for note in &outcome.notes {
-            tracing::warn!("{note}");
-        }
-        if outcome.state == State::Done
-            && let Some(words) = text::events_left(candidate, &plan.statements_of_events())
-        {
-            tracing::error!("{words}");
-        }
-        if plan.events_unknown && outcome.state == State::Done {
-            tracing::error!("{}", text::events_unknown(candidate));
-        }
-        if plan.semi_sync_stays_off && outcome.state == State::Done {
-            tracing::error!("{}", text::semi_sync_stays_off(candidate));
-        }
-        Ok(match outcome.state {
-            State::Done => Attempt::Done(format!(
-                "{candidate} takes writes in the place of {primary} (epoch {}); bring the old one back with {}",
-                plan.epoch,
-                self.options.flags.after(&format!("headroom failover --rejoin {primary}"))
-            )),
-            State::Undecided { why } => Attempt::ask(&format!("{why}; {}", journal.path().display())),
-            state => {
-                let why = format!("{state:?}");
-                Attempt::Undone { text: format!("{why}; {}", journal.path().display()), why }
-            }
-        })
-    }
-}
-
-impl Attempt {
-    fn ask(why: &impl Display) -> Self {
-        Self::Ask(format!("a person has to decide: {why}"))
     }
 }
 

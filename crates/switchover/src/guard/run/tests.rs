@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::journal::JournalRecord;
+use crate::perform::FenceBy;
 use crate::perform::tests::failover;
 use fleet::{Address, Server};
 use lab::scripted::{Reply, Script, ScriptedServer};
@@ -218,7 +219,8 @@ async fn relay_logs_that_a_start_would_throw_away_are_left_to_a_person() {
     let journals = tempfile::tempdir().unwrap();
     let guard = watching(&journals);
     let (a1, committed) = (ServerName::new("a1"), AtomicBool::new(false));
-    let attempt = guard.attempt(&snapshot, &a1, false, &SourceEvidence::Unknown, &committed).await.unwrap();
+    let evidence = SourceEvidence::Unknown;
+    let attempt = guard.operator().fail_over(&snapshot, &a1, false, &evidence, &committed).await.unwrap();
     let Attempt::Ask(why) = attempt else { panic!("a person has to decide") };
     assert!(why.contains("a2: has received 0-11-9 and applied only 0-11-5"), "{why}");
 }
