@@ -114,8 +114,11 @@ pub async fn none_is_lost(
 /// What a person types to keep what it wrote, or to lose it.
 fn way_out(facts: &Facts, stopped: &[Facts], answering: &[&Facts], flags: &Flags) -> String {
     let each = |other: &Facts| {
-        let itself = (other.server == facts.server).then(|| other.dialect().start_replication());
-        Some(format!("on {}: {}", other.server, itself.or_else(|| receiver::look_again(other, stopped))?))
+        let mut statements = receiver::look_again(other, stopped);
+        if statements.is_empty() && other.server == facts.server {
+            statements.push(other.dialect().start_replication().to_owned());
+        }
+        (!statements.is_empty()).then(|| format!("on {}: {}", other.server, statements.join("; ")))
     };
     let lose = stopped.iter().filter_map(each).collect::<Vec<_>>().join("; ");
     let keep = match answering.iter().find(|other| !other.refuses_writes()) {

@@ -5,6 +5,7 @@ use crate::Error;
 use crate::connection::{BRIEFLY, Connection};
 use crate::dialect::Dialect;
 use crate::facts::{self, Channel, Facts};
+use crate::semi_sync::{Switch, Switches};
 use config::Credentials;
 use fleet::announcement::OPERATION;
 use observe::AskError;
@@ -25,11 +26,14 @@ pub(super) async fn start(stopped: &[Facts], who: &Credentials, deadline: Durati
         let channels = facts::channels(&mut conn, dialect, deadline).await?;
         let position = conn.scalar(dialect.position(), deadline).await?.unwrap_or_default();
         let facts = Facts { channels, position: position.replace('\n', ""), ..facts.clone() };
-        if let Some(start) = look_again(&facts, stopped) {
-            if let Some(why) = would_throw_away(&facts) {
-                return Err(Error::LosesRelayLogs { server: facts.server.clone(), why });
-            }
-            conn.run(start, deadline).await?;
+        let statements = look_again(&facts, stopped);
+        if !statements.is_empty()
+            && let Some(why) = would_throw_away(&facts)
+        {
+            return Err(Error::LosesRelayLogs { server: facts.server.clone(), why });
+        }
+        for statement in &statements {
+            conn.run(statement, deadline).await?;
         }
         conn.close().await;
     }
@@ -103,21 +107,36 @@ pub(crate) fn start_throws_away(dialect: Dialect, channel: &Channel, position: &
 
 /// What lets a replica look for its source again, beside the others of `stopped`. One whose applying thread
 /// was stopped as well, and not by an error, was to be promoted, and both start; or somebody stopped it, and
-/// it stays as it stands: `None`.
-pub(super) fn look_again(facts: &Facts, stopped: &[Facts]) -> Option<&'static str> {
+/// it stays as it stands: nothing.
+pub(super) fn look_again(facts: &Facts, stopped: &[Facts]) -> Vec<String> {
     if !both_stand(facts) {
-        return Some(facts.dialect().start_receiving());
+        return vec![facts.dialect().start_receiving().to_owned()];
     }
-    may_be_the_candidate(facts, stopped).then(|| facts.dialect().start_replication())
+    if !may_be_the_candidate(facts, stopped) {
+        return Vec::new();
+    }
+    let switch = left_on(facts, stopped).map(|source| source.set(false));
+    switch.into_iter().chain([facts.dialect().start_replication().to_owned()]).collect()
+}
+
+/// The switch of a semi-sync source that a failover has set at its candidate, once that had stopped: of no
+/// other replica it is on. With it a replica waits for acknowledgements of what it applies, and stands.
+fn left_on(facts: &Facts, stopped: &[Facts]) -> Option<Switch> {
+    let on = |facts: &Facts| Switches::of(facts).source.filter(|switch| switch.on);
+    let mut others = stopped.iter().filter(|other| other.server != facts.server).peekable();
+    let alone = others.peek().is_some() && others.all(|other| on(other).is_none());
+    on(facts).filter(|_| alone)
 }
 
 /// The statements that let replicas look again, each with its server, and who stays stopped.
 pub(super) fn in_words(stopped: &[Facts]) -> String {
     let (mut starts, mut stay) = (Vec::new(), Vec::new());
     for facts in stopped {
-        match look_again(facts, stopped) {
-            Some(start) => starts.push(format!("on {}: {start}", facts.server)),
-            None => stay.push(format!("on {}: {}", facts.server, facts.dialect().start_replication())),
+        let statements = look_again(facts, stopped);
+        if statements.is_empty() {
+            stay.push(format!("on {}: {}", facts.server, facts.dialect().start_replication()));
+        } else {
+            starts.push(format!("on {}: {}", facts.server, statements.join("; ")));
         }
     }
     let mut words = if starts.is_empty() { "nothing that is known".to_owned() } else { starts.join("; ") };
@@ -206,20 +225,40 @@ mod tests {
             mariadb("b1", "0-11-50", true),
             mariadb("b2", "0-11-40", false),
         ];
-        let starts = |all: &[Facts]| all.iter().map(|facts| look_again(facts, all)).collect::<Vec<_>>();
-        assert_eq!(starts(&all), [Some("START SLAVE"), Some("START SLAVE IO_THREAD"), None]);
+        let each = |facts: &Facts, all: &[Facts]| look_again(facts, all).join("; ");
+        let starts = |all: &[Facts]| all.iter().map(|facts| each(facts, all)).collect::<Vec<_>>();
+        assert_eq!(starts(&all), ["START SLAVE", "START SLAVE IO_THREAD", ""]);
         let words = in_words(&all);
         assert!(words.starts_with("on a2: START SLAVE; on b1: START SLAVE IO_THREAD. "), "{words}");
         assert!(words.ends_with("they stay so. If that was not on purpose, on b2: START SLAVE"), "{words}");
         // As far, and late on purpose: no failover would have chosen it.
         all[2] = mariadb("b2", "0-11-50", false);
-        assert_eq!(starts(&all)[2], Some("START SLAVE"), "nobody can tell");
+        assert_eq!(starts(&all)[2], "START SLAVE", "nobody can tell");
         all[2].channels[0].delay_s = 3_600;
-        assert_eq!(starts(&all)[2], None);
+        assert_eq!(starts(&all)[2], "");
         let (all, less) =
             ("3e11fa47-71ca-11e1-9e33-c80aa9429562:1-50", "3e11fa47-71ca-11e1-9e33-c80aa9429562:1-48");
         let mysql = [replica("a2", "8.4.2", [all, less], false), replica("b1", "8.4.2", ["", all], false)];
-        assert_eq!(starts(&mysql), [None, Some("START REPLICA")], "a candidate has applied what it received");
+        assert_eq!(starts(&mysql), ["", "START REPLICA"], "a candidate has applied what it received");
+    }
+
+    #[test]
+    fn a_candidate_that_becomes_a_replica_again_waits_for_no_acknowledgements() {
+        let replica = |name: &str, applier_runs: bool, switch: &str| Facts {
+            channels: vec![Channel { receiver_runs: false, applier_runs, ..channel("a1", 3306, 11) }],
+            variables: [("rpl_semi_sync_master_enabled".to_owned(), switch.to_owned())].into(),
+            ..facts(name, "10.11.6-MariaDB")
+        };
+        let of_a2 = |all: &[Facts]| look_again(&all[0], all).join("; ");
+        let off = "SET GLOBAL rpl_semi_sync_master_enabled = OFF; START SLAVE";
+        assert_eq!(of_a2(&[replica("a2", false, "ON"), replica("b1", true, "OFF")]), off);
+        assert_eq!(of_a2(&[replica("a2", false, "OFF"), replica("b1", true, "OFF")]), "START SLAVE");
+        // Their people have switched it on everywhere.
+        assert_eq!(of_a2(&[replica("a2", false, "ON"), replica("b1", true, "ON")]), "START SLAVE");
+        // Nobody else could have acknowledged: no failover has set it.
+        assert_eq!(of_a2(&[replica("a2", false, "ON")]), "START SLAVE");
+        let all = [replica("a2", true, "ON"), replica("b1", true, "OFF")];
+        assert_eq!(of_a2(&all), "START SLAVE IO_THREAD", "it was not to be promoted");
     }
 
     #[test]
