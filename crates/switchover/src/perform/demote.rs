@@ -99,10 +99,11 @@ fn is_select(statement: &str) -> bool {
 /// The former primary follows the new one. It stays read-only throughout.
 pub(super) async fn demote(plan: &Plan, servers: &mut Servers<'_>) -> Result<(), Error> {
     let (primary, dialect) = (&plan.primary, plan.primary.dialect());
+    if servers.freezer.is_some() && !dialect.read_only_binds_administrators() {
+        // Where one cannot be ended the read lock stays: that write would happen the moment it is given back.
+        end_writes(Writes::Queued, plan, servers).await?;
+    }
     if let Some(freezer) = servers.freezer.take() {
-        if !dialect.read_only_binds_administrators() {
-            end_writes(Writes::Queued, plan, servers).await?;
-        }
         freezer.close().await;
     }
     servers.run(primary, dialect.refuse_as_replica()).await?;
@@ -283,5 +284,28 @@ mod tests {
         let found = running_writes(primary, deadline).await.unwrap();
         let sessions: Vec<u64> = found.iter().map(|writer| writer.session).collect();
         assert_eq!(sessions, [9, 10, 11, 12]);
+    }
+
+    #[tokio::test]
+    async fn the_read_lock_is_kept_while_a_write_that_waits_for_it_cannot_be_ended() {
+        let script = Script::new("10.11.6-MariaDB", |statement, _| match statement {
+            "KILL 77" => Reply::Ok,
+            _ if statement.contains("global read lock") => Reply::rows(&["id"], &[&[Some("77")]]),
+            _ => Reply::Usual,
+        });
+        let server = ScriptedServer::start(script).await.unwrap();
+        let mut plan = Plan { kind: Kind::Switchover, ..failover(FenceBy::Nothing) };
+        plan.primary.reach = server.address().to_string();
+        plan.deadlines.statement_ms = 1_000;
+        let logins = Logins {
+            admin: Credentials::default(),
+            replication: Default::default(),
+            flags: Default::default(),
+        };
+        let mut servers = Servers::new(&plan, &logins);
+        servers.freezer = Some(servers.another(&plan.primary).await.unwrap());
+        let error = demote(&plan, &mut servers).await.unwrap_err().to_string();
+        assert!(error.contains("the read lock is given back when this program ends"), "{error}");
+        assert!(servers.freezer.is_some(), "it is what keeps that write out");
     }
 }
