@@ -72,24 +72,28 @@ async fn nobody_is_connected(plan: &Plan, servers: &mut Servers<'_>) -> Result<(
 pub(super) const RECEIVER_STOPS: Duration = Duration::from_secs(75);
 
 async fn stop_receiving(plan: &Plan, servers: &mut Servers<'_>) -> Result<(), Error> {
-    let mut stopping = JoinSet::new();
+    let mut connections = Vec::new();
     for member in direct(plan) {
-        let mut connection = servers.another(member).await?;
-        let statement = member.dialect().stop_receiving();
+        connections.push((member.dialect().stop_receiving(), servers.another(member).await?));
+    }
+    let mut stopping = JoinSet::new();
+    for (statement, mut connection) in connections {
         stopping.spawn(async move {
             let stopped = connection.run(statement, RECEIVER_STOPS).await;
             connection.close().await;
             stopped
         });
     }
+    let mut failed = None;
+    // All of them, also where one fails: undoing would be told to start what still stops.
     while let Some(stopped) = stopping.join_next().await {
         let lost = |error| Error::Refused {
             server: plan.candidate.server(),
             why: format!("stopping the receivers was lost: {error}"),
         };
-        stopped.map_err(lost)??;
+        failed = stopped.map_err(lost).flatten().err().or(failed);
     }
-    Ok(())
+    failed.map_or(Ok(()), Err)
 }
 
 /// The command gets the name and the address of the server as `$1`, `$2`, and as HEADROOM_SERVER and
@@ -215,7 +219,34 @@ mod tests {
     use crate::perform::Logins;
     use crate::perform::tests::failover;
     use config::Credentials;
+    use lab::scripted::{Reply, Script, ScriptedServer};
     use std::time::Instant;
+
+    #[tokio::test]
+    async fn a_receiver_that_still_stops_is_waited_for_where_another_one_fails() {
+        const STOPS: Duration = Duration::from_millis(700);
+        let server = async |stops: Reply| {
+            let script = Script::new("10.11.6-MariaDB", move |statement, _| match statement {
+                "STOP SLAVE IO_THREAD" => stops.clone(),
+                _ => Reply::Usual,
+            });
+            ScriptedServer::start(script).await.unwrap()
+        };
+        let (a2, b1) = (server(Reply::error(1255, "no")).await, server(Reply::Ok.after(STOPS)).await);
+        let mut plan = failover(FenceBy::Nothing);
+        plan.candidate.reach = a2.address().to_string();
+        let (name, reach) = ("b1".to_owned(), b1.address().to_string());
+        plan.others.push(Member { name, reach, ..plan.candidate.clone() });
+        let logins = Logins {
+            admin: Credentials::default(),
+            replication: Default::default(),
+            flags: Default::default(),
+        };
+        let began = Instant::now();
+        let stopped = stop_receiving(&plan, &mut Servers::new(&plan, &logins)).await;
+        assert!(stopped.unwrap_err().to_string().starts_with("a2: "));
+        assert!(began.elapsed() >= STOPS, "{:?}", began.elapsed());
+    }
 
     #[tokio::test]
     async fn whoever_asks_for_the_end_does_not_wait_for_the_command() {
