@@ -207,15 +207,18 @@ pub fn is_over(lines: &[JournalRecord]) -> bool {
     over.is_some_and(|state| !matches!(state, State::Undecided { .. }))
 }
 
-/// Whether the candidate of a failover that is undone was not made a replica again.
+/// Whether the candidate of what is undone was not made a replica again.
 fn candidate_is_left(lines: &[JournalRecord]) -> bool {
-    let is_failover = |plan: &Plan| matches!(plan.kind, Kind::Failover { .. });
     let undone = lines.iter().rev().find_map(|line| match line {
         JournalRecord::Ended { step: Step::StopReplication, undo: true, event, .. } => Some(event),
         _ => None,
     });
+    matches!(undone, Some(Event::Failed { .. }))
+}
+
+fn is_of_failover(lines: &[JournalRecord]) -> bool {
+    let is_failover = |plan: &Plan| matches!(plan.kind, Kind::Failover { .. });
     matches!(lines.first(), Some(JournalRecord::Plan { plan, .. }) if is_failover(plan))
-        && matches!(undone, Some(Event::Failed { .. }))
 }
 
 /// Where to go on; `promoted` is the candidate's own answer, as for [`State::resume`].
@@ -226,9 +229,12 @@ pub fn go_on(lines: &[JournalRecord], promoted: Option<bool>) -> State {
         Some((Step::Freeze, true, Some(Event::Failed { .. }))) if promoted == Some(true) => {
             State::Forward { step: Step::Mark }
         }
-        // Its receivers alone are started again by what is left: its semi-sync switch would stay on, and it
-        // would wait for acknowledgements of what it applies.
-        Some((Step::Freeze, true, Some(Event::Failed { .. }))) if candidate_is_left(lines) => {
+        // What is left would not start it, or its receivers alone: its semi-sync switch would stay on, and it
+        // would wait for acknowledgements of what it applies. The candidate of a move is not waited for where
+        // it is silent: nobody takes writes until the primary does.
+        Some((Step::Freeze, true, Some(Event::Failed { .. })))
+            if candidate_is_left(lines) && (promoted == Some(false) || is_of_failover(lines)) =>
+        {
             let why = "undoing had failed".to_owned();
             State::Undoing { step: Step::StopReplication, why }
         }
@@ -289,12 +295,16 @@ mod tests {
             ]
         };
         let moved = failover(FenceBy::Nothing).kind;
-        for (kind, stop, expected) in [
-            (moved.clone(), failed(), Step::StopReplication),
-            (moved.clone(), Event::Done, Step::Freeze),
-            (Kind::Switchover, failed(), Step::Freeze),
+        for (kind, stop, promoted, expected) in [
+            (moved.clone(), failed(), Some(false), Step::StopReplication),
+            (moved.clone(), failed(), None, Step::StopReplication),
+            (moved.clone(), Event::Done, Some(false), Step::Freeze),
+            (Kind::Switchover, failed(), Some(false), Step::StopReplication),
+            (Kind::Switchover, Event::Done, Some(false), Step::Freeze),
+            // Nobody takes writes meanwhile.
+            (Kind::Switchover, failed(), None, Step::Freeze),
         ] {
-            let state = go_on(&lines(kind, stop), Some(false));
+            let state = go_on(&lines(kind, stop), promoted);
             assert!(matches!(&state, State::Undoing { step, .. } if *step == expected), "{state:?}");
         }
         assert_eq!(go_on(&lines(moved, failed()), Some(true)), State::Forward { step: Step::Mark });
