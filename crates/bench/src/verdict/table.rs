@@ -29,6 +29,24 @@ fn by_strength(outcomes: &[Outcome]) -> String {
     words.collect::<Vec<_>>().join(", ")
 }
 
+/// A bottleneck should be named this soon after it began, seconds.
+const SOON_S: f64 = 15.0;
+
+/// How many were named right before anything else was, and how many of these soon.
+fn first(outcomes: &[Outcome]) -> String {
+    // Parts of a run that are older do not tell.
+    let tells = |one: &&Outcome| one.named_first.is_some() || one.named.is_none();
+    let made: Vec<&Outcome> =
+        outcomes.iter().filter(|one| one.made.expected().is_some()).filter(tells).collect();
+    let right = || made.iter().filter(|one| one.named_first == one.made.expected());
+    let soon = right().filter(|one| one.named_after_s.is_some_and(|s| s <= SOON_S)).count();
+    format!(
+        "Of {} bottlenecks the right one was named before any other in {}, within {SOON_S:.0} s in {soon}.",
+        made.len(),
+        right().count()
+    )
+}
+
 /// How long each was made: parts of a run may differ.
 fn times(run: &Run) -> String {
     let told = || run.outcomes.iter().map(|outcome| outcome.seconds).filter(|seconds| *seconds > 0);
@@ -104,7 +122,7 @@ pub(super) fn markdown(run: &Run, date: &str) -> String {
     let busy = median(&busy).unwrap_or(0.0);
     let mut text = format!(
         "# Verdicts, {date}\n\n{}; each made for {}. CPU busy before anything was made: {:.0} % (median): {}. {}\n\n\
-         Right in {:.0} % of {} makings: {}. Watching took {:.2} % of a core and {} MiB (the program that made the trouble, \
+         Right in {:.0} % of {} makings: {}. {} Watching took {:.2} % of a core and {} MiB (the program that made the trouble, \
          its clients and threads included).\n\n",
         run.server,
         times(run),
@@ -114,6 +132,7 @@ pub(super) fn markdown(run: &Run, date: &str) -> String {
         right(&run.outcomes) * 100.0,
         run.outcomes.len(),
         by_strength(&run.outcomes),
+        first(&run.outcomes),
         run.watching_cpu_share * 100.0,
         run.watching_resident_bytes >> 20,
     );
@@ -187,6 +206,7 @@ mod tests {
             text: String::new(),
             runner_up: None,
             evidence: Vec::new(),
+            named_first: named.map(|_| Name::RowLocks),
             named_after_s: Some(5.0),
             kept: 1.0,
             gone: true,
@@ -230,6 +250,11 @@ mod tests {
         assert!(text.contains("| healthy | **1** |"), "{text}");
         assert!(text.contains("| a noisy neighbour | nobody can |"), "{text}");
         assert!(text.contains("Right in 67 % of 3 makings: 2 of 3 at strength 1."), "{text}");
+        assert!(
+            text.contains(
+                "Of 2 bottlenecks the right one was named before any other in 2, within 15 s in 2."
+            )
+        );
         assert!(
             text.contains("Healthy for 5.0 min in all: nothing was named at 298 of 300 looks, the CPU at 2."),
             "{text}"
