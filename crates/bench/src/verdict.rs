@@ -71,7 +71,7 @@ const GONE_WITHIN: Duration = Duration::from_secs(20);
 #[derive(Args, Clone, Debug)]
 pub(crate) struct VerdictArgs {
     /// How often each is made at each strength.
-    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=100))]
+    #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=100))]
     times: u32,
     /// Strengths, 0 to 2.
     #[arg(long, value_delimiter = ',', default_values_t = [0, 1, 2],
@@ -111,8 +111,8 @@ pub(crate) struct VerdictArgs {
     /// From which the order is drawn.
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Where the run's files go [default: benchmarks/runs/verdict/YYYY-MM-DD-verdict, of MySQL with -mysql
-    /// behind it; with --quick target/bench].
+    /// Where the run's files go [default: benchmarks/runs/verdict/YYYY-MM-DD-verdict, of MySQL with -mysql and
+    /// of healthy loads alone with -healthy behind it; with --quick target/bench].
     #[arg(long)]
     out: Option<PathBuf>,
     /// Say the evidence of each making as it ends.
@@ -222,7 +222,12 @@ pub(crate) async fn run(args: VerdictArgs) -> anyhow::Result<ExitCode> {
     if let Some(before) = before.as_ref().filter(|before| before.server != server) {
         anyhow::bail!("the run to add to is of {}, not of {server}: make a run of its own", before.server);
     }
-    let what = if flavour == Flavour::MySql { "verdict-mysql" } else { "verdict" };
+    let what = match (flavour, args.healthy) {
+        (Flavour::MariaDb, false) => "verdict",
+        (Flavour::MariaDb, true) => "verdict-healthy",
+        (Flavour::MySql, false) => "verdict-mysql",
+        (Flavour::MySql, true) => "verdict-mysql-healthy",
+    };
     let directory = match &args.add_to {
         Some(_) => None,
         None => Some(Directory::new(args.out.as_deref(), what, args.quick)?),
