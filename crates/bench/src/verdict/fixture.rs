@@ -217,7 +217,7 @@ impl<'a> VerdictFixture<'a> {
                 }
             }
             Making::Disk => {
-                made.clients(self, 4, until, client::read_now_and_then).await?;
+                made.clients(self, READERS, until, client::read_now_and_then).await?;
                 let seconds = u32::try_from(time.as_secs()).unwrap_or(60);
                 let fio = beside(self.volume, Kind::RandomMixed, requests(strength), seconds).start()?;
                 self.volume.limit(fio.id().context("fio has ended already")?)?;
@@ -606,6 +606,11 @@ fn requests(strength: u32) -> u32 {
     16 << strength.min(4)
 }
 
+/// Clients whose reads wait behind those requests, twenty a second of each, seven in ten of them for a page that
+/// the pool lacks: at 2.7 ms or more, more than one of them waits at any time. A disk that fewer wait for holds
+/// nobody back, however busy it is.
+const READERS: u32 = 40;
+
 /// Requests on the server's disk that are not the server's.
 fn beside(volume: &Volume, kind: Kind, depth: u32, seconds: u32) -> Job {
     let block = if kind == Kind::Write { 1 << 20 } else { 16 << 10 };
@@ -659,5 +664,7 @@ mod tests {
         let wait_ms = |strength| 1e3 * f64::from(requests(strength)) / f64::from(2 * USUAL_PER_S);
         assert!(wait_ms(0) > 2.5 && wait_ms(1) > 5.0 && wait_ms(2) > 10.0);
         assert_eq!(requests(9), requests(4));
+        let waiting = 0.7 * f64::from(READERS) / (50.0 / wait_ms(0) + 1.0);
+        assert!(waiting > 1.0, "{waiting}");
     }
 }
