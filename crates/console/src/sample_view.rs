@@ -507,8 +507,9 @@ shows! {
         pool_size: u64,
         kept_free: u64,
         pool_parts: u64,
-        flush_log_at_commit: u64,
-        sync_binlog: u64,
+        /// Null when not known, as the next one.
+        flush_log_at_commit: Option<u64>,
+        sync_binlog: Option<u64>,
         parallel_appliers: u64,
         performance_schema: bool,
         datadir: String,

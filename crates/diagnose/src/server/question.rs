@@ -50,7 +50,8 @@ pub(super) const SETTINGS: &str = "SHOW GLOBAL VARIABLES WHERE Variable_name IN 
     'slave_parallel_threads', 'slave_parallel_workers', 'replica_parallel_workers', 'performance_schema', \
     'datadir', 'pid_file', 'innodb_lru_scan_depth', 'innodb_buffer_pool_instances', \
     'hostname', 'port', 'server_id', 'table_open_cache', 'thread_handling', 'thread_pool_size', \
-    'innodb_thread_concurrency', 'innodb_autoinc_lock_mode', 'rpl_semi_sync_master_wait_point', 'version')";
+    'innodb_thread_concurrency', 'innodb_autoinc_lock_mode', 'rpl_semi_sync_master_wait_point', 'version', \
+    'innodb_flush_method', 'innodb_log_file_write_through', 'rocksdb_flush_log_at_trx_commit')";
 
 /// Aurora's own word on itself: CPU and lag.
 pub(super) const AURORA_SELF: &str = "SELECT CPU AS cpu, REPLICA_LAG_IN_MILLISECONDS AS lag_ms, \

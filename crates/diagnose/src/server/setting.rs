@@ -15,10 +15,14 @@ pub struct Settings {
     pub kept_free: u64,
     /// Parts of the pool (`innodb_buffer_pool_instances`); 0 where the version has but one.
     pub pool_parts: u64,
-    /// `innodb_flush_log_at_trx_commit`
-    pub flush_log_at_commit: u64,
-    /// `sync_binlog`, 0 without a binary log.
-    pub sync_binlog: u64,
+    /// `innodb_flush_log_at_trx_commit`; `None` when not known.
+    pub flush_log_at_commit: Option<u64>,
+    /// `sync_binlog`, 0 without a binary log; `None` when not known.
+    pub sync_binlog: Option<u64>,
+    /// Whether a commit may wait for a flush though neither of the two says so: each write of the redo log
+    /// goes through to the disk (`innodb_flush_method = O_DSYNC`, `innodb_log_file_write_through`), or
+    /// MyRocks flushes a log of its own (`rocksdb_flush_log_at_trx_commit = 1`).
+    pub flushes_otherwise: bool,
     /// Threads that may apply changes in parallel; 0 and 1 both mean one.
     pub parallel_appliers: u64,
     /// `table_open_cache`; 0 when not known.
@@ -66,8 +70,14 @@ impl Settings {
                 "innodb_buffer_pool_size" => settings.pool_size = number,
                 "innodb_lru_scan_depth" => settings.kept_free = number,
                 "innodb_buffer_pool_instances" => settings.pool_parts = number,
-                "innodb_flush_log_at_trx_commit" => settings.flush_log_at_commit = number,
-                "sync_binlog" => settings.sync_binlog = number,
+                "innodb_flush_log_at_trx_commit" => settings.flush_log_at_commit = value.parse().ok(),
+                "innodb_log_file_write_through" | "rocksdb_flush_log_at_trx_commit" => {
+                    settings.flushes_otherwise |= on;
+                }
+                "innodb_flush_method" => {
+                    settings.flushes_otherwise |= value.eq_ignore_ascii_case("O_DSYNC");
+                }
+                "sync_binlog" => settings.sync_binlog = value.parse().ok(),
                 "log_bin" => no_binlog = !on,
                 // MariaDB, MySQL before and after 8.0.26.
                 "slave_parallel_threads" | "slave_parallel_workers" | "replica_parallel_workers" => {
@@ -95,15 +105,22 @@ impl Settings {
             settings.at_work = pool;
         }
         if no_binlog {
-            settings.sync_binlog = 0;
+            settings.sync_binlog = Some(0);
         }
         settings.acknowledged_together = settings.mysql || after_sync;
         settings
     }
 
-    /// Whether a commit waits for the disk.
-    pub fn commits_are_durable(&self) -> bool {
-        self.flush_log_at_commit == 1 || self.sync_binlog == 1
+    /// Whether commits wait until a log of theirs is flushed, each or one of several; `None` when not known.
+    /// Without that a commit hands its logs to the kernel, or to a thread that flushes them once a second.
+    pub fn flushes_at_commit(&self) -> Option<bool> {
+        let redo = self.flush_log_at_commit.map(|value| !matches!(value, 0 | 2));
+        let binary = self.sync_binlog.map(|value| value > 0);
+        match (redo, binary) {
+            (Some(true), _) | (_, Some(true)) => Some(true),
+            (Some(false), Some(false)) => Some(self.flushes_otherwise),
+            _ => None,
+        }
     }
 }
 
@@ -125,14 +142,43 @@ mod tests {
 
     #[test]
     fn without_a_binary_log_none_is_flushed_whatever_is_set_for_one() {
-        let durable = |log_bin: &str| {
-            let variables = [("log_bin", log_bin), ("sync_binlog", "1")];
+        let flushes = |log_bin: &str| {
+            let variables =
+                [("log_bin", log_bin), ("sync_binlog", "1"), ("innodb_flush_log_at_trx_commit", "0")];
             let row = |(name, value): (&str, &str)| vec![Some(name.to_owned()), Some(value.to_owned())];
             let names = ["Variable_name", "Value"].map(str::to_owned);
             let settings = Settings::read(&Rows::new(names, variables.map(row).to_vec()));
-            (settings.sync_binlog, settings.commits_are_durable())
+            (settings.sync_binlog, settings.flushes_at_commit())
         };
-        assert_eq!((durable("ON"), durable("OFF")), ((1, true), (0, false)));
+        assert_eq!((flushes("ON"), flushes("OFF")), ((Some(1), Some(true)), (Some(0), Some(false))));
+    }
+
+    #[test]
+    fn whether_a_commit_waits_for_a_flush_is_told_by_both_logs_or_not_known() {
+        let of = |variables: &[(&str, &str)]| {
+            let row =
+                |(name, value): &(&str, &str)| vec![Some((*name).to_owned()), Some((*value).to_owned())];
+            let names = ["Variable_name", "Value"].map(str::to_owned);
+            Settings::read(&Rows::new(names, variables.iter().map(row).collect())).flushes_at_commit()
+        };
+        let redo = |value| ("innodb_flush_log_at_trx_commit", value);
+        let binary = |value| ("sync_binlog", value);
+        for (of_redo, of_binary, flushes) in
+            [("0", "0", false), ("2", "0", false), ("3", "0", true), ("2", "100", true)]
+        {
+            let told = of(&[redo(of_redo), binary(of_binary)]);
+            assert_eq!(told, Some(flushes), "{of_redo} {of_binary}");
+        }
+        assert_eq!((of(&[]), of(&[redo("2")]), of(&[binary("0")])), (None, None, None));
+        assert_eq!(of(&[redo("1")]), Some(true), "whatever the other one is");
+        for otherwise in [
+            ("innodb_flush_method", "O_DSYNC"),
+            ("innodb_log_file_write_through", "ON"),
+            ("rocksdb_flush_log_at_trx_commit", "1"),
+        ] {
+            assert_eq!(of(&[redo("2"), binary("0"), otherwise]), Some(true), "{otherwise:?}");
+        }
+        assert_eq!(of(&[redo("2"), binary("0"), ("innodb_flush_method", "O_DIRECT")]), Some(false));
     }
 
     #[test]

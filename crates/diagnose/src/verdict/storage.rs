@@ -58,7 +58,7 @@ pub(super) fn flush_bound(window: &Window) -> Option<Finding> {
     let flushed = flushing.and_then(|disk| disk.flushed);
     let waits_for_log = server.log.waits_per_s;
     // Where the binary log is not flushed, commits queue before it, and are grouped where nobody counts.
-    let together = server.log.commits_in_group().filter(|_| server.settings.sync_binlog == 1);
+    let together = server.log.commits_in_group().filter(|_| server.settings.sync_binlog == Some(1));
     let queued = |load: f64| together.map_or(load, |n| load.min(n / TOGETHER));
     let by_commits = match flushed {
         Some(work) => {
@@ -71,16 +71,22 @@ pub(super) fn flush_bound(window: &Window) -> Option<Finding> {
     // The log's buffer is full: writers wait for the disk before they even commit. One large row now and then
     // fills it, too: somebody must be in a commit for much of the time.
     let by_buffer = least([(waits_for_log.min(1.0) * share, IN_COMMIT.0), (in_commit, ALONE)]);
-    let load = by_commits.max(by_buffer);
+    // Where nothing is flushed at a commit, one that takes long waits for something else: writes that the
+    // kernel holds back (the disk's rule), a large transaction before it in the binary log, a delay that was
+    // asked for. Flushes that the disk does meanwhile are of pages, or somebody else's.
+    let flushes = server.settings.flushes_at_commit() != Some(false);
+    let load = if flushes { by_commits.max(by_buffer) } else { by_buffer };
     let (counted, commits_per_s) = server.commits();
     let mut finding = Finding::new(Name::FlushBound, load, share)
         .figure("sessions at work that wait for their commit", share, Unit::Share, Some(IN_COMMIT.0))
         .figure("sessions in their commit", in_commit, Unit::Count, Some(QUEUE))
         .figure(counted, commits_per_s, Unit::PerSecond, None);
     if let (Some(disk), Some(work)) = (flushing, flushed) {
-        // One flush runs at a time: this one has an end.
+        if flushes {
+            // One flush runs at a time: this one has an end.
+            finding = finding.ceiling(work.under_way);
+        }
         finding = finding
-            .ceiling(work.under_way)
             .figure(
                 format!("time in which {} flushed", disk.name),
                 work.under_way,

@@ -126,7 +126,8 @@ fn commits_that_are_flushed_one_by_one_do_not_queue_however_long_a_flush_takes()
         with(|host, server| {
             (server.active, server.in_commit) = (in_commit, in_commit);
             (server.log.binlog_commits_per_s, server.log.binlog_groups_per_s) = (commits, groups);
-            server.settings.sync_binlog = sync_binlog;
+            server.settings.flush_log_at_commit = Some(1);
+            server.settings.sync_binlog = Some(sync_binlog);
             host.disks[0].flushed.as_mut().unwrap().under_way = 0.43;
         })
     };
@@ -139,6 +140,35 @@ fn commits_that_are_flushed_one_by_one_do_not_queue_however_long_a_flush_takes()
         "the redo log is flushed, and uncounted"
     );
     assert_eq!(named(&window(3.8, 0.0, 0.0, 1)), Some(Name::FlushBound), "MySQL does not count them");
+}
+
+#[test]
+fn commits_wait_for_no_flush_where_nothing_is_flushed_at_one() {
+    let window = |flush_log_at_commit, sync_binlog| {
+        with(|host, server| {
+            (server.active, server.in_commit) = (16.0, 14.0);
+            let settings = &mut server.settings;
+            (settings.flush_log_at_commit, settings.sync_binlog) = (flush_log_at_commit, sync_binlog);
+            host.disks[0].flushed.as_mut().unwrap().under_way = 0.95;
+        })
+    };
+    let from_elsewhere = |window: Window| Window { host: None, ..window };
+    for redo in [0, 2] {
+        let relaxed = window(Some(redo), Some(0));
+        let verdict = judge(&relaxed);
+        assert_eq!(verdict.bottleneck, None, "{verdict:#?}");
+        assert_ne!(verdict.tightest.map(|(name, _)| name), Some(Name::FlushBound), "pages are flushed");
+        assert_eq!(named(&from_elsewhere(relaxed)), None);
+    }
+    for (redo, binary) in [(Some(1), Some(0)), (Some(2), Some(1)), (None, None), (None, Some(0))] {
+        assert_eq!(named(&window(redo, binary)), Some(Name::FlushBound), "{redo:?} {binary:?}");
+        assert_eq!(named(&from_elsewhere(window(redo, binary))), Some(Name::FlushBound));
+    }
+    // The disk's writes are slow, and the kernel holds back whoever writes.
+    let mut slow = window(Some(2), Some(0));
+    let disk = &mut slow.host.as_mut().unwrap().disks[0];
+    (disk.written.await_ms, disk.written.under_way, disk.busy) = (Some(40.0), 20.0, 1.0);
+    assert_eq!(named(&slow), Some(Name::DiskLatency));
 }
 
 #[test]
