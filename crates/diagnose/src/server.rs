@@ -156,6 +156,9 @@ pub struct Sample {
     pub in_commit: f64,
     /// Of those in their commit, waiting for a replica's acknowledgement.
     pub in_semi_sync: f64,
+    /// Sessions that wait until the applier has come as far as they ask; not among those at work.
+    #[serde(default)]
+    pub for_applier: f64,
     /// The longest that a commit which waits for no replica has been under way, with its statement, seconds;
     /// the least of the last three looks, as a long statement may just be at its end at one of them.
     pub longest_commit_s: f64,
@@ -408,6 +411,7 @@ impl Sample {
             latch: readings.iter().rev().find_map(|r| r.latch.clone()),
             in_commit: mean(|r| r.sessions.commit as f64),
             in_semi_sync: mean(|r| r.in_semi_sync() as f64),
+            for_applier: mean(|r| r.sessions.for_applier as f64),
             longest_commit_s: readings
                 .iter()
                 .rev()

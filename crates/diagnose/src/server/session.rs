@@ -11,7 +11,7 @@ const CAME_AND_WENT: u64 = 2;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Sessions {
-    /// Clients at work, whatever at; those that wait for GET_LOCK are not.
+    /// Clients at work, whatever at; those that wait for GET_LOCK are not, nor for the applier.
     pub active: u64,
     /// Of those, waiting for a metadata lock or a table flush.
     pub metadata_lock: u64,
@@ -25,6 +25,8 @@ pub struct Sessions {
     pub commit: u64,
     /// Of those, waiting for a replica's acknowledgement.
     pub semi_sync: u64,
+    /// Clients that wait until the applier has come as far as they ask: not at work.
+    pub for_applier: u64,
     /// The longest that a commit which waits for no replica has been under way, with its statement,
     /// milliseconds.
     pub longest_commit_ms: f64,
@@ -72,6 +74,12 @@ const INSERT: [&str; 2] = ["Update", "update"];
 /// server's. A dozen workers that wait for their turn are no load, and must not thin out the share of those
 /// that wait for a row or a commit.
 const OWN_LOCK: &str = "User lock";
+
+/// States of a client that waits until the applier has come as far as it asks: in MASTER_GTID_WAIT (MariaDB),
+/// WAIT_FOR_EXECUTED_GTID_SET (MySQL), and MASTER_POS_WAIT or SOURCE_POS_WAIT. Whoever wants to read what was
+/// just written on the primary waits so, for the replication and for nothing else here.
+const FOR_APPLIER: [&str; 3] =
+    ["Waiting in MASTER_GTID_WAIT()", "Waiting for GTID to be committed", "SQL thread to advance position"];
 
 /// The state of a client in SLEEP(): however long its statement takes, it keeps no CPU busy.
 const SLEEPS: &str = "User sleep";
@@ -177,6 +185,7 @@ impl Sessions {
             "Connect" if state == "login" || state == "Receiving from client" => self.login += count,
             "Slave_IO" | "Connect" | "Sleep" | "Daemon" => {}
             _ if command.starts_with("Binlog Dump") || state == OWN_LOCK => {}
+            _ if is_one_of(state, &FOR_APPLIER) => self.for_applier += count,
             _ => {
                 self.active += count;
                 if is_one_of(state, &METADATA) {
@@ -310,6 +319,20 @@ mod tests {
     fn whoever_waits_for_a_lock_of_the_applications_own_is_not_at_work() {
         let sessions = Sessions::read(&rows(&[("Query", "User lock", 30), ("Query", "Commit", 4)]));
         assert_eq!((sessions.active, sessions.commit, sessions.visible), (4, 4, 34));
+    }
+
+    #[test]
+    fn whoever_waits_for_the_applier_is_not_at_work() {
+        let sessions = Sessions::read(&rows(&[
+            ("Query", "Waiting in MASTER_GTID_WAIT()", 10),
+            ("Query", "Waiting in MASTER_GTID_WAIT() (primary waiter)", 1),
+            ("Query", "Waiting for GTID to be committed", 5),
+            ("Execute", "Waiting for the slave SQL thread to advance position", 2),
+            ("Query", "Waiting for the replica SQL thread to advance position", 3),
+            ("Query", "Commit", 4),
+        ]));
+        assert_eq!((sessions.active, sessions.commit, sessions.for_applier), (4, 4, 21));
+        assert_eq!(sessions.visible, 25);
     }
 
     #[test]

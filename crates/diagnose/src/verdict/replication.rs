@@ -1,11 +1,14 @@
 //! A replica that falls behind, and why.
 
-use super::{Finding, Name, Unit, Window, least};
+use super::{Finding, Name, Unit, Window, greatest, least};
 
 /// Behind by this much, whatever the reason.
 const LAG_S: f64 = 10.0;
 /// Behind at all, for the question why.
 const BEHIND_S: f64 = 1.0;
+/// Sessions that wait until the applier has come as far as they ask, of those and the ones at work, and at
+/// least.
+const WAITED_FOR: (f64, f64) = (0.20, 1.0);
 /// One applier at work this share of the time.
 const ONE_BUSY: f64 = 0.80;
 /// This many appliers wait for a lock, on average, or alter a table.
@@ -24,9 +27,16 @@ pub(super) fn lag(window: &Window) -> Option<Finding> {
     // Where nothing is received either, it may be no replica any more.
     let stopped = replica.receives && !replica.applies;
     let in_lock = server.appliers_in_lock;
-    let found = |load| Finding::new(Name::ReplicationLag, load, 0.25);
+    let waiting = server.for_applier;
+    let share = if waiting > 0.0 { waiting / (waiting + server.active) } else { 0.0 };
+    // Where nobody waits for it, what is read is old, and nothing is slower.
+    let found = |load| Finding::new(Name::ReplicationLag, load, share.max(0.25));
     let finding = match behind_s(window) {
-        Some(lag) => found(lag / LAG_S).figure("behind", lag, Unit::Seconds, Some(LAG_S)),
+        Some(lag) => {
+            let waited_for = least([(lag, BEHIND_S), (share, WAITED_FOR.0), (waiting, WAITED_FOR.1)]);
+            let load = greatest([(lag, LAG_S), (waited_for, 1.0)]);
+            found(load).figure("behind", lag, Unit::Seconds, Some(LAG_S))
+        }
         None if stopped => found(1.0),
         None => return None,
     };
@@ -42,7 +52,12 @@ pub(super) fn lag(window: &Window) -> Option<Finding> {
         }
         None => None,
     };
-    Some(finding.figure("applier threads that wait for a lock", in_lock, Unit::Count, Some(LOCKED)).who(why))
+    Some(
+        finding
+            .figure("sessions that wait until it has caught up", waiting, Unit::Count, Some(WAITED_FOR.1))
+            .figure("applier threads that wait for a lock", in_lock, Unit::Count, Some(LOCKED))
+            .who(why),
+    )
 }
 
 pub(super) fn single_threaded_apply(window: &Window) -> Option<Finding> {

@@ -465,7 +465,7 @@ pub static RULES: &[Rule] = &[
     Rule {
         name: ReplicationLag,
         called: "replication lag",
-        when: "lag >= 10 s beyond what is wanted (N); where it is not known, an applier that is stopped while changes are received (I)",
+        when: "lag >= 10 s beyond what is wanted (N), or >= 1 s while >= 20 % of the sessions, and at least one, wait for the applier (MASTER_GTID_WAIT, WAIT_FOR_EXECUTED_GTID_SET, SOURCE_POS_WAIT) (I); where it is not known, an applier that is stopped while changes are received (I)",
         explains: &[],
         next: &[
             "end the session that is named, for whose lock the applier waits, or let it end; else see what the applier waits for: SHOW PROCESSLIST on the replica",

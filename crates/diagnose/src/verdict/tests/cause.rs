@@ -442,6 +442,23 @@ fn an_applier_that_waits_for_a_lock_is_not_one_that_should_have_company() {
 }
 
 #[test]
+fn sessions_that_wait_for_the_applier_make_a_lag_of_seconds_the_bottleneck() {
+    let window = |lag_s, for_applier, in_row_lock| {
+        with(|_, server| {
+            let replica = server::Replica { lag_s: Some(lag_s), receives: true, applies: true, delay_s: 0.0 };
+            (server.replica, server.appliers) = (Some(replica), (0.1, 4.0));
+            (server.active, server.in_row_lock, server.for_applier) = (4.0, in_row_lock, for_applier);
+        })
+    };
+    assert_eq!(named(&window(3.0, 30.0, 0.0)), Some(Name::ReplicationLag));
+    assert_eq!(named(&window(0.0, 30.0, 0.0)), None, "it is as quick as it can be");
+    assert_eq!((named(&window(3.0, 0.9, 0.0)), named(&window(3.0, 0.0, 0.0))), (None, None), "who waits?");
+    // Of those at work most wait for a row; far more wait for the applier.
+    assert_eq!(named(&window(3.0, 30.0, 2.0)), Some(Name::ReplicationLag));
+    assert_eq!(named(&window(3.0, 2.0, 3.6)), Some(Name::RowLocks));
+}
+
+#[test]
 fn an_applier_that_waits_for_a_row_lacks_neither_a_key_nor_company() {
     let window = |appliers: (f64, f64), searching: f64, in_row: f64| {
         with(|_, server| {
