@@ -367,6 +367,7 @@ shows! {
         /// The latch that most of them wait for.
         latch: Option<LatchWaitView>,
         in_commit: Option<f64>,
+        /// Waiting for a replica's acknowledgement, or for the nodes of a Galera cluster.
         in_semi_sync: Option<f64>,
         /// Seconds, commits that wait for a replica left out.
         longest_commit_s: Option<f64>,

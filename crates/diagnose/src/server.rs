@@ -154,8 +154,11 @@ pub struct Sample {
     pub latch: Option<LatchWait>,
     /// Of those, waiting for their commit to be on disk (or acknowledged by a replica).
     pub in_commit: f64,
-    /// Of those in their commit, waiting for a replica's acknowledgement.
+    /// Of those in their commit, waiting for a replica to acknowledge it, or for nodes of a Galera cluster.
     pub in_semi_sync: f64,
+    /// Of those, for a Galera cluster.
+    #[serde(default)]
+    pub in_galera: f64,
     /// Sessions that wait until the applier has come as far as they ask; not among those at work.
     #[serde(default)]
     pub for_applier: f64,
@@ -321,8 +324,8 @@ impl Reading {
     /// Sessions in their commit that wait for a replica. Where one of a group waits on behalf of all, those
     /// that commit meanwhile wait with it or behind it.
     fn in_semi_sync(&self) -> u64 {
-        let Sessions { commit, semi_sync, .. } = self.sessions;
-        if semi_sync > 0 && self.settings.acknowledged_together { commit } else { semi_sync }
+        let Sessions { commit, semi_sync, galera, .. } = self.sessions;
+        if semi_sync > 0 && self.settings.acknowledged_together { commit } else { semi_sync + galera }
     }
 
     /// The longest that a commit which waits for no replica has been under way, seconds.
@@ -411,6 +414,7 @@ impl Sample {
             latch: readings.iter().rev().find_map(|r| r.latch.clone()),
             in_commit: mean(|r| r.sessions.commit as f64),
             in_semi_sync: mean(|r| r.in_semi_sync() as f64),
+            in_galera: mean(|r| r.sessions.galera as f64),
             for_applier: mean(|r| r.sessions.for_applier as f64),
             longest_commit_s: readings
                 .iter()
@@ -584,10 +588,10 @@ mod tests {
     #[test]
     fn who_commits_while_one_of_them_waits_for_a_replica_waits_for_it_too_where_it_waits_for_all() {
         let start = Instant::now();
-        let waits = |semi_sync: u64, acknowledged_together| {
+        let waits = |semi_sync: u64, galera: u64, acknowledged_together| {
             let settings = Arc::new(Settings { acknowledged_together, ..Settings::default() });
-            let sessions =
-                Sessions { active: 16, commit: 16, semi_sync, longest_commit_ms: 7e3, ..Sessions::default() };
+            let (commit, longest_commit_ms) = (16, 7e3);
+            let sessions = Sessions { commit, semi_sync, galera, longest_commit_ms, ..Sessions::default() };
             let at = |s| {
                 let reading = reading(start + Duration::from_secs(s), Status::default(), sessions);
                 Arc::new(Reading { settings: settings.clone(), ..reading })
@@ -596,8 +600,9 @@ mod tests {
             (sample.in_semi_sync, sample.longest_commit_s)
         };
         // A replica that is away: the leader of a group says so, the others "waiting for handler commit".
-        assert_eq!((waits(1, true), waits(1, false)), ((16.0, 0.0), (1.0, 7.0)));
-        assert_eq!(waits(0, true), (0.0, 7.0), "for the disk");
+        assert_eq!((waits(1, 0, true), waits(1, 0, false)), ((16.0, 0.0), (1.0, 7.0)));
+        assert_eq!(waits(0, 0, true), (0.0, 7.0), "for the disk");
+        assert_eq!((waits(0, 3, true), waits(0, 16, false)), ((3.0, 7.0), (16.0, 0.0)), "for a cluster");
     }
 
     #[test]

@@ -25,6 +25,8 @@ pub struct Sessions {
     pub commit: u64,
     /// Of those, waiting for a replica's acknowledgement.
     pub semi_sync: u64,
+    /// Of those in their commit, waiting for the nodes of a Galera cluster; DDL that waits for them too.
+    pub galera: u64,
     /// Clients that wait until the applier has come as far as they ask: not at work.
     pub for_applier: u64,
     /// The longest that a commit which waits for no replica has been under way, with its statement,
@@ -86,6 +88,16 @@ const SLEEPS: &str = "User sleep";
 
 /// States of a client that waits for a replica.
 const SEMI_SYNC: [&str; 1] = ["Waiting for semi-sync"];
+
+/// States of a client of MariaDB that waits for a Galera cluster. A commit waits until it has its place in
+/// the order of the cluster and is certified, and before that while a node that is behind asks the others to
+/// pause (flow control); DDL waits for its place, and others for DDL.
+const GALERA: [&str; 4] = [
+    "Waiting for certification",
+    "Waiting for flow control",
+    "Waiting to execute in isolation",
+    "Waiting for TOI DDL",
+];
 
 /// States of a client whose commit is on its way to disk or to a replica; with a full disk MariaDB's commit
 /// waits for space.
@@ -196,6 +208,9 @@ impl Sessions {
                     self.table_lock += count;
                 } else if INSERT.contains(&state) {
                     self.insert += count;
+                } else if is_one_of(state, &GALERA) {
+                    self.commit += count;
+                    self.galera += count;
                 } else if is_one_of(state, &COMMIT) {
                     self.commit += count;
                     if is_one_of(state, &SEMI_SYNC) {
@@ -340,6 +355,20 @@ mod tests {
         let longest = |state| Sessions::read(&rows(&[("Query", state, 1)])).longest_ms;
         assert_eq!((longest("User sleep"), longest("Sending data")), (0.0, 2.5));
         assert_eq!(Sessions::read(&rows(&[("Query", "User sleep", 3)])).active, 3);
+    }
+
+    #[test]
+    fn whoever_waits_for_the_nodes_of_a_galera_cluster_waits_in_a_commit_that_is_not_on_its_way_to_disk() {
+        let sessions = Sessions::read(&rows(&[
+            ("Query", "Waiting for certification", 12),
+            ("Query", "Waiting for flow control", 1),
+            ("Query", "Waiting to execute in isolation", 1),
+            ("Query", "Waiting for TOI DDL", 2),
+            ("Query", "Updating", 4),
+            ("Sleep", "wsrep applier idle", 4),
+        ]));
+        assert_eq!((sessions.active, sessions.commit, sessions.galera, sessions.semi_sync), (20, 16, 16, 0));
+        assert_eq!((sessions.longest_commit_ms, sessions.appliers), (0.0, 0));
     }
 
     #[test]

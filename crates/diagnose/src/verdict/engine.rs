@@ -176,10 +176,12 @@ pub(super) fn semi_sync(window: &Window) -> Option<Finding> {
     let share = if server.active > 0.0 { (server.in_semi_sync / server.active).min(1.0) } else { 0.0 };
     let load = least([(share, ACKNOWLEDGED), (server.in_semi_sync, 0.5)]);
     let (counted, commits_per_s) = server.commits();
+    let of_cluster = server.in_galera > 0.0 && server.in_galera >= server.in_semi_sync / 2.0;
     Some(
         Finding::new(Name::SemiSync, load, share)
             .figure("sessions at work that wait for a replica", share, Unit::Share, Some(ACKNOWLEDGED))
             .figure("sessions that wait", server.in_semi_sync, Unit::Count, Some(0.5))
-            .figure(counted, commits_per_s, Unit::PerSecond, None),
+            .figure(counted, commits_per_s, Unit::PerSecond, None)
+            .who(of_cluster.then(|| "the nodes of its Galera cluster: the slowest one counts".to_owned())),
     )
 }

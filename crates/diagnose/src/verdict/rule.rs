@@ -225,10 +225,10 @@ pub static RULES: &[Rule] = &[
     Rule {
         name: SemiSync,
         called: "acknowledgements of replicas",
-        when: ">= 30 % of the sessions at work wait for a replica to acknowledge their commit (I)",
+        when: ">= 30 % of the sessions at work wait for a replica to acknowledge their commit, or for the nodes of a Galera cluster (certification, flow control, DDL in isolation) (I)",
         explains: &[FlushBound],
         next: &[
-            "look at the nearest replica: its disk, and the round trip to it; the fastest one that acknowledges counts",
+            "look at the nearest replica: its disk, and the round trip to it; the fastest one that acknowledges counts; of a Galera cluster at the slowest node: wsrep_local_recv_queue and wsrep_flow_control_sent on each",
             "a semi-synchronous replica in the same zone as the primary",
             "larger transactions: one acknowledgement each",
         ],

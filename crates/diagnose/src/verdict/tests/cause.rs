@@ -143,6 +143,23 @@ fn commits_that_are_flushed_one_by_one_do_not_queue_however_long_a_flush_takes()
 }
 
 #[test]
+fn commits_that_wait_for_a_galera_cluster_are_told_from_those_that_wait_for_a_replica() {
+    let found = |in_galera| {
+        // Nothing is flushed at a commit, as usual there: other nodes have it.
+        let window = with(|_, server| {
+            (server.active, server.in_commit, server.in_semi_sync) = (20.0, 16.0, 15.0);
+            server.in_galera = in_galera;
+            (server.settings.flush_log_at_commit, server.settings.sync_binlog) = (Some(2), Some(0));
+        });
+        let bottleneck = judge(&window).bottleneck.unwrap();
+        (bottleneck.name, bottleneck.who)
+    };
+    let cluster = "the nodes of its Galera cluster: the slowest one counts".to_owned();
+    assert_eq!(found(15.0), (Name::SemiSync, Some(cluster)));
+    assert_eq!(found(0.0), (Name::SemiSync, None));
+}
+
+#[test]
 fn commits_wait_for_no_flush_where_nothing_is_flushed_at_one() {
     let window = |flush_log_at_commit, sync_binlog| {
         with(|host, server| {
