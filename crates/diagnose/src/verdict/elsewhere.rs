@@ -14,7 +14,7 @@ const NOBODY_CROSSES: f64 = 0.9;
 const SLOWER: f64 = 2.0;
 /// Statements against the usual, at most.
 const AS_USUAL: f64 = 1.2;
-/// Sessions at work, a CPU, at most.
+/// Sessions at work, for each CPU that the server may use, at most.
 const AT_WORK: f64 = 0.3;
 
 /// Of what requests take more than usual, the share that is no statement's.
@@ -105,7 +105,10 @@ fn by_timing(window: &Window) -> Option<Finding> {
     let (application, server, own) = (window.application?, window.server.as_ref()?, window.own_cpus()?);
     let requests = application.request_p99_ms / application.usual_request_p99_ms.max(1e-3);
     let statements = application.statement_p99_ms / application.usual_statement_p99_ms.max(1e-3);
-    let at_work = server.active / own.count;
+    // Of a host's many CPUs it may have few by its quota, which may be a part of one.
+    let quota = window.limits.as_ref().and_then(|limits| limits.cpu.as_ref()).map(|limit| limit.cpus);
+    let cpus = quota.filter(|cpus| *cpus > 0.0).map_or(own.count, |cpus| cpus.min(own.count));
+    let at_work = server.active / cpus;
     let quiet = |value: f64, most: f64| if value <= most { 1.0 } else { most / value };
     let load = (requests / SLOWER).min(if statements <= AS_USUAL && at_work <= AT_WORK {
         f64::INFINITY
@@ -117,6 +120,6 @@ fn by_timing(window: &Window) -> Option<Finding> {
         Finding::new(Name::NotTheDatabase, load, WEIGHT)
             .figure("requests, p99 against the usual", requests, Unit::Count, Some(SLOWER))
             .figure("statements, p99 against the usual", statements, Unit::Count, Some(AS_USUAL))
-            .figure("sessions at work a CPU", at_work, Unit::Count, Some(AT_WORK)),
+            .figure("sessions at work a CPU that it may use", at_work, Unit::Count, Some(AT_WORK)),
     )
 }

@@ -491,7 +491,7 @@ pub static RULES: &[Rule] = &[
         called: "not the database",
         when: "requests take >= 2 times as long as usual and not because of statements: by a router, >= 80 % of what is added is \
                thinking between them; by the application's own timing, statements take <= 1.2 times the usual and less \
-               than 0.3 sessions a CPU are at work (I)",
+               than 0.3 sessions a CPU that the server may use are at work (I)",
         explains: &[],
         next: &[
             "look at the application: its own CPU, its pool of connections, other services it calls",

@@ -429,6 +429,26 @@ fn who_holds_a_whole_table_is_named_where_it_is_told() {
 }
 
 #[test]
+fn a_server_that_is_busy_for_its_quota_is_not_cleared_by_the_cpus_of_its_host() {
+    let window = |limits: Option<host::cgroup::Sample>| {
+        let application = Some(Application {
+            request_p99_ms: 900.0,
+            usual_request_p99_ms: 100.0,
+            statement_p99_ms: 5.0,
+            usual_statement_p99_ms: 5.0,
+        });
+        Window { application, limits, ..with(|_, server| server.active = 0.4) }
+    };
+    let quota = |cpus| {
+        let cpu = Some(host::cgroup::CpuLimit { cpus, used: cpus / 2.0, ..Default::default() });
+        Some(host::cgroup::Sample { cpu, ..Default::default() })
+    };
+    assert_eq!(named(&window(None)), Some(Name::NotTheDatabase), "0.2 for each of two CPUs");
+    assert_eq!(named(&window(quota(0.5))), None, "0.8 for each that it may use");
+    assert_eq!(named(&window(quota(8.0))), Some(Name::NotTheDatabase), "more than there are");
+}
+
+#[test]
 fn an_applier_that_waits_for_a_lock_is_not_one_that_should_have_company() {
     // A long SELECT on the replica, and ALTER TABLE that comes to it.
     let window = |appliers_in_lock: f64| {
