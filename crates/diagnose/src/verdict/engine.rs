@@ -104,9 +104,7 @@ pub(super) fn global_lock(window: &Window) -> Option<Finding> {
 pub(super) fn new_connections(window: &Window) -> Option<Finding> {
     let server = window.server.as_ref()?;
     let per_statement = server.connections_per_s / server.statements_per_s.max(1.0);
-    let busy = window.own_cpus().map_or(0.0, |own| own.busy);
-    let quota = window.limits.as_ref().and_then(|limits| limits.cpu.as_ref());
-    let busy = quota.map_or(busy, |limit| busy.max(limit.used / limit.cpus.max(1e-3)));
+    let busy = busy(window).unwrap_or(0.0);
     let cost = super::greatest([(busy, CONNECT_COST.0), (server.in_login, CONNECT_COST.1)]);
     let load = least([(server.connections_per_s, CONNECTS.0), (per_statement, CONNECTS.1), (cost, 1.0)]);
     Some(
@@ -142,7 +140,7 @@ pub(super) fn admission(window: &Window) -> Option<Finding> {
     let server = window.server.as_ref().filter(|server| server.settings.at_work > 0)?;
     let waiting = server.in_admission?;
     let share = waiting / (waiting + server.active).max(1.0);
-    let idle = window.own_cpus().map_or(1.0, |own| 1.0 - own.busy);
+    let idle = busy(window).map_or(1.0, |busy| (1.0 - busy).max(0.0));
     let load = least([(waiting, 1.0), (share, ADMISSION.0), (idle, ADMISSION.1)]);
     Some(
         Finding::new(Name::Admission, load, share.max(0.5))
@@ -151,6 +149,14 @@ pub(super) fn admission(window: &Window) -> Option<Finding> {
             .figure("may be at work", server.settings.at_work as f64, Unit::Count, None)
             .figure("CPU idle", idle, Unit::Share, Some(ADMISSION.1)),
     )
+}
+
+/// Of the CPUs that the server may run on, or of its quota where more of that is used, the share that works;
+/// `None` without a host. A quota may be exceeded for a moment.
+fn busy(window: &Window) -> Option<f64> {
+    let own = window.own_cpus()?.busy;
+    let quota = window.limits.as_ref().and_then(|limits| limits.cpu.as_ref());
+    Some(quota.map_or(own, |limit| own.max(limit.used / limit.cpus.max(1e-3))))
 }
 
 pub(super) fn one_statement(window: &Window) -> Option<Finding> {

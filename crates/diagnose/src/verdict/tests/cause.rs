@@ -449,6 +449,20 @@ fn a_server_that_is_busy_for_its_quota_is_not_cleared_by_the_cpus_of_its_host() 
 }
 
 #[test]
+fn statements_that_wait_to_be_let_in_where_the_quota_is_used_up_wait_for_that() {
+    let window = |used: f64, throttled: f64| {
+        let cpu = Some(host::cgroup::CpuLimit { cpus: 0.5, used, throttled, ..Default::default() });
+        let limits = Some(host::cgroup::Sample { cpu, ..Default::default() });
+        let waiting = with(|_, server| {
+            (server.settings.at_work, server.active, server.in_admission) = (2, 2.0, Some(12.0));
+        });
+        Window { limits, ..waiting }
+    };
+    assert_eq!(named(&window(0.49, 0.6)), Some(Name::CpuLimit), "the host has CPU left, the server has none");
+    assert_eq!(named(&window(0.1, 0.0)), Some(Name::Admission));
+}
+
+#[test]
 fn an_applier_that_waits_for_a_lock_is_not_one_that_should_have_company() {
     // A long SELECT on the replica, and ALTER TABLE that comes to it.
     let window = |appliers_in_lock: f64| {
