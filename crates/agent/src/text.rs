@@ -16,6 +16,8 @@ const FIRST_WINDOW: &str = "the first window is being read";
 const REQUESTS: usize = 5;
 /// Seconds ahead for which a disk's end is told.
 const FORETOLD_S: f64 = 30.0 * 86_400.0;
+/// Characters shown of why a replica's threads do not run.
+const WHY: usize = 160;
 /// How busy CPUs are whose frequency says something.
 const BUSY: f64 = 0.5;
 
@@ -248,10 +250,24 @@ fn server(server: &ServerWatch, paint: Paint) -> String {
         figure(sample.log.fsyncs_per_s, Unit::PerSecond),
     ));
     text.push_str(&surroundings(server, OffsetDateTime::now_utc()));
+    if let Some(stopped) = stopped(server) {
+        text.push_str(&format!("  {} {stopped}\n", paint.yellow("!")));
+    }
     for missing in &sample.missing {
         text.push_str(&format!("  {} {missing}\n", paint.yellow("!")));
     }
     text
+}
+
+/// Which threads of a replica do not run, and why; `None` where both do, and of what is no replica. The
+/// statement that failed is left out: its values are somebody's data.
+fn stopped(server: &ServerWatch) -> Option<String> {
+    if server.role != "replica" || !server.replication.starts_with("stopped") {
+        return None;
+    }
+    let text = server.replication.split(" Query: '").next()?;
+    let line: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).take(WHY).collect();
+    Some(format!("replication {}", line.trim_end()))
 }
 
 /// What to do first: of all bottlenecks the surest, with the servers that it concerns; `None` without one.
@@ -471,6 +487,30 @@ mod tests {
         let alone = with(vec![server("db1", cpu())]);
         assert_eq!(alone.matches("the CPU: probably").count(), 1, "{alone}");
         assert!(!alone.contains("concerns"), "{alone}");
+    }
+
+    #[test]
+    fn why_a_replica_applies_nothing_is_told_without_the_statement_that_failed() {
+        let said = |role: &str, replication: &str| {
+            let server = ServerWatch {
+                name: "db2".to_owned(),
+                role: role.to_owned(),
+                replication: replication.to_owned(),
+                sample: Some(Default::default()),
+                ..ServerWatch::default()
+            };
+            let view = WatchView { servers: vec![server], ..WatchView::default() };
+            let text = text(&view, Paint::off());
+            text.lines().find(|line| line.contains("replication")).map(str::to_owned)
+        };
+        let why = "stopped (applier): Error 'Duplicate entry' on query. Default database: 'app'. Query: \
+                   'INSERT INTO t VALUES (''secret'')'";
+        let line = "  ! replication stopped (applier): Error 'Duplicate entry' on query. Default database: \
+                    'app'.";
+        assert_eq!(said("replica", why).as_deref(), Some(line));
+        assert!(said("replica", &format!("stopped (receiver): {}", "x\n".repeat(900))).unwrap().len() < 200);
+        assert_eq!((said("replica", "running"), said("primary", "none")), (None, None));
+        assert_eq!(said("primary", "stopped (receiver): by command"), None, "one that was promoted");
     }
 
     #[test]
