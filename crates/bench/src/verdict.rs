@@ -3,9 +3,9 @@
 //!
 //! Each is made at some strengths, some times over, in an order drawn anew for each round. Every making is
 //! bounded in time and ends by itself; afterwards the verdict has to go before the next begins, else that is
-//! said. What counts is the verdict in force when the making ends; what was named first, and how long it took
-//! until the right one was, is measured beside it. With `--settled` a making ends early, once the right verdict
-//! has stayed for a while; a healthy load never does. What cannot be made where the run takes place is said with the reason, in the plan and
+//! said. What counts is the verdict in force when the making ends; what was named first, and how long it
+//! took until the right one was, is measured beside it. With `--settled` a making ends early, once the right
+//! verdict has stayed for a while; a healthy load never does. What cannot be made where the run takes place is said with the reason, in the plan and
 //! in the summary.
 //!
 //! The host's own trouble is evidence too: on a machine that is busy with something else "the CPU" is a right
@@ -111,8 +111,8 @@ pub(crate) struct VerdictArgs {
     /// From which the order is drawn.
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Where the run's files go [default: benchmarks/runs/verdict/YYYY-MM-DD-verdict, of MySQL with -mysql and
-    /// of healthy loads alone with -healthy behind it; with --quick target/bench].
+    /// Where the run's files go [default: benchmarks/runs/verdict/YYYY-MM-DD-verdict, of MySQL with -mysql
+    /// and of healthy loads alone with -healthy behind it; with --quick target/bench].
     #[arg(long)]
     out: Option<PathBuf>,
     /// Say the evidence of each making as it ends.
@@ -442,8 +442,8 @@ async fn all(
     Ok(())
 }
 
-/// At most for how long, and after how long with the right verdict it may end. `ended` is when the last making
-/// ended, and then when this one did.
+/// At most for how long, and after how long with the right verdict it may end. `ended` is when the last
+/// making ended, and then when this one did.
 async fn one(
     fixture: &VerdictFixture<'_>,
     station: &Monitor,

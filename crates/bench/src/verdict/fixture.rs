@@ -607,9 +607,9 @@ fn requests(strength: u32) -> u32 {
     16 << strength.min(4)
 }
 
-/// Clients whose reads wait behind those requests, twenty a second of each, seven in ten of them for a page that
-/// the pool lacks: at 2.7 ms or more, more than one of them waits at any time. A disk that fewer wait for holds
-/// nobody back, however busy it is.
+/// Clients whose reads wait behind those requests, twenty a second of each, seven in ten of them for a page
+/// that the pool lacks: at 2.7 ms or more, more than one of them waits at any time. A disk that fewer wait for
+/// holds nobody back, however busy it is.
 const READERS: u32 = 40;
 
 /// Requests on the server's disk that are not the server's.
@@ -618,8 +618,8 @@ fn beside(volume: &Volume, kind: Kind, depth: u32, seconds: u32) -> Job {
     Job { file: volume.path().join("beside"), mib: BESIDE_MIB, kind, block, depth, rate: None, seconds }
 }
 
-/// What the disk does for the servers from now on. What they are found to carry is measured after this: half of
-/// what a quicker disk allows may be all that this one does.
+/// What the disk does for the servers from now on. What they are found to carry is measured after this: half
+/// of what a quicker disk allows may be all that this one does.
 fn limit(lab: &Lab, volume: &Volume) -> anyhow::Result<()> {
     // A server whose own IO is limited has another bottleneck than a slow disk.
     let limited = if volume.limits_by_io_max() { Vec::new() } else { lab.servers() };
