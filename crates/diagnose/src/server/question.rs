@@ -349,8 +349,7 @@ pub(super) fn digests(dialect: Dialect) -> String {
     )
 }
 
-/// A statement that ended within this many seconds is one of now: three times as long as between two
-/// questions.
+/// A statement that ended within this many seconds is one of now: six times as long as between two questions.
 const LATELY_S: u32 = 30;
 
 #[cfg(test)]

@@ -24,10 +24,10 @@ const HISTORY_EVERY: Duration = Duration::from_secs(10);
 const LONG_HISTORY: u64 = 10_000;
 /// How often durations are asked.
 const DURATIONS_EVERY: Duration = Duration::from_secs(5);
-/// How often the statements that take most time are asked.
-const DIGESTS_EVERY: Duration = Duration::from_secs(10);
+/// How often the statements that take most time are asked. One that is new counts from the second time on.
+const DIGESTS_EVERY: Duration = Duration::from_secs(5);
 /// What is known of them holds until they are asked again, a slow server's pauses included.
-const DIGESTS_HOLD: Duration = Duration::from_secs(2 * DIGESTS_EVERY.as_secs());
+const DIGESTS_HOLD: Duration = Duration::from_secs(3 * DIGESTS_EVERY.as_secs());
 /// How often settings are asked.
 const SETTINGS_EVERY: Duration = Duration::from_secs(15);
 /// What was refused or is not there is asked again after this long.
@@ -589,7 +589,7 @@ mod tests {
         let start = Instant::now();
         let seen = RareAnswers { top: Some((start, Arc::default())), ..RareAnswers::default() };
         let holds = |s: u64| seen.top_at(start + Duration::from_secs(s)).is_some();
-        assert!(holds(0) && holds(13) && holds(20) && !holds(21));
+        assert!(holds(0) && holds(13) && holds(15) && !holds(16));
         assert!(RareAnswers::default().top_at(start).is_none());
     }
 
