@@ -29,3 +29,15 @@ pub(crate) mod top;
 pub(crate) mod trial;
 pub(crate) mod watch;
 pub(crate) mod zero_hop;
+
+use std::process::ExitCode;
+use term::{exit, terminal};
+
+/// "No" is the answer: exit code 1. With `json` its reason is printed for a program, too, as
+/// `{"refused": WHY}`; whoever calls has told a person.
+fn refused(why: &str, json: bool) -> anyhow::Result<ExitCode> {
+    if json {
+        terminal::print_json(&serde_json::json!({ "refused": why }))?;
+    }
+    Ok(exit::no())
+}

@@ -5,6 +5,7 @@ mod list;
 mod profile;
 mod set;
 
+use crate::commands::refused;
 use crate::credentials;
 use crate::environment::Environment;
 use anyhow::Context;
@@ -121,6 +122,7 @@ pub(crate) struct JournalArgs {
 
 /// Runs one of them.
 pub(crate) async fn run(command: KnobCommand, environment: &Environment) -> anyhow::Result<ExitCode> {
+    let json = matches!(&command, KnobCommand::Set(args) if args.json);
     let outcome = match command {
         KnobCommand::List(args) => list::list(args, environment).await,
         KnobCommand::Show(args) => list::show(args, environment).await,
@@ -141,8 +143,9 @@ pub(crate) async fn run(command: KnobCommand, environment: &Environment) -> anyh
                 Some(knob::Error::Danger { .. } | knob::Error::Tuner { .. })
             ) =>
         {
-            terminal::complain(&format!("headroom: {error:#}"));
-            Ok(exit::no())
+            let why = format!("{error:#}");
+            terminal::complain(&format!("headroom: {why}"));
+            refused(&why, json)
         }
         other => other,
     }

@@ -8,6 +8,7 @@ mod ladder;
 mod load;
 mod memory;
 
+use crate::commands::refused;
 use crate::commands::report::usual_store;
 use crate::environment::Environment;
 use anyhow::Context;
@@ -111,10 +112,7 @@ fn show<T: serde::Serialize>(what: &T, text: impl FnOnce(&T) -> String, json: bo
 /// No answer is an answer, with its reason and exit code 1; as JSON it is `{"refused": WHY}`.
 fn none(what: &str, why: impl std::fmt::Display, json: bool) -> anyhow::Result<ExitCode> {
     terminal::complain(&format!("headroom: no {what}: {why}"));
-    if json {
-        terminal::print_json(&serde_json::json!({ "refused": why.to_string() }))?;
-    }
-    Ok(exit::no())
+    refused(&why.to_string(), json)
 }
 
 /// The file that is named, else the usual one beside the history.

@@ -4,6 +4,7 @@ mod init;
 
 use crate::commands::knob::{blocking, restore_line};
 use crate::commands::load::{account_with_tls, credentials_with_tls, named, tls::TlsArgs};
+use crate::commands::refused;
 use crate::environment::Environment;
 use crate::version;
 use anyhow::{Context, bail};
@@ -122,7 +123,7 @@ pub(crate) struct RunArgs {
     /// ~/.local/share/headroom/knobs].
     #[arg(long, value_name = "DIR")]
     journal: Option<PathBuf>,
-    /// Print the report as JSON in the end.
+    /// Print the report as JSON in the end, or {"refused": WHY} where a setting is not back.
     #[arg(long)]
     json: bool,
 }
@@ -311,7 +312,7 @@ async fn experiment(args: RunArgs, environment: &Environment) -> anyhow::Result<
         // "No" is the answer, as the help has it: it ran, and a setting is not as it was.
         Err(error @ CarryOutError::Run(RunError::NotBack(_))) => {
             terminal::complain(&format!("headroom: {error}"));
-            Ok(exit::no())
+            refused(&error.to_string(), args.json)
         }
         Err(other) => Err(other.into()),
     }

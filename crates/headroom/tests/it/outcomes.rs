@@ -20,7 +20,7 @@ const LIMIT: Duration = Duration::from_secs(60);
 type Row = (&'static str, i32, &'static str);
 
 /// No server is needed: these end before they reach one, or find none.
-const ALONE: [Row; 63] = [
+const ALONE: [Row; 65] = [
     ("", 64, ""),
     ("rout", 64, "unrecognized subcommand 'rout'"),
     ("route", 64, "name one with --server"),
@@ -75,6 +75,8 @@ const ALONE: [Row; 63] = [
     ("replay", 64, "required arguments"),
     ("record", 64, "required arguments"),
     ("report --store nowhere.sqlite", 2, "there is no history at nowhere.sqlite"),
+    ("knob set server.sync_binlog=0 --dry-run --root {dir}", 1, "is dangerous: "),
+    ("knob set server.sync_binlog=0 --dry-run --root {dir} --json", 1, "{"),
     ("trial plan", 64, "required arguments"),
     ("trial run nowhere.toml --user app", 2, "cannot read nowhere.toml"),
     ("trial init --server 127.0.0.1:1 --user app", 2, "Connection refused"),

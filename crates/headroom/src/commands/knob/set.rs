@@ -84,10 +84,10 @@ pub(crate) struct SetArgs {
     login: LoginArgs,
     #[command(flatten)]
     place: PlaceArgs,
-    /// Print JSON: what was applied, and in the end what was put back. What the command prints goes to
-    /// standard error.
+    /// Print JSON: what was applied, and in the end what was put back; {"refused": WHY} where nothing was
+    /// touched, for a danger or a program that is not named. What the command prints goes to standard error.
     #[arg(long)]
-    json: bool,
+    pub(super) json: bool,
     /// Hold the settings while this command runs.
     #[arg(last = true, value_name = "COMMAND")]
     command: Vec<String>,
