@@ -53,7 +53,7 @@ impl KeptIn {
 }
 
 /// The ceilings that the history has of this host: the one that is named, else the newest of the caller's
-/// `own` and the services'; none where no history has any.
+/// `own` and the services'; none where no history has any. Probes that left the disk out have none.
 ///
 /// # Errors
 /// The history that was named cannot be read. The usual ones are left out with a warning then.
@@ -62,19 +62,20 @@ pub fn known_ceilings(named: Option<&Path>, own: Option<PathBuf>) -> anyhow::Res
         Some(path) if !path.exists() => {
             bail!("there is no history at {0}; headroom probe --store {0} makes one", path.display())
         }
-        Some(path) => newest_of(path)?,
+        Some(path) => newest_of(path, None)?,
         None => newest(&usual_places(own)),
     };
     Ok(probe.as_ref().map(Probe::ceilings).unwrap_or_default())
 }
 
-/// The newest probe of this host, in the caller's `own` history or the services'.
+/// The newest probe that measured this `disk` of this host, as `/proc/diskstats` calls it, or any disk where
+/// none is named; in the caller's `own` history or the services'.
 ///
 /// # Errors
 /// A history there cannot be read.
-pub fn known_probe(own: Option<PathBuf>) -> anyhow::Result<Option<Probe>> {
+pub fn known_probe(own: Option<PathBuf>, disk: Option<&str>) -> anyhow::Result<Option<Probe>> {
     let places = usual_places(own).into_iter().filter(|path| path.exists());
-    let read = places.map(|path| newest_of(&path)).collect::<anyhow::Result<Vec<_>>>()?;
+    let read = places.map(|path| newest_of(&path, disk)).collect::<anyhow::Result<Vec<_>>>()?;
     Ok(read.into_iter().flatten().max_by_key(|probe| probe.at))
 }
 

@@ -132,18 +132,15 @@ impl Probe {
 /// # Errors
 /// The history cannot be read.
 pub fn history(store: &Store, host: &str, count: u32) -> anyhow::Result<Vec<Probe>> {
-    let texts = store.probes(host, count)?;
-    texts
-        .iter()
-        .map(|text| serde_json::from_str(text).context("a probe of the history cannot be read"))
-        .collect()
+    store.probes(host, count)?.iter().map(|text| read(text)).collect()
 }
 
-/// The newest probe of this host in these histories; one that cannot be read is left out with a warning.
+/// The newest probe of this host in these histories that measured a disk; one that cannot be read is left out
+/// with a warning.
 pub fn newest(places: &[PathBuf]) -> Option<Probe> {
     let there = places.iter().filter(|path| path.exists());
     let read = there.filter_map(|path| {
-        newest_of(path).unwrap_or_else(|error| {
+        newest_of(path, None).unwrap_or_else(|error| {
             tracing::warn!("ceilings that were measured before are not used: {error:#}");
             None
         })
@@ -151,12 +148,24 @@ pub fn newest(places: &[PathBuf]) -> Option<Probe> {
     read.max_by_key(|probe| probe.at)
 }
 
-/// The newest probe of this host in one history.
+/// The newest probe of this host in one history that measured this disk, as `/proc/diskstats` calls it; any
+/// disk where none is named. One that left the disk out does not hide an older one that did not.
 ///
 /// # Errors
-/// It cannot be read.
-pub fn newest_of(path: &Path) -> anyhow::Result<Option<Probe>> {
-    Ok(history(&Store::read(path)?, &host(), 1)?.into_iter().next())
+/// It cannot be read, or a newer probe in it.
+pub fn newest_of(path: &Path, disk: Option<&str>) -> anyhow::Result<Option<Probe>> {
+    let is_it = |found: &Disk| disk.is_none_or(|disk| found.device.as_deref() == Some(disk));
+    for text in Store::read(path)?.probes(&host(), u32::MAX)? {
+        let probe = read(&text)?;
+        if probe.disk.as_ref().is_some_and(is_it) {
+            return Ok(Some(probe));
+        }
+    }
+    Ok(None)
+}
+
+fn read(text: &str) -> anyhow::Result<Probe> {
+    serde_json::from_str(text).context("a probe of the history cannot be read")
 }
 
 /// This host's name.
@@ -249,7 +258,32 @@ mod tests {
         let places = ["b", "a", "broken", "absent"].map(place);
         assert_eq!(newest(&places).map(|probe| probe.at), Some(200));
         assert_eq!(newest(&places[2..]), None);
-        assert_eq!(newest_of(&place("b")).unwrap().unwrap().ceilings().idle_read_ms, Some(0.8));
-        newest_of(&place("broken")).unwrap_err();
+        assert_eq!(newest_of(&place("b"), None).unwrap().unwrap().ceilings().idle_read_ms, Some(0.8));
+        newest_of(&place("broken"), None).unwrap_err();
+    }
+
+    #[test]
+    fn a_later_probe_without_the_disk_or_of_another_one_does_not_hide_what_is_known_of_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("history.sqlite");
+        let keep = |at: u64, device: Option<&str>| {
+            let mut probe = sample();
+            (probe.host, probe.at) = (host(), at);
+            match device {
+                Some(device) => probe.disk.as_mut().unwrap().device = Some(device.to_owned()),
+                None => probe.disk = None,
+            }
+            probe.keep(&Store::open(&path).unwrap()).unwrap();
+        };
+        for (at, device) in [(100, Some("nvme0n1")), (200, Some("sda")), (300, None)] {
+            keep(at, device);
+        }
+        let found = |disk| newest_of(&path, disk).unwrap().map(|probe| probe.at);
+        assert_eq!(
+            (found(Some("nvme0n1")), found(Some("sda")), found(None)),
+            (Some(100), Some(200), Some(200))
+        );
+        assert_eq!(found(Some("sdb")), None, "it was never measured");
+        assert_eq!(newest(std::slice::from_ref(&path)).map(|probe| probe.at), Some(200));
     }
 }

@@ -6,6 +6,7 @@
 use crate::inventory::ServerFacts;
 use config::Credentials;
 use diagnose::host::cgroup::Limits;
+use diagnose::host::disk::holding;
 use diagnose::host::is_here;
 use fleet::{Address, AddressError};
 use mysql_async::Conn;
@@ -148,6 +149,19 @@ impl Server {
         }
         let variables = self.variables(&["hostname", "pid_file", "datadir"])?;
         Ok(Process::named(&variables, &probe::host(), Path::new("/proc")))
+    }
+
+    /// The disk that its data lie on, as `/proc/diskstats` calls it; `None` where it runs elsewhere, or that
+    /// cannot be seen from here.
+    ///
+    /// # Errors
+    /// No answer.
+    pub fn disk(&mut self) -> Result<Option<String>, ServerError> {
+        if self.process()?.is_none() {
+            return Ok(None);
+        }
+        let variables = self.variables(&["datadir"])?;
+        Ok(variables.get("datadir").and_then(|datadir| holding(Path::new(datadir), Path::new("/sys"))))
     }
 }
 

@@ -2,6 +2,7 @@
 
 use super::KeepArgs;
 use super::ladder::{ClimbArgs, refused};
+use crate::commands::knob::blocking;
 use crate::commands::report::usual_store;
 use crate::environment::Environment;
 use anyhow::Context;
@@ -9,6 +10,7 @@ use clap::Args;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use whatif::disks::{self, DisksQuestion, NamedDisk, answer};
+use whatif::server::Server;
 use whatif::words::parse_above_zero;
 
 const EXAMPLES: &str = "\
@@ -16,7 +18,8 @@ Examples:
   headroom probe --directory /srv/data --json > nvme.json      (on the other host)
   headroom plan disks shop.toml --server replica3 --database shop --probe nvme.json
 
-The present disk: the newest headroom probe of this host in the history, or --here FILE.
+The present disk: the newest headroom probe in the history of the disk that the server's data lie on,
+or --here FILE.
 
 Exit code 1: nothing is predicted (the text says why).";
 
@@ -47,7 +50,8 @@ pub(crate) struct DisksArgs {
 
 /// Does it.
 pub(crate) async fn run(args: DisksArgs, environment: &Environment) -> anyhow::Result<ExitCode> {
-    let (here, other) = (args.here(environment)?, disks::read(&args.probe)?);
+    let other = disks::read(&args.probe)?;
+    let here = args.here(environment).await?;
     let climbed = args.climb.climb(Vec::new(), Some(here.disk.reads_per_s), args.current, environment).await;
     let climbed = match climbed {
         Ok(climbed) => climbed,
@@ -65,12 +69,41 @@ pub(crate) async fn run(args: DisksArgs, environment: &Environment) -> anyhow::R
 }
 
 impl DisksArgs {
-    /// The disk of this host.
-    fn here(&self, environment: &Environment) -> anyhow::Result<NamedDisk> {
+    /// The disk of this host that the server's data lie on. Where that cannot be seen, the one that was
+    /// measured last.
+    async fn here(&self, environment: &Environment) -> anyhow::Result<NamedDisk> {
         if let Some(path) = &self.here {
             return Ok(disks::read(path)?);
         }
-        let missing = "the present disk is not known; headroom probe --directory DIR measures it, or name a file with --here";
-        probe::known_probe(usual_store(environment))?.as_ref().and_then(disks::of_probe).context(missing)
+        let disk = self.disk(environment).await?;
+        let probe = probe::known_probe(usual_store(environment), disk.as_deref())?;
+        probe.as_ref().and_then(disks::of_probe).with_context(|| unknown(disk.as_deref()))
+    }
+
+    async fn disk(&self, environment: &Environment) -> anyhow::Result<Option<String>> {
+        let Some(address) = self.climb.target.server() else { return Ok(None) };
+        let who = self.climb.target.credentials(environment)?;
+        // What hinders it hinders the ladder too, which says so.
+        blocking(move || Ok(Server::open(&address, &who).and_then(|mut server| server.disk()).ok().flatten()))
+            .await
+    }
+}
+
+/// That nobody has measured the disk that is there, and what does.
+fn unknown(disk: Option<&str>) -> String {
+    let which = disk.map_or_else(String::new, |disk| format!(", {disk},"));
+    format!(
+        "the present disk{which} is not known; headroom probe --directory DIR measures it, or name a file with --here"
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_disk_that_nobody_has_measured_is_named() {
+        assert!(unknown(Some("sda")).starts_with("the present disk, sda, is not known; headroom probe "));
+        assert!(unknown(None).starts_with("the present disk is not known; headroom probe "));
     }
 }

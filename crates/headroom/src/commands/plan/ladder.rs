@@ -50,7 +50,7 @@ pub(crate) struct ClimbArgs {
     #[command(flatten)]
     workload: WorkloadArgs,
     #[command(flatten)]
-    target: TargetArgs,
+    pub(super) target: TargetArgs,
     /// Length of a step.
     #[arg(long, value_name = "DURATION", default_value = "3s", value_parser = fleet::parse_duration)]
     step: Duration,
