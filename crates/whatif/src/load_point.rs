@@ -16,6 +16,9 @@ use std::path::{Path, PathBuf};
 /// Percentiles of the shape of response times that are taken from a histogram.
 const SHAPE: usize = 100;
 
+/// A trial may lose this share, whatever its objective.
+const LOST: f64 = 0.01;
+
 /// With fewer cores than the host has, a statement would seem to take less of one than it does.
 const OF_THE_HOST: &str = "How busy the cores were is the share of the agent's whole host, with whatever else runs there: --cores is taken to be all of its cores, also where a limit leaves the server fewer.";
 
@@ -213,13 +216,15 @@ pub(crate) fn queue_inputs(seen: &[LoadPoint], cores: u32) -> QueueInputs {
 }
 
 /// Reads a file of trials of `headroom measure --trials`: its first line says of what they are. Trials that
-/// lost more than a hundredth had a queue that did not drain, and are left out. So is half of a last line, as
-/// a killed process leaves it.
+/// lost more than a hundredth, and more than their objective allows, had a queue that did not drain, and are
+/// left out. With p90 a tenth may be late at a rate that is good. Half of a last line, as a killed process
+/// leaves it, is left out, too.
 fn of_trials(text: &str) -> Result<(Heading, Vec<LoadPoint>), Mistake> {
     let mut lines = text.lines().enumerate();
     let wrong = |at: usize, source| Mistake::NoTrial { line: at + 1, source };
     let (_, first) = lines.next().ok_or(Mistake::Empty)?;
-    let heading = serde_json::from_str(first).map_err(|error| wrong(0, error))?;
+    let heading: Heading = serde_json::from_str(first).map_err(|error| wrong(0, error))?;
+    let allowed = heading.objective.loss().max(LOST);
     let mut seen = Vec::new();
     let torn = text.lines().count().checked_sub(1).filter(|_| !text.ends_with('\n'));
     for (at, line) in lines {
@@ -228,7 +233,7 @@ fn of_trials(text: &str) -> Result<(Heading, Vec<LoadPoint>), Mistake> {
             Err(_) if torn == Some(at) => break,
             Err(error) => return Err(wrong(at, error)),
         };
-        if trial.mean_ms > 0.0 && trial.loss() <= 0.01 {
+        if trial.mean_ms > 0.0 && trial.loss() <= allowed {
             seen.extend(LoadPoint::of_history(trial.rate, trial.mean_ms, Some(trial.p99_ms), None));
         }
     }
@@ -361,8 +366,14 @@ mod tests {
             format!(r#"{{"rate":100.0,"seconds":1.0,"due":100,"lost":{lost},"mean_ms":{mean},"p99_ms":9.0}}"#)
         };
         let text = [heading.to_owned(), trial(0, 2.0), trial(50, 400.0), trial(0, 0.0)].join("\n");
-        let (heading, seen) = of_trials(&text).unwrap();
-        assert_eq!((heading.workload.as_str(), seen.len()), ("w", 1));
+        let (found, seen) = of_trials(&text).unwrap();
+        assert_eq!((found.workload.as_str(), seen.len()), ("w", 1));
+        let of = |quantile: &str, lost: u32| {
+            let heading = heading.replace("0.99", quantile);
+            of_trials(&[heading, trial(lost, 2.0)].join("\n")).unwrap().1.len()
+        };
+        assert_eq!((of("0.9", 10), of("0.9", 11), of("0.99", 10)), (1, 0, 0), "p90 has a tenth that is late");
+        assert_eq!((of("0.999", 1), of("0.999", 2)), (1, 0), "no stricter than for p99");
         // A search that was killed while it wrote.
         assert_eq!(of_trials(&format!("{text}\n{{\"rate\": 1")).unwrap().1.len(), 1);
         assert!(of_trials(&format!("{text}\n{{\"rate\": 1\n")).is_err());
