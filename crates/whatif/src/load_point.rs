@@ -83,7 +83,8 @@ impl Observations {
 }
 
 impl Source {
-    /// Reads them. Of runs: those of the newest one's workload, its options and target.
+    /// Reads them. Of runs: those of the newest one's target, workload, options, protocol and idle
+    /// connections, and where they are at a rate, of the newest such one's number of clients.
     ///
     /// # Errors
     /// See [`SourceError`].
@@ -108,14 +109,35 @@ impl Source {
             Self::Runs { history, last } => {
                 let runs = Store::open(history)?.last(*last)?;
                 let newest = runs.first().ok_or(SourceError::Empty)?;
-                let sent = |run: &Run| in_words(&run.outcome.workload, &run.outcome.options);
-                let (subject, workload) = (newest.target.clone(), sent(newest));
-                let same = runs.iter().filter(|run| run.target == subject && sent(run) == workload);
-                let seen = same.filter_map(|run| LoadPoint::of_run(&run.outcome, None)).collect();
-                Ok(Observations::of(subject, workload, seen))
+                let (same, notes) = of_one_load(&runs, newest);
+                let seen = same.into_iter().filter_map(|run| LoadPoint::of_run(&run.outcome, None));
+                let of = Observations::of(newest.target.clone(), sent(newest), seen.collect());
+                Ok(Observations { notes, ..of })
             }
         }
     }
+}
+
+fn sent(run: &Run) -> String {
+    in_words(&run.outcome.workload, &run.outcome.options)
+}
+
+/// The runs of the load that `newest` is of, and what to know beside them. Clients are no part of it in a
+/// closed loop: their number is what differs there. At a rate they are: with fewer, transactions wait for a
+/// free one, which is no wait of the server's.
+fn of_one_load<'a>(runs: &'a [Run], newest: &Run) -> (Vec<&'a Run>, Vec<String>) {
+    let load = |run: &Run| (run.target.clone(), sent(run), run.outcome.protocol, run.outcome.idle);
+    let same = runs.iter().filter(|run| load(run) == load(newest));
+    let (at_a_rate, mut kept): (Vec<&Run>, Vec<&Run>) = same.partition(|run| run.outcome.arrivals.is_open());
+    let Some(clients) = at_a_rate.first().map(|run| run.outcome.clients) else { return (kept, Vec::new()) };
+    let (same, others): (Vec<&Run>, Vec<&Run>) =
+        at_a_rate.into_iter().partition(|run| run.outcome.clients == clients);
+    kept.extend(same);
+    let note = format!(
+        "{} of the runs at a rate had another number of clients than {clients}, and are left out",
+        others.len()
+    );
+    (kept, (!others.is_empty()).then_some(note).into_iter().collect())
 }
 
 /// A server under one load.
@@ -294,6 +316,8 @@ mod tests {
     use crate::load_answer::{self, LoadQuestion};
     use crate::page::Report;
     use crate::prices::Prices;
+    use load::outcome::{Generator, Times, Totals};
+    use load::workload::Protocol;
 
     const HISTORY: &str = r#"{"now_s":9.0,"subjects":[
       {"kind":"host","series":[{"name":"cpu","values":[0.2,0.4,null]}]},
@@ -357,6 +381,55 @@ mod tests {
             );
             assert!(!report.html().contains("transactions a second"), "{}", report.html());
         }
+    }
+
+    #[test]
+    fn runs_of_another_load_are_not_put_beside_the_newest_ones() {
+        let dir = tempfile::tempdir().unwrap();
+        let history = dir.path().join("history.sqlite");
+        let store = Store::open(&history).unwrap();
+        let keep = |arrivals: Arrivals, clients: u32, protocol: Protocol, idle: u32| {
+            let outcome = Outcome {
+                workload: "shop".to_owned(),
+                options: String::new(),
+                arrivals,
+                protocol,
+                clients,
+                idle,
+                threads: 1,
+                seed: 1,
+                seconds: 10.0,
+                void: Vec::new(),
+                notes: Vec::new(),
+                totals: Totals { per_second: f64::from(clients), ..Totals::default() },
+                response: Times { mean_ms: 2.0, ..Times::default() },
+                service: None,
+                transactions: Vec::new(),
+                statements: Vec::new(),
+                series: Vec::new(),
+                generator: Generator::default(),
+            };
+            store.keep(&outcome, "db1", "").unwrap();
+        };
+        let open = || Arrivals::poisson(100.0);
+        keep(open(), 8, Protocol::Prepared, 0);
+        keep(open(), 64, Protocol::Prepared, 0);
+        keep(open(), 64, Protocol::Text, 0);
+        keep(open(), 64, Protocol::Prepared, 5000);
+        keep(Arrivals::closed(), 2, Protocol::Prepared, 0);
+        keep(open(), 64, Protocol::Prepared, 0);
+        keep(Arrivals::closed(), 4, Protocol::Prepared, 0);
+        let found = Source::Runs { history, last: 20 }.read().unwrap();
+        let rates = |closed: bool| {
+            found.seen.iter().filter(|one| one.closed == closed).map(|one| one.per_s).collect::<Vec<_>>()
+        };
+        assert_eq!(rates(false), [64.0, 64.0]);
+        assert_eq!(rates(true), [4.0, 2.0], "the law is fitted to different numbers of clients");
+        assert!(
+            found.notes[0].starts_with("1 of the runs at a rate had another number"),
+            "{:?}",
+            found.notes
+        );
     }
 
     #[test]

@@ -14,7 +14,7 @@ use whatif::words::parse_above_zero;
 const EXAMPLES: &str = "\
 Examples:
   headroom plan load --runs 20 --cores 8
-      From the last 20 runs of headroom load; of those, the ones of the newest's workload and target.
+      From the last 20 runs of headroom load; of those, the ones of the newest's load.
   headroom plan load --trials trials.jsonl --cores 8 --current 400 --growth 1.5,2
   curl -s 'http://127.0.0.1:9307/history.json?from=-3600' > h.json; headroom plan load --history h.json --cores 8
 
