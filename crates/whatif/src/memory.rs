@@ -328,12 +328,7 @@ impl Experiment {
             let mut windows = Vec::new();
             for at in 0..self.windows {
                 let window = window(&load, server, 1000 + u64::from(at), stop)?;
-                each(&format!(
-                    "{}: {}, p99 {} ms",
-                    bytes(size),
-                    window.misses_in_words(),
-                    figure(window.p99_ms)
-                ));
+                each(&format!("{}: {}, {}", bytes(size), window.misses_in_words(), window.p99_in_words()));
                 windows.push(window);
             }
             let (one, unsound) = together(size, steady, &windows);
@@ -403,7 +398,8 @@ struct Window {
     reads: f64,
     /// Pages asked for.
     requests: f64,
-    p99_ms: f64,
+    /// `None` where nothing was answered.
+    p99_ms: Option<f64>,
     per_s: f64,
     /// Transactions, or commands of a recording.
     done: f64,
@@ -422,12 +418,17 @@ impl Window {
         self.misses()
             .map_or_else(|| "nothing was read".to_owned(), |misses| format!("{:.2} % miss", misses * 100.0))
     }
+
+    fn p99_in_words(&self) -> String {
+        let answered = |p99: f64| format!("p99 {} ms", figure(p99));
+        self.p99_ms.map_or_else(|| "nothing was answered".to_owned(), answered)
+    }
 }
 
 /// What the windows of a size say together, and why their response times must not be used.
 fn together(bytes: u64, steady: bool, windows: &[Window]) -> (Measured, Option<String>) {
     let unsound = windows.iter().find_map(|window| window.unsound.clone());
-    let p99_ms = windows.iter().filter(|_| unsound.is_none()).map(|window| window.p99_ms);
+    let p99_ms = windows.iter().filter(|_| unsound.is_none()).filter_map(|window| window.p99_ms);
     // Of all windows: one alone may be a stall, with many pages and hardly a transaction.
     let requests: f64 = windows.iter().map(|window| window.requests).sum();
     let done: f64 = windows.iter().map(|window| window.done).sum();
@@ -576,7 +577,7 @@ mod tests {
         let window = |reads: f64, requests: f64, done: f64, unsound: Option<&str>| Window {
             reads,
             requests,
-            p99_ms: 5.0,
+            p99_ms: (done > 0.0).then_some(5.0),
             per_s: done / 5.0,
             done,
             unsound: unsound.map(str::to_owned),
@@ -584,10 +585,12 @@ mod tests {
         let (busy, idle) = (window(100.0, 1_000.0, 50.0, None), window(0.0, 0.0, 0.0, None));
         assert_eq!((busy.misses(), idle.misses()), (Some(0.1), None));
         assert_eq!(idle.misses_in_words(), "nothing was read");
+        assert_eq!(busy.p99_in_words(), "p99 5.00 ms");
+        assert_eq!(idle.p99_in_words(), "nothing was answered");
         // A stall at the end: pages of others, and no transaction.
         let stalled = window(40.0, 200.0, 0.0, None);
         let (found, unsound) = together(1, true, &[busy, idle, stalled]);
-        assert_eq!((found.miss_ratio, found.p99_ms.len(), unsound), (vec![0.1, 0.2], 3, None));
+        assert_eq!((found.miss_ratio, found.p99_ms.len(), unsound), (vec![0.1, 0.2], 1, None));
         assert!((found.requests_each - 24.0).abs() < 1e-9, "{}", found.requests_each);
         let (found, unsound) = together(1, true, &[window(0.0, 0.0, 0.0, Some("none succeeded"))]);
         assert!(found.miss_ratio.is_empty() && found.p99_ms.is_empty() && found.requests_each == 0.0);

@@ -35,7 +35,8 @@ pub(crate) struct Sent {
     /// Transactions done, or commands answered.
     pub done: f64,
     pub per_s: f64,
-    pub p99_ms: f64,
+    /// `None` where nothing was answered.
+    pub p99_ms: Option<f64>,
     /// Why the times must not be used.
     pub unsound: Option<String>,
 }
@@ -112,7 +113,7 @@ impl Sender<'_> {
                 Ok(Sent {
                     done: outcome.totals.per_second * window.as_secs_f64(),
                     per_s: outcome.totals.per_second,
-                    p99_ms: outcome.response.p99_ms,
+                    p99_ms: (outcome.response.count > 0).then_some(outcome.response.p99_ms),
                     unsound: (!outcome.is_sound()).then(|| outcome.void.join("; ")),
                 })
             }
@@ -127,7 +128,7 @@ impl Sender<'_> {
                 Ok(Sent {
                     done,
                     per_s: done / outcome.seconds.max(1e-9),
-                    p99_ms: outcome.response_ms(0.99).unwrap_or(0.0),
+                    p99_ms: outcome.response_ms(0.99),
                     unsound: (!void.is_empty()).then(|| void.join("; ")),
                 })
             }
