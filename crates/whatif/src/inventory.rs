@@ -96,8 +96,8 @@ pub struct HostRow {
 pub struct ServerFacts {
     /// Of the host that it runs on.
     pub hostname: String,
-    /// Of its buffer pool.
-    pub pool_bytes: u64,
+    /// Of its buffer pool; `None` where it does not tell.
+    pub pool_bytes: Option<u64>,
     /// `@@server_uuid` or `@@server_uid`, where it has one.
     pub id: Option<String>,
 }
@@ -200,12 +200,16 @@ impl RoleRow {
                 self.name
             ));
         }
-        let pool = facts.pool_bytes as f64 / (1_u64 << 30) as f64;
-        if let Some(memory) = self.memory.filter(|memory| *memory < pool) {
-            let name = &self.name;
-            found.push(format!(
+        let name = &self.name;
+        let pool = facts.pool_bytes.map(|bytes| bytes as f64 / (1_u64 << 30) as f64);
+        match self.memory.zip(pool) {
+            Some((memory, pool)) if memory < pool => found.push(format!(
                 "{name}: {memory} GiB of memory are less than its buffer pool of {pool:.2} GiB"
-            ));
+            )),
+            None if self.memory.is_some() => found.push(format!(
+                "{name}: its memory is not compared: the server does not tell innodb_buffer_pool_size"
+            )),
+            _ => {}
         }
         found
     }
@@ -484,7 +488,8 @@ mod tests {
         let text = TOML.replace("on = \"h1\"", "on = \"h1\"\nserver = \"db:3306\"\nmemory = 8");
         let inventory = Inventory::parse(&text, "i.toml").unwrap();
         let says = |hostname: &str, gib: u64| {
-            let facts = ServerFacts { hostname: hostname.to_owned(), pool_bytes: gib << 30, id: None };
+            let pool_bytes = Some(gib << 30);
+            let facts = ServerFacts { hostname: hostname.to_owned(), pool_bytes, id: None };
             inventory.differences(|_| Ok::<_, Error>(facts.clone()))
         };
         assert!(says("h1.example.org", 8).is_empty());
@@ -493,7 +498,11 @@ mod tests {
         let refused = inventory.differences(|_| Err(Error::from(ErrorKind::ConnectionRefused)));
         assert_eq!(refused, ["r1: not compared: connection refused"]);
         let other = Inventory::parse(&text.replace("memory = 8", "memory = 8\nid = 'u1'"), "i.toml").unwrap();
-        let facts = |id: &str| ServerFacts { hostname: "h1".into(), pool_bytes: 1, id: Some(id.into()) };
+        let silent = ServerFacts { hostname: "h1".into(), ..ServerFacts::default() };
+        let found = inventory.differences(|_| Ok::<_, Error>(silent.clone()));
+        assert!(found[0].contains("does not tell innodb_buffer_pool_size"), "{found:?}");
+        let facts =
+            |id: &str| ServerFacts { hostname: "h1".into(), pool_bytes: Some(1), id: Some(id.into()) };
         assert!(other.differences(|_| Ok::<_, Error>(facts("u1"))).is_empty());
         assert!(other.differences(|_| Ok::<_, Error>(facts("u2")))[0].contains("it says its id is u2"));
     }

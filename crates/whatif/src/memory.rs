@@ -264,7 +264,7 @@ impl Experiment {
         let mut session = Session::open(Host::new("/"), &on.journal, session::as_account(on.who.clone()))?;
         recover(&mut session, &on.address.to_string(), &mut each)?;
         let mut server = Server::open(&on.address, &on.who)?;
-        let today_bytes = pool_bytes(&mut server)?;
+        let today_bytes = server.pool_bytes()?;
         let manner = Manner::of(Author::here(&on.command));
         let mut pool = Pool { session, manner, address: on.address.to_string(), server };
         let measured = self.all_sizes(&mut pool, load, stop, each);
@@ -462,11 +462,6 @@ struct Pool {
     server: Server,
 }
 
-fn pool_bytes(server: &mut Server) -> Result<u64, ServerError> {
-    let all = server.variables(&["innodb_buffer_pool_size"])?;
-    Ok(all.values().next().and_then(|text| text.parse().ok()).unwrap_or(0))
-}
-
 impl Pool {
     fn resize(&mut self, size: u64, stop: &AtomicBool) -> Result<(), MemoryError> {
         let assignment = format!("server.innodb_buffer_pool_size={size}");
@@ -479,7 +474,7 @@ impl Pool {
         }
         let server = &mut self.server;
         until_resized(size, stop, || {
-            let found = pool_bytes(server)?;
+            let found = server.pool_bytes()?;
             Ok((found, bytes_of_pages(&server.counters(&PAGES)?)))
         })
     }

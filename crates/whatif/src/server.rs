@@ -18,6 +18,7 @@ use std::time::Duration;
 const DEADLINE: Duration = Duration::from_secs(20);
 /// Ticks a second of `/proc/PID/stat`: the kernel's USER_HZ, 100 on every architecture of ours.
 const TICKS: f64 = 100.0;
+const POOL_SIZE: &str = "innodb_buffer_pool_size";
 
 /// What went wrong.
 #[derive(Debug, thiserror::Error)]
@@ -36,6 +37,9 @@ pub enum ServerError {
     /// What it does not tell is not 0.
     #[error("the server does not tell {name} (SHOW GLOBAL STATUS)")]
     Counter { name: &'static str },
+    /// The same of a variable.
+    #[error("the server does not tell {name} (SHOW GLOBAL VARIABLES)")]
+    Variable { name: &'static str },
 }
 
 /// A connection to a server.
@@ -128,13 +132,21 @@ impl Server {
     /// # Errors
     /// No answer.
     pub fn facts(&mut self) -> Result<ServerFacts, ServerError> {
-        let all = self.variables(&["hostname", "innodb_buffer_pool_size", "server_uuid", "server_uid"])?;
+        let all = self.variables(&["hostname", POOL_SIZE, "server_uuid", "server_uid"])?;
         let of = |name: &str| all.get(name).cloned().unwrap_or_default();
         Ok(ServerFacts {
             hostname: of("hostname"),
-            pool_bytes: of("innodb_buffer_pool_size").parse().unwrap_or(0),
+            pool_bytes: bytes_of_pool(&all),
             id: all.get("server_uuid").or(all.get("server_uid")).cloned(),
         })
+    }
+
+    /// The size of its buffer pool that is set now, bytes.
+    ///
+    /// # Errors
+    /// No answer, or it does not tell.
+    pub fn pool_bytes(&mut self) -> Result<u64, ServerError> {
+        bytes_of_pool(&self.variables(&[POOL_SIZE])?).ok_or(ServerError::Variable { name: POOL_SIZE })
     }
 
     /// Its process, where it runs on this machine: its address is one of this host, it says this host's name,
@@ -163,6 +175,11 @@ impl Server {
         let variables = self.variables(&["datadir"])?;
         Ok(variables.get("datadir").and_then(|datadir| holding(Path::new(datadir), Path::new("/sys"))))
     }
+}
+
+/// The size of the buffer pool; `None` where these variables do not tell it, which is not 0.
+fn bytes_of_pool(variables: &BTreeMap<String, String>) -> Option<u64> {
+    variables.get(POOL_SIZE)?.parse().ok()
 }
 
 /// How much a counter rose between two looks.
@@ -257,6 +274,13 @@ mod tests {
         let why = rise(&before, &after, requests).unwrap_err().to_string();
         assert_eq!(why, format!("the server does not tell {requests} (SHOW GLOBAL STATUS)"));
         assert!(rise(&before, &BTreeMap::new(), "Innodb_buffer_pool_reads").is_err());
+    }
+
+    #[test]
+    fn a_buffer_pool_that_is_not_told_is_not_one_without_a_page() {
+        let of = |value: &str| bytes_of_pool(&BTreeMap::from([(POOL_SIZE.to_owned(), value.to_owned())]));
+        assert_eq!((of("134217728"), of(""), of("128M")), (Some(128 << 20), None, None));
+        assert_eq!(bytes_of_pool(&BTreeMap::new()), None);
     }
 
     #[test]
