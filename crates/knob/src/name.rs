@@ -10,7 +10,7 @@ use std::fmt;
 #[derive(Clone, Debug)]
 pub struct Name {
     pub knob: &'static Knob,
-    /// What stands for the `*` of its name; empty where it has none.
+    /// What stands for the `*` of its name, in the one spelling that we use; empty where it has none.
     pub rest: String,
     /// The target; empty where it has none.
     pub target: String,
@@ -71,7 +71,19 @@ pub fn parse(host: &Host, text: &str) -> Result<Name, Error> {
         (_, name) if is_plain(name) && !name.contains('/') => name.to_owned(),
         (kind, _) => return Err(wrong(example(kind.example()))),
     };
-    Ok(Name { knob, rest, target })
+    Ok(Name { knob, rest: spelled(knob.place, rest), target })
+}
+
+/// One spelling of what has several: what is changed under two of them is one state in the journal, and is
+/// found by either.
+fn spelled(place: Place, rest: String) -> String {
+    match place {
+        // To the server, case is nothing.
+        Place::Variable => rest.to_lowercase(),
+        // An interface may have a dot in its name: then slashes alone are unambiguous.
+        Place::AnySysctl if !rest.contains('.') => rest.replace('/', "."),
+        _ => rest,
+    }
 }
 
 /// An exact name, a sysctl that has a row of its own, else the longest open row.
@@ -178,6 +190,15 @@ mod tests {
     fn a_sysctl_that_has_a_row_of_its_own_is_that_row() {
         assert_eq!(name("sysctl.vm.dirty_bytes").as_deref(), Ok("memory.dirty_bytes"));
         assert_eq!(name("sysctl.vm/swappiness").as_deref(), Ok("memory.swappiness"));
+    }
+
+    #[test]
+    fn what_is_spelled_in_another_way_is_the_same_knob() {
+        assert_eq!(name("server.InnoDB_IO_Capacity").as_deref(), Ok("server.innodb_io_capacity"));
+        assert_eq!(name("sysctl.net/ipv4/tcp_rmem").as_deref(), Ok("sysctl.net.ipv4.tcp_rmem"));
+        let dotted = "sysctl.net/ipv4/conf/eth0.7/rp_filter";
+        assert_eq!(name(dotted).as_deref(), Ok(dotted), "with dots it would be another file");
+        assert_eq!(name("zfs.Org:Note@tank").as_deref(), Ok("zfs.Org:Note@tank"), "its case counts");
     }
 
     #[test]

@@ -475,6 +475,19 @@ mod tests {
     }
 
     #[test]
+    fn a_variable_in_another_case_is_the_same_state() {
+        let host = Host::new("/nowhere");
+        let key = |text: &str, restart: Option<&str>| {
+            resolve(&host, &crate::name::parse(&host, text).unwrap(), restart).unwrap().key
+        };
+        for restart in [None, Some("/bin/restart")] {
+            let keys =
+                ["server.innodb_log_file_size", "server.INNODB_LOG_FILE_SIZE"].map(|text| key(text, restart));
+            assert_eq!(keys[0], keys[1], "{restart:?}");
+        }
+    }
+
+    #[test]
     fn cgroups_are_found_in_v2_and_in_v1_by_the_same_name() {
         let (_dir, host) = tree(&[
             ("/sys/fs/cgroup/cpu/a/cpu.cfs_quota_us", "-1"),
