@@ -174,7 +174,8 @@ fn in_unit(host: &Host, bare: &str, target: &str, value: &str) -> Option<(String
     Some((unit.to_owned(), lines))
 }
 
-/// `1.5` and `150000 100000` are `150%`; none is no quota.
+/// `1.5` and `150000 100000` are `150%`, `0.015` is `1.5%`; none is no quota. systemd takes hundredths of a
+/// percent.
 fn quota(value: &str) -> Option<String> {
     let mut words = value.split_whitespace();
     let first = words.next()?;
@@ -186,7 +187,8 @@ fn quota(value: &str) -> Option<String> {
         Some(period) => number / period.parse::<f64>().ok()?,
         None => number,
     };
-    Some(format!("{:.0}%", cpus * 100.0))
+    let percent = format!("{:.2}", cpus * 100.0);
+    Some(format!("{}%", percent.trim_end_matches('0').trim_end_matches('.')))
 }
 
 fn limit(value: &str) -> String {
@@ -348,6 +350,9 @@ mod tests {
             assert!(text.contains(line), "{line} in {text}");
         }
         assert!(!text.contains("knob set"), "{text}");
+        let shares =
+            ["0.015", "3.0", "33333 100000", "10000 100000", "max 100000"].map(|all| quota(all).unwrap());
+        assert_eq!(shares, ["1.5%", "300%", "33.33%", "10%", ""]);
         let unknown = of(&Host::new("/nowhere"), &[("allocator.library@server", "jemalloc")]);
         assert!(unknown.contains("# Environment=LD_PRELOAD=FILE"), "{unknown}");
     }
