@@ -487,6 +487,11 @@ fn bytes_of_pages(counters: &BTreeMap<String, f64>) -> f64 {
     counters.get(PAGES[0]).zip(counters.get(PAGES[1])).map_or(0.0, |(pages, each)| pages * each)
 }
 
+/// How large it is: by its pages, else as the server says.
+fn reached(found: u64, real: f64) -> u64 {
+    if real > 0.0 { real as u64 } else { found }
+}
+
 /// A server may say the new size at once and take its time to get there. `look` tells both: the size that it
 /// says, and that of its pages, 0 where it does not tell.
 fn until_resized(
@@ -504,7 +509,7 @@ fn until_resized(
             return Err(MemoryError::Interrupted);
         }
         if began.elapsed() > RESIZE {
-            return Err(MemoryError::Slow { asked: bytes(size), found: bytes(real as u64) });
+            return Err(MemoryError::Slow { asked: bytes(size), found: bytes(reached(found, real)) });
         }
         std::thread::sleep(Duration::from_millis(200));
     }
@@ -641,6 +646,11 @@ mod tests {
         assert!(matches!(ended, Err(MemoryError::Interrupted)), "{ended:?}");
         assert_eq!(looks, 2);
         assert!(until_resized(64 << 20, &stop, || Ok((64 << 20, 0.0))).is_ok(), "it is there");
+        assert_eq!(
+            (reached(64 << 20, 0.0), reached(64 << 20, 8e6)),
+            (64 << 20, 8_000_000),
+            "not told is not 0"
+        );
         let told =
             |names: &[&str]| bytes_of_pages(&names.iter().map(|name| ((*name).to_owned(), 8.0)).collect());
         assert_eq!((told(&PAGES), told(&PAGES[..1]), told(&[])), (64.0, 0.0, 0.0));
