@@ -6,7 +6,7 @@ use crate::block_reads::{self, BlockReads, PAGE_BYTES, TraceError};
 use crate::ledger::{Answer, Entry, Kind, Observed, Prediction};
 use crate::load_answer::LEVEL;
 use crate::memory::MemoryAnswer;
-use crate::server::{Server, ServerError};
+use crate::server::{POOL_SIZE, Server, ServerError, bytes_of_pool};
 use crate::words::{assumed, bytes, figure, percent};
 use plan::Interval;
 use plan::memory::Curve;
@@ -27,7 +27,6 @@ const FEWEST: usize = 2_000;
 /// Where the kernel dropped more than this share of the events, the reads are not those of the server.
 const MOST_LOST: f64 = 0.01;
 
-const POOL: &str = "innodb_buffer_pool_size";
 const FLUSH_METHOD: &str = "innodb_flush_method";
 const BUFFERING: &str = "innodb_data_file_buffering";
 const PAGE_SIZE: &str = "innodb_page_size";
@@ -133,8 +132,9 @@ pub fn trace(
     stop: &AtomicBool,
     say: impl FnOnce(&str),
 ) -> Result<Traced, EstimateError> {
-    let variables = server.variables(&[POOL, FLUSH_METHOD, BUFFERING, PAGE_SIZE])?;
+    let variables = server.variables(&[POOL_SIZE, FLUSH_METHOD, BUFFERING, PAGE_SIZE])?;
     reads_what_it_misses(&variables)?;
+    let today_bytes = bytes_of_pool(&variables)?;
     block_reads::device_of(directory)?;
     say(&format!("tracing for {} s", time.as_secs()));
     let before = server.counters(&[MISSED, REQUESTS, UPTIME])?;
@@ -142,12 +142,7 @@ pub fn trace(
     let seen = BlockReads::start(directory)?.collect(time, stop)?;
     let after = server.counters(&[MISSED, REQUESTS, UPTIME])?;
     let miss_ratio = counted(&before, &after)?;
-    Ok(Traced {
-        lost_share: seen.lost_share(),
-        reads: seen.reads,
-        today_bytes: variables.get(POOL).and_then(|text| text.parse().ok()).unwrap_or(0),
-        miss_ratio,
-    })
+    Ok(Traced { lost_share: seen.lost_share(), reads: seen.reads, today_bytes, miss_ratio })
 }
 
 /// The share of the requests between two looks at the counters that missed; 0 where there was none.

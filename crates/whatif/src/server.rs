@@ -18,7 +18,7 @@ use std::time::Duration;
 const DEADLINE: Duration = Duration::from_secs(20);
 /// Ticks a second of `/proc/PID/stat`: the kernel's USER_HZ, 100 on every architecture of ours.
 const TICKS: f64 = 100.0;
-const POOL_SIZE: &str = "innodb_buffer_pool_size";
+pub(crate) const POOL_SIZE: &str = "innodb_buffer_pool_size";
 
 /// What went wrong.
 #[derive(Debug, thiserror::Error)]
@@ -136,7 +136,7 @@ impl Server {
         let of = |name: &str| all.get(name).cloned().unwrap_or_default();
         Ok(ServerFacts {
             hostname: of("hostname"),
-            pool_bytes: bytes_of_pool(&all),
+            pool_bytes: bytes_of_pool(&all).ok(),
             id: all.get("server_uuid").or(all.get("server_uid")).cloned(),
         })
     }
@@ -146,7 +146,7 @@ impl Server {
     /// # Errors
     /// No answer, or it does not tell.
     pub fn pool_bytes(&mut self) -> Result<u64, ServerError> {
-        bytes_of_pool(&self.variables(&[POOL_SIZE])?).ok_or(ServerError::Variable { name: POOL_SIZE })
+        bytes_of_pool(&self.variables(&[POOL_SIZE])?)
     }
 
     /// Its process, where it runs on this machine: its address is one of this host, it says this host's name,
@@ -177,9 +177,13 @@ impl Server {
     }
 }
 
-/// The size of the buffer pool; `None` where these variables do not tell it, which is not 0.
-fn bytes_of_pool(variables: &BTreeMap<String, String>) -> Option<u64> {
-    variables.get(POOL_SIZE)?.parse().ok()
+/// The size of the buffer pool by these variables, bytes.
+///
+/// # Errors
+/// They do not tell it, which is not 0.
+pub(crate) fn bytes_of_pool(variables: &BTreeMap<String, String>) -> Result<u64, ServerError> {
+    let told = variables.get(POOL_SIZE).and_then(|text| text.parse().ok());
+    told.ok_or(ServerError::Variable { name: POOL_SIZE })
 }
 
 /// How much a counter rose between two looks.
@@ -278,9 +282,11 @@ mod tests {
 
     #[test]
     fn a_buffer_pool_that_is_not_told_is_not_one_without_a_page() {
-        let of = |value: &str| bytes_of_pool(&BTreeMap::from([(POOL_SIZE.to_owned(), value.to_owned())]));
+        let of =
+            |value: &str| bytes_of_pool(&BTreeMap::from([(POOL_SIZE.to_owned(), value.to_owned())])).ok();
         assert_eq!((of("134217728"), of(""), of("128M")), (Some(128 << 20), None, None));
-        assert_eq!(bytes_of_pool(&BTreeMap::new()), None);
+        let why = bytes_of_pool(&BTreeMap::new()).unwrap_err().to_string();
+        assert_eq!(why, "the server does not tell innodb_buffer_pool_size (SHOW GLOBAL VARIABLES)");
     }
 
     #[test]
