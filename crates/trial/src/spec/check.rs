@@ -7,6 +7,7 @@ use super::{
 use crate::cost::Timing;
 use crate::halving::Stage;
 use config::{Complaint, Complaints};
+use knob::{Host, name};
 use load::distribution::Distribution;
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -294,7 +295,7 @@ impl Checker<'_> {
                      [[host]] and hold both beside each other by headroom trial compare",
                 );
             }
-            if factors.iter().any(|other| other.knob == *knob) {
+            if factors.iter().any(|other| is_one_knob(&other.knob, knob)) {
                 self.add(
                     &factor.knob.span(),
                     format!("{knob} is varied twice"),
@@ -383,6 +384,13 @@ impl Checker<'_> {
         }
         raw.into_inner()
     }
+}
+
+/// Whether two names are one knob: to a server, case is nothing.
+fn is_one_knob(one: &str, other: &str) -> bool {
+    let nowhere = Host::new("/nowhere");
+    let spelled = |text: &str| name::parse(&nowhere, text).ok().map(|name| name.to_string());
+    one == other || spelled(one).is_some_and(|one| spelled(other) == Some(one))
 }
 
 /// Whether two levels are one value: to a server ON is 1, and 1M is 1048576.

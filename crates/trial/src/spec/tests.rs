@@ -76,11 +76,13 @@ fn what_stands_twice_or_is_none_at_all_is_refused() {
     let text = "name = \"t\"\nmetric = \"p99\"\n[load]\nworkload = \"w\"\nthreads = [16, 16]\nclients = 0\n\
                 tables = 0\ntable_size = 0\n[[factor]]\nknob = \"server.a\"\nlevels = [\"ON\", \"1\", \"OFF\"]\n\
                 [[factor]]\nknob = \"server.b\"\nlevels = [\"1M\", \"1048576\"]\n\
-                [[factor]]\nknob = \"server.optimizer_switch\"\nlevels = [\"mrr=on\", \"mrr=on,mrr_sort_keys=on\"]\n";
+                [[factor]]\nknob = \"server.optimizer_switch\"\nlevels = [\"mrr=on\", \"mrr=on,mrr_sort_keys=on\"]\n\
+                [[factor]]\nknob = \"server.A\"\nlevels = [\"0\", \"1\"]\n";
     let wrong = Spec::parse(text, "t.toml").unwrap_err();
     let lines: Vec<usize> = wrong.0.iter().map(|complaint| complaint.line).collect();
-    assert_eq!(lines, [5, 6, 7, 8, 11, 14], "{wrong}");
+    assert_eq!(lines, [5, 6, 7, 8, 11, 14, 19], "{wrong}");
     assert!(wrong.to_string().contains("ON and 1 are the same value"), "{wrong}");
+    assert!(wrong.to_string().contains("server.A is varied twice"), "it is server.a: {wrong}");
 }
 
 #[test]
