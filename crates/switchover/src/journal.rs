@@ -151,6 +151,41 @@ pub(crate) fn newest_first(directory: &Path) -> Vec<PathBuf> {
     journals
 }
 
+/// What journals tell of that is not over.
+#[derive(Debug, Default)]
+pub struct Unfinished {
+    /// Newest first, each with its plan.
+    pub left: Vec<(PathBuf, Plan)>,
+    /// Those of journals that cannot be read.
+    pub unread: Vec<Error>,
+}
+
+/// The operations that the journals in a directory tell of and that are not over. One that was refused or
+/// undone since hides none of them; a move of the same servers that was done since has made them pointless.
+pub fn unfinished(directory: &Path) -> Unfinished {
+    let (mut found, mut done) = (Unfinished::default(), Vec::<Plan>::new());
+    for path in newest_first(directory) {
+        let lines = match read(&path) {
+            Ok(lines) => lines,
+            Err(error) => {
+                found.unread.push(error);
+                continue;
+            }
+        };
+        let Some(JournalRecord::Plan { plan, .. }) = lines.first() else { continue };
+        let plan = Plan::clone(plan);
+        if done.iter().any(|done| done.shares_a_server(&plan)) {
+            continue;
+        }
+        if matches!(lines.last(), Some(JournalRecord::Over { state: State::Done, .. })) {
+            done.push(plan);
+        } else if !is_over(&lines) {
+            found.left.push((path, plan));
+        }
+    }
+    found
+}
+
 /// The lines of a journal.
 ///
 /// # Errors
@@ -308,6 +343,48 @@ mod tests {
             assert!(matches!(&state, State::Undoing { step, .. } if *step == expected), "{state:?}");
         }
         assert_eq!(go_on(&lines(moved, failed()), Some(true)), State::Forward { step: Step::Mark });
+    }
+
+    #[test]
+    fn what_was_undone_since_hides_no_operation_that_was_cut_off() {
+        use crate::perform::FenceBy;
+        use crate::perform::tests::failover;
+        let directory = tempfile::tempdir().unwrap();
+        let ours = || failover(FenceBy::Nothing);
+        let elsewhere = || {
+            let mut plan = ours();
+            for member in [&mut plan.primary, &mut plan.candidate] {
+                member.name.insert(0, 'x');
+                member.reach.insert(0, 'x');
+            }
+            plan
+        };
+        let write = |number: u32, plan: Plan, over: Option<State>| {
+            let mut lines = vec![
+                JournalRecord::Plan { at_ms: 1, plan: Box::new(plan) },
+                JournalRecord::Begun { at_ms: 1, step: Step::Lock, undo: false },
+            ];
+            lines.extend(over.map(|state| JournalRecord::Over { at_ms: 1, state }));
+            let text: String = lines.iter().map(|line| serde_json::to_string(line).unwrap() + "\n").collect();
+            std::fs::write(directory.path().join(format!("switchover-{number}.jsonl")), text).unwrap();
+        };
+        let left = || -> Vec<String> {
+            let found = unfinished(directory.path());
+            assert_eq!(found.unread.len(), 1, "the first one is no journal");
+            let names = found.left.iter().map(|(path, _)| path.file_name().unwrap());
+            names.map(|name| name.to_string_lossy().into_owned()).collect()
+        };
+        std::fs::write(directory.path().join("switchover-0.jsonl"), "{\n{}\n").unwrap();
+        let undone = || Some(State::Undone { why: "w".to_owned() });
+        write(1, ours(), None);
+        write(2, Plan { kind: Kind::Switchover, ..ours() }, undone());
+        assert_eq!(left(), ["switchover-1.jsonl"]);
+        write(3, elsewhere(), Some(State::Done));
+        assert_eq!(left(), ["switchover-1.jsonl"], "of other servers");
+        write(4, ours(), Some(State::Undecided { why: "w".to_owned() }));
+        assert_eq!(left(), ["switchover-4.jsonl", "switchover-1.jsonl"]);
+        write(5, ours(), Some(State::Done));
+        assert_eq!(left(), Vec::<String>::new());
     }
 
     #[test]

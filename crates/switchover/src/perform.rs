@@ -21,7 +21,7 @@ use crate::semi_sync::Switches;
 use crate::step::{Event, State, Step};
 use crate::{Error, Flags};
 use config::Credentials;
-use fleet::{Address, ServerName, Thread};
+use fleet::{Address, ServerName, Snapshot, Thread};
 pub use resume::{
     end_sessions, is_under_way, left_behind, moved_by_hand, promoted, superseded, written_elsewhere,
 };
@@ -429,6 +429,28 @@ impl Plan {
             WITHHELD.clone_into(command);
         }
         serde_json::to_string(&plan).unwrap_or_default()
+    }
+
+    fn members(&self) -> impl Iterator<Item = &Member> {
+        [&self.primary, &self.candidate].into_iter().chain(&self.others)
+    }
+
+    /// Whether it names a server of this fleet.
+    pub fn is_of(&self, snapshot: &Snapshot) -> bool {
+        self.members().any(|member| {
+            let is_it = |server: &fleet::Server| {
+                server.name.as_str() == member.name || server.reach.to_string() == member.reach
+            };
+            snapshot.servers.iter().any(is_it)
+        })
+    }
+
+    /// Whether both name a server.
+    pub(crate) fn shares_a_server(&self, other: &Self) -> bool {
+        self.members().any(|ours| {
+            let is_it = |theirs: &Member| theirs.name == ours.name || theirs.reach == ours.reach;
+            other.members().any(is_it)
+        })
     }
 
     /// The same failover for a primary that answers while its commits hang.

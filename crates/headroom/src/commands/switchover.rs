@@ -341,7 +341,7 @@ async fn resume_from_servers(
     perform(&plan, &logins, &mut journal, state, false, args.json, environment).await
 }
 
-/// Goes on with, or gives up, what the newest journal tells of.
+/// Goes on with, or gives up, what the newest journal tells of, or an older one where that is over.
 pub(crate) async fn resume(
     operator: &OperatorArgs,
     source: &SourceArgs,
@@ -349,32 +349,25 @@ pub(crate) async fn resume(
     environment: &Environment,
 ) -> anyhow::Result<ExitCode> {
     let directory = operator.journals(environment)?;
-    let path = journal::newest(&directory).with_context(|| {
+    let newest = journal::newest(&directory).with_context(|| {
         format!(
             "there is no journal in {}; name its directory with --journal, or go on by what the servers show: \
              --from-servers",
             directory.display()
         )
     })?;
-    let (mut journal, lines) = Journal::reopen(&path)?;
+    let (mut journal, mut lines) = Journal::reopen(&newest)?;
+    if journal::is_over(&lines) {
+        let Some(older) = left_before(&directory, operator, source, environment).await? else {
+            return say_over(&newest, &lines, how.json);
+        };
+        terminal::complain(&format!("{} is over, {} is not: it goes on", newest.display(), older.display()));
+        (journal, lines) = Journal::reopen(&older)?;
+    }
+    let path = journal.path().to_owned();
     let Some(JournalRecord::Plan { plan, .. }) = lines.first() else {
         bail!("{} does not begin with a plan", path.display())
     };
-    if journal::is_over(&lines) {
-        if how.json {
-            let over = lines.iter().rev().find_map(|line| match line {
-                JournalRecord::Over { state, .. } => Some(state),
-                _ => None,
-            });
-            terminal::print_json(&Over { journal: &path, over })?;
-        } else {
-            terminal::complain(&format!(
-                "{}: this switchover is over, nothing is left to do",
-                path.display()
-            ));
-        }
-        return Ok(exit::DONE);
-    }
     let admin = operator.admin_alone(source, environment)?;
     let replication = match plan.kind {
         Kind::Switchover => operator.replication()?,
@@ -383,11 +376,7 @@ pub(crate) async fn resume(
     };
     let logins = Logins { admin, replication, flags: operator.flags(source) };
     if let Some(epoch) = perform::superseded(plan, &logins).await {
-        bail!(
-            "{} is of epoch {}, and the servers are at epoch {epoch}: what it began is over, nothing was touched",
-            path.display(),
-            plan.epoch
-        );
+        bail!(superseded(&path, plan, epoch));
     }
     how.take_over.end_sessions(plan, &logins).await?;
     let promoted = perform::promoted(plan, &logins).await;
@@ -421,6 +410,61 @@ pub(crate) async fn resume(
     }
     let plan = plan.clone();
     perform(&plan, &logins, &mut journal, state, false, how.json, environment).await
+}
+
+/// Why a journal is not gone on with where the servers have a later epoch.
+fn superseded(path: &std::path::Path, plan: &Plan, epoch: u64) -> String {
+    format!(
+        "{} is of epoch {}, and the servers are at epoch {epoch}: what it began is over, nothing was touched",
+        path.display(),
+        plan.epoch
+    )
+}
+
+/// Nothing is left to do.
+fn say_over(path: &std::path::Path, lines: &[JournalRecord], json: bool) -> anyhow::Result<ExitCode> {
+    if json {
+        let over = lines.iter().rev().find_map(|line| match line {
+            JournalRecord::Over { state, .. } => Some(state),
+            _ => None,
+        });
+        terminal::print_json(&Over { journal: path, over })?;
+    } else {
+        terminal::complain(&format!("{}: this switchover is over, nothing is left to do", path.display()));
+    }
+    Ok(exit::DONE)
+}
+
+/// The newest journal that is not over, where the newest of all is: what was refused or undone since hides
+/// none. Where something names the fleet, one of its servers; the others are named.
+async fn left_before(
+    directory: &std::path::Path,
+    operator: &OperatorArgs,
+    source: &SourceArgs,
+    environment: &Environment,
+) -> anyhow::Result<Option<PathBuf>> {
+    let journal::Unfinished { left, unread } = journal::unfinished(directory);
+    for error in unread {
+        terminal::complain(&format!("whether something older was cut off is not known: {error}"));
+    }
+    if left.is_empty() {
+        return Ok(None);
+    }
+    let admin = operator.admin_alone(source, environment)?;
+    let snapshot = fleet_now(source, &admin, environment).await;
+    let logins = Logins { admin, replication: Default::default(), flags: operator.flags(source) };
+    let mut older = None;
+    for (path, plan) in left {
+        if snapshot.as_ref().is_some_and(|snapshot| !plan.is_of(snapshot)) {
+            terminal::complain(&format!("{} is not over, and names no server of this fleet", path.display()));
+        } else if older.is_none() {
+            match perform::superseded(&plan, &logins).await {
+                Some(epoch) => terminal::complain(&superseded(&path, &plan, epoch)),
+                None => older = Some(path),
+            }
+        }
+    }
+    Ok(older)
 }
 
 /// What to type where undoing is refused.

@@ -169,6 +169,51 @@ fn without_a_server_the_exit_code_and_the_first_line_say_why() {
     check(&ALONE, dir.path(), |typed| typed.replace("{dir}", base), |_| ());
 }
 
+/// Nobody answers: what was cut off at its first step is undone, and whether the primary takes writes is not
+/// known.
+#[test]
+fn what_was_undone_since_hides_nothing_from_whoever_resumes() {
+    use serde_json::{Value, json};
+    let dir = tempfile::tempdir().unwrap();
+    let login = dir.path().join("a.cnf");
+    std::fs::write(&login, "[client]\nuser = a\npassword = b\n").unwrap();
+    std::fs::set_permissions(&login, Permissions::from_mode(0o600)).unwrap();
+    let member = |name: &str| {
+        json!({
+            "name": name, "reach": NOBODY, "host": name, "port": 3306, "version": "10.11.6-MariaDB",
+            "follows_primary": name != "a1", "read_only": name != "a1", "semi_sync_replica": false,
+        })
+    };
+    let plan = json!({
+        "epoch": 3, "primary": member("a1"), "candidate": member("a2"), "others": [], "events": [],
+        "semi_sync": false, "by": "test", "deadlines": switchover::perform::Deadlines::default(),
+    });
+    let plan = json!({ "line": "plan", "at_ms": 1, "plan": plan });
+    let begun = json!({ "line": "begun", "at_ms": 1, "step": "lock", "undo": false });
+    let over = json!({ "line": "over", "at_ms": 1, "state": { "is": "undone", "why": "w" } });
+    let journals = dir.path().join("journals");
+    std::fs::create_dir(&journals).unwrap();
+    let write = |number: u32, lines: &[&Value]| {
+        let text: String = lines.iter().map(|line| format!("{line}\n")).collect();
+        std::fs::write(journals.join(format!("switchover-{number}.jsonl")), text).unwrap();
+    };
+    write(1, &[&plan, &begun]);
+    write(2, &[&plan, &begun, &over]);
+    let typed = "switchover --resume --json --journal journals --admin-option-file a.cnf \
+                 --replication-option-file a.cnf";
+    let resumed = || {
+        let output = command(dir.path(), typed).output().unwrap();
+        let answer: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{output:?}"));
+        (output.status.code(), answer, String::from_utf8_lossy(&output.stderr).into_owned())
+    };
+    let (code, answer, error) = resumed();
+    assert_eq!((code, &answer["state"]["is"]), (Some(2), &json!("undone")), "{answer} {error}");
+    assert!(error.contains("journals/switchover-1.jsonl is not: it goes on"), "{error}");
+    let (code, answer, error) = resumed();
+    assert_eq!((code, &answer["over"]["is"]), (Some(0), &json!("undone")), "{answer} {error}");
+    assert_eq!(answer["journal"], "journals/switchover-2.jsonl");
+}
+
 #[test]
 fn a_log_filter_of_the_environment_is_checked_too() {
     let dir = tempfile::tempdir().unwrap();

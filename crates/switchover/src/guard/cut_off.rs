@@ -28,7 +28,7 @@ pub(super) fn find(directory: &Path, by: &str, snapshot: &Snapshot) -> Vec<CutOf
         };
         let Some(JournalRecord::Plan { plan, .. }) = lines.first() else { continue };
         let plan = Plan::clone(plan);
-        if !is_of(&plan, snapshot) {
+        if !plan.is_of(snapshot) {
             continue;
         }
         if matches!(lines.last(), Some(JournalRecord::Over { state: State::Done, .. })) {
@@ -39,17 +39,6 @@ pub(super) fn find(directory: &Path, by: &str, snapshot: &Snapshot) -> Vec<CutOf
         }
     }
     found
-}
-
-/// Whether a plan names servers of this fleet.
-fn is_of(plan: &Plan, snapshot: &Snapshot) -> bool {
-    let mut members = [&plan.primary, &plan.candidate].into_iter().chain(&plan.others);
-    members.any(|member| {
-        let is_it = |server: &fleet::Server| {
-            server.name.as_str() == member.name || server.reach.to_string() == member.reach
-        };
-        snapshot.servers.iter().any(is_it)
-    })
 }
 
 #[cfg(test)]
