@@ -28,6 +28,7 @@ pub use resume::{
 use serde::{Deserialize, Serialize};
 use servers::Servers;
 use std::time::{Duration, Instant};
+pub(crate) use takeover::RECEIVER_STOPS;
 
 /// What is to be done: written into the journal and onto the primary before anything changes. Holds no
 /// password of ours. A command that fences is its author's text: only the journal, which its owner alone may
@@ -216,7 +217,7 @@ impl Deadlines {
             self.fence_ms,
             self.verify_ms,
         ];
-        Duration::from_millis(waits.iter().sum::<u64>() + 4 * self.statement_ms) + takeover::RECEIVER_STOPS
+        Duration::from_millis(waits.iter().sum::<u64>() + 4 * self.statement_ms) + RECEIVER_STOPS
     }
 }
 

@@ -12,12 +12,13 @@ use crate::connection::{BRIEFLY, Connection};
 use crate::dialect::{Dialect, Source};
 use crate::facts::{self, Channel, Facts};
 use crate::login;
-use crate::perform::{Logins, Member};
+use crate::perform::{Logins, Member, RECEIVER_STOPS};
 use crate::semi_sync::Switches;
 use crate::survey;
 use crate::{Error, check};
 use config::Credentials;
 use fleet::{Flavour, GtidSet, ServerName, Snapshot};
+use observe::AskError;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
@@ -215,8 +216,11 @@ pub async fn rejoin(
         let (facts, mend) = login::too_long_words(old.server.as_str(), user, length);
         return Err(refused(old, format!("{facts}. {mend}")));
     }
-    let mut returned = Connection::open(&old.server, &old.reach, &logins.admin, deadline, BRIEFLY).await?;
-    let mut primary = Connection::open(&new.server, &new.reach, &logins.admin, deadline, BRIEFLY).await?;
+    let stops_within = deadline.max(RECEIVER_STOPS);
+    // The new primary is asked nothing while the other one stops and catches up.
+    let idle = BRIEFLY + stops_within + deadline;
+    let mut returned = Connection::open(&old.server, &old.reach, &logins.admin, deadline, idle).await?;
+    let mut primary = Connection::open(&new.server, &new.reach, &logins.admin, deadline, idle).await?;
     // It may be about to be promoted in the place of the one that was found to take writes.
     for server in [&mut returned, &mut primary] {
         receiver::nobody_is_at_work(server, deadline).await?;
@@ -249,7 +253,7 @@ pub async fn rejoin(
         returned.run(&statement, deadline).await?;
     }
     if !old.channels.is_empty() {
-        returned.run(dialect.stop_replication(), deadline).await?;
+        stop_replication(&mut returned, dialect, stops_within).await?;
     }
     let login = Some((user.as_str(), password.as_str()));
     let source = Source { host: &target.host, port: target.port, login, protection };
@@ -271,6 +275,23 @@ pub async fn rejoin(
     }
     returned.close().await;
     Ok(RejoinOutcome::Follows)
+}
+
+/// A receiver that is at an attempt to reach a host that vanished stops once that attempt has ended.
+async fn stop_replication(returned: &mut Connection, dialect: Dialect, limit: Duration) -> Result<(), Error> {
+    match returned.run(dialect.stop_replication(), limit).await {
+        Err(Error::Server { server, source: AskError::Silent { .. }, .. }) => Err(Error::TooLate {
+            server,
+            what: "its replication does not stop".to_owned(),
+            seconds: limit.as_secs_f64(),
+            detail: format!(
+                ": its receiver may be at an attempt to reach its source. It was told to ({}) and refuses writes; once it has \
+                 stopped, again",
+                dialect.stop_replication()
+            ),
+        }),
+        stopped => stopped,
+    }
 }
 
 /// Whether a channel reads from a server, or tries to. One that is stopped may be left from before a
@@ -463,6 +484,51 @@ mod tests {
             let rejoined = rejoin(&old, &new, &[], &logins, Duration::from_secs(5)).await.unwrap();
             assert_eq!(rejoined == RejoinOutcome::Follows, follows, "{of_old}: {rejoined:?}");
         }
+    }
+
+    #[tokio::test]
+    async fn a_receiver_that_tries_to_reach_a_vanished_host_is_waited_for() {
+        const STOPS: Duration = Duration::from_millis(1_500);
+        let server = async |name: &str| {
+            let told = Arc::new(Mutex::new(Vec::<String>::new()));
+            let heard = told.clone();
+            let script = Script::new("10.11.6-MariaDB", move |statement, _| {
+                heard.lock().unwrap().push(statement.to_owned());
+                match statement {
+                    "STOP SLAVE" => Reply::Ok.after(STOPS),
+                    "START SLAVE" => Reply::Ok,
+                    "SELECT @@GLOBAL.gtid_binlog_state" => Reply::value("state", "0-11-104"),
+                    "SELECT @@GLOBAL.gtid_slave_pos" => Reply::value("replicated", "0-11-104"),
+                    "SELECT @@GLOBAL.gtid_binlog_pos" => Reply::value("position", "0-11-104"),
+                    _ if statement.starts_with("CHANGE MASTER TO") => Reply::Ok,
+                    _ if statement.starts_with("SELECT MASTER_GTID_WAIT") => Reply::value("reached", "0"),
+                    _ if statement.contains("IS_USED_LOCK") => Reply::rows(&["holder"], &[&[None]]),
+                    _ => Reply::Usual,
+                }
+            });
+            let server = ScriptedServer::start(script).await.unwrap();
+            let reach = fleet::Address::tcp("127.0.0.1", server.address().port());
+            (Facts { reach, ..facts::tests::facts(name, "10.11.6-MariaDB") }, server, told)
+        };
+        let ((old, _old, _), (new, _new, told)) = (server("b1").await, server("a2").await);
+        let old = Facts { channels: vec![facts::tests::channel("a1", 3306, 11)], ..old };
+        let logins = Logins {
+            admin: Credentials::default(),
+            replication: Default::default(),
+            flags: Default::default(),
+        };
+        let deadline = Duration::from_secs(1);
+        let rejoined = rejoin(&old, &new, &[], &logins, deadline).await.unwrap();
+        assert_eq!(rejoined, RejoinOutcome::Follows);
+        let told = told.lock().unwrap().clone();
+        let idle =
+            told.iter().find_map(|statement| statement.split_once("wait_timeout = ")?.1.split(',').next());
+        let idle: u64 = idle.unwrap().parse().unwrap();
+        assert!(idle > RECEIVER_STOPS.as_secs(), "the new primary is asked nothing meanwhile: {idle} s");
+        let mut conn =
+            Connection::open(&old.server, &old.reach, &logins.admin, deadline, BRIEFLY).await.unwrap();
+        let late = stop_replication(&mut conn, old.dialect(), STOPS / 2).await.unwrap_err().to_string();
+        assert!(late.starts_with("b1: its replication does not stop within 0.75 s: its receiver"), "{late}");
     }
 
     #[test]

@@ -69,7 +69,7 @@ async fn nobody_is_connected(plan: &Plan, servers: &mut Servers<'_>) -> Result<(
 /// `replica_net_timeout`, 60 s by default. All are stopped at once, so that this is waited for once. Whoever
 /// asks for the end waits for it too: undoing starts the same receivers, which the servers do only when they
 /// have stopped.
-pub(super) const RECEIVER_STOPS: Duration = Duration::from_secs(75);
+pub(crate) const RECEIVER_STOPS: Duration = Duration::from_secs(75);
 
 async fn stop_receiving(plan: &Plan, servers: &mut Servers<'_>) -> Result<(), Error> {
     let mut connections = Vec::new();
