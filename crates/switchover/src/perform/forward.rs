@@ -8,6 +8,7 @@ use crate::facts::{self, Channel};
 use crate::step::{Event, Step};
 use crate::{Error, announce, survey};
 use fleet::announcement::{FREEZE, HOLD, OPERATION, PREPARE};
+use observe::AskError;
 use std::time::{Duration, Instant};
 use tokio::task::{JoinError, JoinSet};
 
@@ -383,7 +384,7 @@ async fn kill(member: &Member, session: u32, servers: &mut Servers<'_>) -> Resul
     let until = Instant::now() + servers.deadline();
     // It may have ended by itself (error 1094).
     match servers.run(member, &format!("KILL {session}")).await {
-        Ok(()) | Err(Error::Server { source: observe::AskError::Answered { code: 1094, .. }, .. }) => {}
+        Ok(()) | Err(Error::Server { source: AskError::Answered { code: 1094, .. }, .. }) => {}
         Err(error) => return Err(error),
     }
     let ask = format!("SELECT COUNT(*) FROM information_schema.PROCESSLIST WHERE ID = {session}");
@@ -497,7 +498,14 @@ impl Followers {
 /// Why a server does not follow the new primary, and what lets it.
 fn does_not_follow(name: &str, error: &Error, servers: &Servers<'_>) -> String {
     let rejoin = servers.logins.flags.after(&format!("headroom failover --rejoin {name}"));
-    format!("{error}. Once it answers: {rejoin}")
+    let then = match error {
+        Error::Server { source: AskError::Answered { .. }, .. } => {
+            "It refused that, and its replication may stand. Once that is mended"
+        }
+        Error::Server { .. } => "Once it answers",
+        _ => "To go on with it",
+    };
+    format!("{error}. {then}: {rejoin}")
 }
 
 async fn follow(
@@ -622,6 +630,38 @@ pub(super) fn release_lock(lock: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Flags;
+    use crate::perform::Logins;
+    use crate::perform::tests::failover;
+    use config::Credentials;
+    use lab::scripted::{Reply, Script, ScriptedServer};
+
+    #[tokio::test]
+    async fn a_replica_that_refuses_whom_to_follow_is_said_to_stand_with_what_brings_it_back() {
+        let script = Script::new("10.11.6-MariaDB", |statement, _| match statement {
+            "STOP SLAVE" => Reply::Ok,
+            _ if statement.starts_with("CHANGE MASTER TO") => Reply::error(1227, "Access denied"),
+            _ => Reply::Usual,
+        });
+        let server = ScriptedServer::start(script).await.unwrap();
+        let logins = Logins {
+            admin: Credentials::default(),
+            replication: Default::default(),
+            flags: Flags::new("--config f.toml"),
+        };
+        // Nobody listens at the second one.
+        for (reach, then) in [
+            (server.address().to_string(), "its replication may stand. Once that is mended: "),
+            ("127.0.0.1:1".to_owned(), "Once it answers: "),
+        ] {
+            let mut plan = failover(FenceBy::Nothing);
+            plan.others.push(Member { name: "b1".to_owned(), reach, ..plan.candidate.clone() });
+            let moved = move_followers(&plan, &mut Servers::new(&plan, &logins)).await;
+            let words = moved.unwrap_err().to_string();
+            assert!(words.contains("b1: ") && words.contains(then), "{words}");
+            assert!(words.ends_with("headroom failover --rejoin b1 --config f.toml"), "{words}");
+        }
+    }
 
     #[test]
     fn a_server_is_waited_for_longer_than_it_waits_itself() {
