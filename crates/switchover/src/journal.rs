@@ -55,6 +55,7 @@ pub struct Journal {
     /// The last line may not have been written to its end.
     torn: bool,
     promotion_in_doubt: bool,
+    candidate_left: bool,
 }
 
 impl Journal {
@@ -69,7 +70,8 @@ impl Journal {
         std::fs::create_dir_all(directory).map_err(wrong)?;
         let options = OpenOptions::new().append(true).create_new(true).mode(0o600).open(&path);
         let file = options.map_err(wrong)?;
-        let mut journal = Self { file, path: path.clone(), torn: false, promotion_in_doubt: false };
+        let mut journal =
+            Self { file, path: path.clone(), torn: false, promotion_in_doubt: false, candidate_left: false };
         journal.append(&JournalRecord::Plan { at_ms, plan: Box::new(plan.clone()) })?;
         File::open(directory).and_then(|folder| folder.sync_all()).map_err(wrong)?;
         Ok(journal)
@@ -84,7 +86,14 @@ impl Journal {
         let wrong = |error: std::io::Error| Error::Journal { path: path.to_owned(), source: error.into() };
         let file = OpenOptions::new().append(true).open(path).map_err(wrong)?;
         let promotion_in_doubt = leaves_promotion_in_doubt(&lines);
-        Ok((Self { file, path: path.to_owned(), torn: true, promotion_in_doubt }, lines))
+        let candidate_left = candidate_is_left(&lines);
+        let path = path.to_owned();
+        Ok((Self { file, path, torn: true, promotion_in_doubt, candidate_left }, lines))
+    }
+
+    /// Whether whoever undid this before could not make the candidate a replica again.
+    pub(crate) fn candidate_left(&self) -> bool {
+        self.candidate_left
     }
 
     /// Whether the candidate was told to take writes by a tool that did not see what came of it: it may have
@@ -266,8 +275,8 @@ pub fn go_on(lines: &[JournalRecord], promoted: Option<bool>) -> State {
         }
         // What is left would not start it, or its receivers alone: its semi-sync switch would stay on, and it
         // would wait for acknowledgements of what it applies. The candidate of a move is not waited for where
-        // it is silent: nobody takes writes until the primary does.
-        Some((Step::Freeze, true, Some(Event::Failed { .. })))
+        // it is silent: nobody takes writes until the primary does. Then it is named as left.
+        Some((Step::Freeze, true, _))
             if candidate_is_left(lines) && (promoted == Some(false) || is_of_failover(lines)) =>
         {
             let why = "undoing had failed".to_owned();
@@ -343,6 +352,11 @@ mod tests {
             assert!(matches!(&state, State::Undoing { step, .. } if *step == expected), "{state:?}");
         }
         assert_eq!(go_on(&lines(moved, failed()), Some(true)), State::Forward { step: Step::Mark });
+        // Killed while the primary was told to take writes.
+        let mut killed = lines(Kind::Switchover, failed());
+        killed.pop();
+        let state = go_on(&killed, Some(false));
+        assert!(matches!(&state, State::Undoing { step: Step::StopReplication, .. }), "{state:?}");
     }
 
     #[test]

@@ -319,6 +319,11 @@ pub async fn run(
         servers.go_on().await?;
     }
     let mut outcome = Outcome::new(state.clone());
+    let is_past_it = matches!(&state, State::Undoing { step, .. } if *step < Step::StopReplication);
+    if is_past_it && journal.candidate_left() {
+        let step = plan.kind.name(Step::StopReplication);
+        outcome.remarks.push(format!("undoing {step}: {}", undo::left_stopped(plan)));
+    }
     let mut held_since: Option<Instant> = None;
     while !state.is_over() {
         let (step, undo) = match &state {

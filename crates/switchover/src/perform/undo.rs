@@ -47,10 +47,9 @@ pub(super) async fn undo(step: Step, plan: &Plan, servers: &mut Servers<'_>) -> 
 /// Both statements, whatever becomes of the other: a replica that is left with the switch on does not apply
 /// what it receives.
 async fn start_replication(plan: &Plan, servers: &mut Servers<'_>) -> Result<(), Error> {
-    let (candidate, dialect) = (&plan.candidate, plan.candidate.dialect());
-    let switch = candidate.semi_sync.source.filter(|_| plan.semi_sync).map(|source| source.set(source.on));
+    let candidate = &plan.candidate;
     let (mut failed, mut left) = (None, Vec::new());
-    for statement in switch.into_iter().chain([dialect.start_replication().to_owned()]) {
+    for statement in start_statements(plan) {
         if let Err(error) = servers.run(candidate, &statement).await {
             failed = Some(error);
             left.push(statement);
@@ -63,6 +62,23 @@ async fn start_replication(plan: &Plan, servers: &mut Servers<'_>) -> Result<(),
             Err(Error::Refused { server: candidate.server(), why })
         }
     }
+}
+
+fn start_statements(plan: &Plan) -> Vec<String> {
+    let candidate = &plan.candidate;
+    let switch = candidate.semi_sync.source.filter(|_| plan.semi_sync).map(|source| source.set(source.on));
+    switch.into_iter().chain([candidate.dialect().start_replication().to_owned()]).collect()
+}
+
+/// What is said of a candidate that whoever undid this before could not make a replica again, where nobody
+/// tells it now.
+pub(super) fn left_stopped(plan: &Plan) -> String {
+    format!(
+        "{}: it could not be made a replica again before, and is not told now. If it stands still, type there, once it \
+         answers: {}",
+        plan.candidate.name,
+        start_statements(plan).join("; ")
+    )
 }
 
 /// Tells it again for a while when it does not answer: until it takes writes nobody does.
@@ -294,6 +310,48 @@ mod tests {
         assert!(why.contains("follows x1:3306: it is not the primary any more"), "{why}");
         let thaw = plan.primary.dialect().thaw();
         assert!(!told.lock().unwrap().iter().any(|statement| statement == thaw));
+    }
+
+    #[tokio::test]
+    async fn a_silent_candidate_that_was_left_stopped_is_named_by_whoever_goes_on() {
+        use crate::journal::{self, Journal, JournalRecord};
+        use crate::step::State;
+        let script = Script::new("10.11.6-MariaDB", |statement, _| match statement {
+            "SHOW ALL SLAVES STATUS" => Reply::rows(&["Connection_name"], &[]),
+            _ if statement.contains("GET_LOCK") => Reply::value("taken", "1"),
+            _ if statement.contains("FROM headroom.switchover") => Reply::error(1146, "no table"),
+            _ if statement.starts_with("UPDATE headroom.switchover") => Reply::Ok,
+            _ => Reply::Usual,
+        });
+        let primary = ScriptedServer::start(script).await.unwrap();
+        let mut plan = Plan { kind: Kind::Switchover, ..failover(FenceBy::Nothing) };
+        plan.primary.reach = primary.address().to_string();
+        // Nobody listens there.
+        plan.candidate.reach = "127.0.0.1:1".to_owned();
+        let logins = Logins {
+            admin: Credentials::default(),
+            replication: Default::default(),
+            flags: Default::default(),
+        };
+        let failed = || Event::Failed { why: "w".to_owned() };
+        for (stopped, named) in [(failed(), true), (Event::Done, false)] {
+            let directory = tempfile::tempdir().unwrap();
+            let mut journal = Journal::create(directory.path(), &plan).unwrap();
+            for (step, event) in [(Step::StopReplication, stopped), (Step::Freeze, failed())] {
+                journal.append(&JournalRecord::Begun { at_ms: 1, step, undo: true }).unwrap();
+                journal.append(&JournalRecord::Ended { at_ms: 1, step, undo: true, event }).unwrap();
+            }
+            let (mut journal, lines) = Journal::reopen(journal.path()).unwrap();
+            let state = journal::go_on(&lines, None);
+            let outcome = crate::perform::run(&plan, &logins, &mut journal, state, &|| false, &mut |_| ())
+                .await
+                .unwrap();
+            assert!(matches!(outcome.state, State::Undone { .. }), "{outcome:?}");
+            assert_eq!(outcome.is_as_before(&plan.kind), !named, "{outcome:?}");
+            let words = outcome.remarks.join("; ");
+            assert_eq!(words.ends_with("type there, once it answers: START SLAVE"), named, "{words}");
+            assert_eq!(words.is_empty(), !named, "{words}");
+        }
     }
 
     #[tokio::test]
