@@ -2,6 +2,7 @@
 //! [`crate::check`].
 
 mod channel;
+mod events;
 mod grants;
 mod schemas;
 
@@ -11,6 +12,7 @@ use crate::dialect::Dialect;
 pub use channel::Channel;
 pub(crate) use channel::channels;
 use config::Credentials;
+pub(crate) use events::enabled as enabled_events;
 use fleet::{Address, GtidPosition, GtidSet, ServerName, Version};
 pub(crate) use grants::{OwnGrants, read_own_grants};
 use serde::{Deserialize, Serialize};
@@ -230,11 +232,7 @@ async fn read_basics(conn: &mut Connection, reach: &Address, deadline: Duration)
     let net_timeout = variables.get("replica_net_timeout").or(variables.get("slave_net_timeout"));
     let net_timeout = net_timeout.and_then(|seconds| seconds.parse().ok());
     channel::read_settings(conn, &mut channels, dialect, net_timeout, deadline).await;
-    let (mut enabled, mut replica_side) = (None, None);
-    if may_see_all_events(conn, deadline).await {
-        enabled = events(conn, "STATUS = 'ENABLED'", deadline).await;
-        replica_side = events(conn, "STATUS LIKE '%SIDE_DISABLED'", deadline).await;
-    }
+    let (enabled, replica_side) = events::read(conn, deadline).await;
     let before = now_ms();
     let theirs = conn.scalar("SELECT CAST(UNIX_TIMESTAMP(NOW(6)) * 1000 AS SIGNED)", deadline).await?;
     let ours = before.midpoint(now_ms());
@@ -337,40 +335,6 @@ pub(crate) async fn queued_writes(conn: &mut Connection, deadline: Duration) -> 
 async fn prepared(conn: &mut Connection, deadline: Duration) -> Option<Vec<String>> {
     let rows = conn.ask("XA RECOVER", deadline).await.ok()?;
     Some(rows.into_iter().map(|mut row| row.remove("data").unwrap_or_default()).collect())
-}
-
-/// Of databases in which the account lacks EVENT the server shows none, without a word.
-async fn may_see_all_events(conn: &mut Connection, deadline: Duration) -> bool {
-    let rows = conn.ask("SHOW GRANTS", deadline).await.unwrap_or_default();
-    let grants: Vec<&str> = rows.iter().flat_map(Named::values).map(String::as_str).collect();
-    let said: Vec<bool> = grants.into_iter().filter_map(event_privilege).collect();
-    !said.is_empty() && !said.contains(&false)
-}
-
-/// What a line of SHOW GRANTS says of EVENT: given for every database, or taken back for one (partial revokes
-/// of MySQL); `None` where it says neither.
-fn event_privilege(grant: &str) -> Option<bool> {
-    let names = |privileges: &str| {
-        privileges.split(',').any(|name| ["EVENT", "ALL PRIVILEGES"].contains(&name.trim()))
-    };
-    if let Some((privileges, _)) =
-        grant.strip_prefix("GRANT ").and_then(|rest| rest.split_once(" ON *.* TO "))
-    {
-        return names(privileges).then_some(true);
-    }
-    let (privileges, _) = grant.strip_prefix("REVOKE ")?.split_once(" ON ")?;
-    names(privileges).then_some(false)
-}
-
-async fn events(conn: &mut Connection, condition: &str, deadline: Duration) -> Option<Vec<ScheduledEvent>> {
-    const ASK: &str =
-        "SELECT EVENT_SCHEMA AS s, EVENT_NAME AS n, DEFINER AS d FROM information_schema.EVENTS WHERE";
-    let rows = conn.ask(&format!("{ASK} {condition} ORDER BY 1, 2"), deadline).await.ok()?;
-    let event = |mut row: Named| {
-        let definer = row.remove("d").unwrap_or_default();
-        Some(ScheduledEvent { schema: row.remove("s")?, name: row.remove("n")?, definer })
-    };
-    Some(rows.into_iter().filter_map(event).collect())
 }
 
 async fn may_set_definer(
@@ -646,20 +610,6 @@ pub(crate) mod tests {
         assert!(may("11.4.2-MariaDB", "GRANT ALL PRIVILEGES ON *.* TO `root`@`localhost` WITH GRANT OPTION"));
         assert!(!may("8.4.2", "GRANT ALL PRIVILEGES ON `headroom`.* TO `admin`@`%`"));
         assert!(!may("10.11.6-MariaDB", "GRANT RELOAD, EVENT ON *.* TO `SET USER`@`%`"));
-    }
-
-    #[test]
-    fn whether_an_account_sees_the_events_of_every_database_is_read_from_its_grants() {
-        let given = |grant: &str| event_privilege(grant);
-        assert_eq!(
-            given("GRANT PROCESS, EVENT ON *.* TO `admin`@`%` IDENTIFIED BY PASSWORD '*'"),
-            Some(true)
-        );
-        assert_eq!(given("GRANT ALL PRIVILEGES ON *.* TO `root`@`localhost` WITH GRANT OPTION"), Some(true));
-        assert_eq!(given("GRANT PROCESS, SELECT ON *.* TO `EVENT`@`%`"), None);
-        assert_eq!(given("GRANT EVENT ON `app`.* TO `admin`@`%`"), None, "those of app only");
-        assert_eq!(given("REVOKE EVENT ON `app`.* FROM `admin`@`%`"), Some(false));
-        assert_eq!(given("REVOKE SELECT ON `app`.* FROM `admin`@`%`"), None);
     }
 
     #[test]

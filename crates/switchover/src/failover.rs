@@ -9,11 +9,13 @@
 //! [`confirm`], [`choose`] and [`risk`] are pure; [`scene`] reads what they decide on; the steps are those of
 //! a planned move, with the same journal. [`exposure`] counts, while the primary lives, what a crash would
 //! lose without semi-sync; [`source`] asks it whether it waits for acknowledgements. [`rejoin`] brings the
-//! old primary back as a replica, or says what nobody else has. [`unfinished`] finds in the servers what a
-//! failover left behind whose tool was lost, and [`own_writes`] whether its candidate was written to.
+//! old primary back as a replica, or says what nobody else has; [`events`] stops its events then.
+//! [`unfinished`] finds in the servers what a failover left behind whose tool was lost, and [`own_writes`]
+//! whether its candidate was written to.
 
 pub mod choose;
 pub mod confirm;
+pub mod events;
 pub mod exposure;
 pub mod gray;
 pub mod own_writes;

@@ -16,6 +16,7 @@ use switchover::Flags;
 use switchover::check::Level;
 use switchover::facts;
 use switchover::failover::confirm::Rule;
+use switchover::failover::events::{self, StoppedEvents};
 use switchover::failover::own_writes;
 use switchover::failover::rejoin::{self, RejoinOutcome};
 use switchover::failover::risk::{self, Guard, LossRisk, SourceEvidence};
@@ -407,20 +408,41 @@ impl FailoverArgs {
             facts::read(&old, &returned.reach, &admin, deadline).await.context("reading the old primary")?;
         let logins = Logins { admin, replication: self.operator.replication()?, flags: self.flags() };
         let paint = Paint::for_stdout(environment.no_colour);
-        match rejoin::rejoin(&facts, &new, &protection, &logins, deadline).await? {
+        let outcome = rejoin::rejoin(&facts, &new, &protection, &logins, deadline).await?;
+        let StoppedEvents { notes, remarks } = match outcome {
+            RejoinOutcome::Follows => events::stop(&facts, &new, &logins.admin, deadline).await,
+            RejoinOutcome::Refused { .. } => StoppedEvents::default(),
+        };
+        let code = match outcome {
+            RejoinOutcome::Follows if remarks.is_empty() => exit::DONE,
+            RejoinOutcome::Follows => exit::error(),
+            RejoinOutcome::Refused { .. } => exit::no(),
+        };
+        match outcome {
             outcome if self.json => {
                 let follows = (outcome == RejoinOutcome::Follows).then(|| new.server.clone());
                 let (own_transactions, mend) = match outcome {
                     RejoinOutcome::Follows => (None, None),
                     RejoinOutcome::Refused { own, mend } => (Some(own.to_string()), Some(mend)),
                 };
-                let code = if follows.is_some() { exit::DONE } else { exit::no() };
-                terminal::print_json(&text::Rejoined { server: old, follows, own_transactions, mend })?;
-                Ok(code)
+                terminal::print_json(&text::Rejoined {
+                    server: old,
+                    follows,
+                    own_transactions,
+                    mend,
+                    notes,
+                    remarks,
+                })?;
             }
             RejoinOutcome::Follows => {
-                terminal::print(&format!("{} {old} follows {}\n", paint.green("done:"), new.server))?;
-                Ok(exit::DONE)
+                let mut text = format!("{} {old} follows {}\n", paint.green("done:"), new.server);
+                for remark in &remarks {
+                    text.push_str(&format!("{} {remark}\n", paint.yellow("look at:")));
+                }
+                for note in &notes {
+                    text.push_str(&format!("{} {note}\n", paint.dim("note:")));
+                }
+                terminal::print(&text)?;
             }
             RejoinOutcome::Refused { own, mend } => {
                 terminal::print(&format!(
@@ -428,9 +450,9 @@ impl FailoverArgs {
                     paint.red("not done:"),
                     new.server
                 ))?;
-                Ok(exit::no())
             }
         }
+        Ok(code)
     }
 }
 

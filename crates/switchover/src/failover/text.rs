@@ -27,6 +27,10 @@ pub struct Rejoined {
     pub own_transactions: Option<String>,
     /// What to do about that.
     pub mend: Option<String>,
+    /// What somebody may want to know of its events.
+    pub notes: Vec<String>,
+    /// Its events that run still, and what to do.
+    pub remarks: Vec<String>,
 }
 
 /// `headroom failover --check --json`.
@@ -163,16 +167,22 @@ fn events_of(scene: &Scene, candidate: &ServerName) -> Vec<String> {
 
 /// What is said of events that nobody runs after a failover; nothing where there are none.
 pub fn events_left(candidate: &str, statements: &[String]) -> Option<String> {
+    let (count, listed) = (statements.len(), listed(statements));
+    (count > 0).then(|| {
+        format!(
+            "{count} events do not run at {candidate}, because it was a replica. Which of them the dead primary ran nobody \
+             can tell: enable these at {candidate}: {listed}"
+        )
+    })
+}
+
+/// The first of them, and how many more there are.
+pub(super) fn listed(statements: &[String]) -> String {
     const SHOWN: usize = 20;
     let count = statements.len();
     let shown = statements.get(..count.min(SHOWN)).unwrap_or_default().join("; ");
     let more = if count > SHOWN { format!("; and {} more", count - SHOWN) } else { String::new() };
-    (count > 0).then(|| {
-        format!(
-            "{count} events do not run at {candidate}, because it was a replica. Which of them the dead primary ran nobody \
-             can tell: enable these at {candidate}: {shown}{more}"
-        )
-    })
+    shown + &more
 }
 
 fn events_are_unknown(scene: &Scene, candidate: &ServerName) -> bool {

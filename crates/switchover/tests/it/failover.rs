@@ -9,6 +9,7 @@ use mysql_async::prelude::Queryable;
 use std::time::Duration;
 use switchover::facts;
 use switchover::failover::confirm::Rule;
+use switchover::failover::events;
 use switchover::failover::rejoin::{self, RejoinOutcome};
 use switchover::failover::risk::SourceEvidence;
 use switchover::failover::scene::Scene;
@@ -307,6 +308,25 @@ async fn writes_do_not_wait_where_nobody_is_left_to_acknowledge() {
     let written =
         tokio::time::timeout(DEADLINE * 6, conn.query_drop("INSERT INTO app.writes VALUES (1)")).await;
     written.expect("it waits for nobody").unwrap();
+    // What a1 ran it runs no more once it is back, and it alone knows which that was.
+    conn.query_drop("GRANT SET USER ON *.* TO admin").await.unwrap();
+    fleet.lab.heal("a1").await.unwrap();
+    assert_eq!(rejoin(&fleet, "a1", "a2").await, RejoinOutcome::Follows);
+    let (logins, known) = (fleet.logins(), fleet.known());
+    let read = async |name: &str| {
+        let server = known.server(&ServerName::new(name)).unwrap();
+        facts::read(&server.name, &server.reach, &logins.admin, DEADLINE).await.unwrap()
+    };
+    let stopped = events::stop(&read("a1").await, &read("a2").await, &logins.admin, DEADLINE).await;
+    let [note] = stopped.notes.as_slice() else { panic!("{stopped:?}") };
+    assert!(note.contains("EVENT `app`.`nightly` ENABLE") && !note.contains("`stopped`"), "{note}");
+    assert_eq!(stopped.remarks, Vec::<String>::new());
+    let ask = "SELECT STATUS FROM information_schema.EVENTS WHERE EVENT_NAME = 'nightly'";
+    for server in ["a1", "a2"] {
+        let mut conn = fleet.lab.connect(server).await.unwrap();
+        let status: Option<String> = conn.query_first(ask).await.unwrap();
+        assert_eq!(status.as_deref(), Some("SLAVESIDE_DISABLED"), "{server}");
+    }
     fleet.lab.down().await.unwrap();
 }
 
