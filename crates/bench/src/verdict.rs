@@ -5,8 +5,8 @@
 //! bounded in time and ends by itself; afterwards the verdict has to go before the next begins, else that is
 //! said. What counts is the verdict in force when the making ends; what was named first, and how long it
 //! took until the right one was, is measured beside it. With `--settled` a making ends early, once the right
-//! verdict has stayed for a while; a healthy load never does. What cannot be made where the run takes place is said with the reason, in the plan and
-//! in the summary.
+//! verdict has stayed for a while; a healthy load never does. What cannot be made where the run takes place
+//! is said with the reason, in the plan and in the summary.
 //!
 //! The host's own trouble is evidence too: on a machine that is busy with something else "the CPU" is a right
 //! answer. How busy it was before anything was made, and how much of its CPUs was taken away meanwhile

@@ -608,8 +608,8 @@ fn requests(strength: u32) -> u32 {
 }
 
 /// Clients whose reads wait behind those requests, twenty a second of each, seven in ten of them for a page
-/// that the pool lacks: at 2.7 ms or more, more than one of them waits at any time. A disk that fewer wait for
-/// holds nobody back, however busy it is.
+/// that the pool lacks: at 2.7 ms or more, more than one of them waits at any time. A disk that fewer wait
+/// for holds nobody back, however busy it is.
 const READERS: u32 = 40;
 
 /// Requests on the server's disk that are not the server's.
