@@ -66,7 +66,8 @@ pub(super) fn single_threaded_apply(window: &Window) -> Option<Finding> {
     let (busy, all_of_them) = server.appliers;
     // Who waits for another's row would not be helped by company, nor who alters a table.
     let applies = (busy - server.appliers_in_row).max(0.0);
-    let alone = busy <= PARALLEL && server.appliers_altering < ALTERING;
+    // Three that have just begun are one on average for a while.
+    let alone = busy.max(server.appliers_at_once) <= PARALLEL && server.appliers_altering < ALTERING;
     let load = if alone { least([(lag, BEHIND_S), (applies, ONE_BUSY)]) } else { 0.0 };
     Some(
         Finding::new(Name::SingleThreadedApply, load, 0.3)

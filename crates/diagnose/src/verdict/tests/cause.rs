@@ -526,6 +526,18 @@ fn an_applier_that_waits_for_a_row_lacks_neither_a_key_nor_company() {
 }
 
 #[test]
+fn appliers_that_have_just_begun_together_are_not_one_applier() {
+    let window = |at_once| {
+        with(|_, server| {
+            let replica = server::Replica { lag_s: Some(3.0), receives: true, applies: true, delay_s: 0.0 };
+            (server.replica, server.appliers) = (Some(replica), (1.0, 3.0));
+            server.appliers_at_once = at_once;
+        })
+    };
+    assert_eq!((named(&window(3.0)), named(&window(1.0))), (None, Some(Name::SingleThreadedApply)));
+}
+
+#[test]
 fn a_table_that_is_altered_on_a_replica_is_no_want_of_appliers() {
     let window = |appliers_altering| {
         with(|_, server| {
