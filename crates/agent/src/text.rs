@@ -259,14 +259,14 @@ fn server(server: &ServerWatch, paint: Paint) -> String {
     text
 }
 
-/// Which threads of a replica do not run, and why; `None` where both do, and of what is no replica. The
-/// statement that failed is left out: its values are somebody's data.
+/// Which threads of a replica do not run, and why, in one line; `None` where both do, and of what is no
+/// replica.
 fn stopped(server: &ServerWatch) -> Option<String> {
     if server.role != "replica" || !server.replication.starts_with("stopped") {
         return None;
     }
-    let text = server.replication.split(" Query: '").next()?;
-    let line: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).take(WHY).collect();
+    let line = server.replication.chars().map(|c| if c.is_control() { ' ' } else { c });
+    let line: String = line.take(WHY).collect();
     Some(format!("replication {}", line.trim_end()))
 }
 
@@ -490,7 +490,7 @@ mod tests {
     }
 
     #[test]
-    fn why_a_replica_applies_nothing_is_told_without_the_statement_that_failed() {
+    fn why_a_replica_applies_nothing_is_told_in_one_line() {
         let said = |role: &str, replication: &str| {
             let server = ServerWatch {
                 name: "db2".to_owned(),
@@ -503,10 +503,8 @@ mod tests {
             let text = text(&view, Paint::off());
             text.lines().find(|line| line.contains("replication")).map(str::to_owned)
         };
-        let why = "stopped (applier): Error 'Duplicate entry' on query. Default database: 'app'. Query: \
-                   'INSERT INTO t VALUES (''secret'')'";
-        let line = "  ! replication stopped (applier): Error 'Duplicate entry' on query. Default database: \
-                    'app'.";
+        let line = "  ! replication stopped (applier): Duplicate entry '1' for key 'PRIMARY'";
+        let why = "stopped (applier): Duplicate entry '1'\nfor key 'PRIMARY'";
         assert_eq!(said("replica", why).as_deref(), Some(line));
         assert!(said("replica", &format!("stopped (receiver): {}", "x\n".repeat(900))).unwrap().len() < 200);
         assert_eq!((said("replica", "running"), said("primary", "none")), (None, None));

@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 
 pub(crate) use clients::{Clients, Counting};
 pub(crate) use managed::Managed;
+pub use replication::without_statement;
 pub(crate) use replication::{Channel, RegisteredReplica, Runs, channels, dump_hosts, registered_replicas};
 
 #[derive(Clone, Debug)]

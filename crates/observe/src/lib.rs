@@ -32,6 +32,7 @@ mod view;
 mod watch;
 mod zone;
 
+pub use answer::without_statement;
 pub use ask::{AskError, ControlConnection, Recognized, connect};
 pub use dialect::Dialect;
 pub use login::{LoginError, LoginProbe};

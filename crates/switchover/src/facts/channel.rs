@@ -5,6 +5,7 @@ use crate::Error;
 use crate::connection::{Connection, Named};
 use crate::dialect::Dialect;
 use fleet::Thread;
+use observe::without_statement;
 use serde::Serialize;
 use std::time::Duration;
 
@@ -116,7 +117,8 @@ pub(crate) async fn channels(
 pub(super) fn channel(row: &Named) -> Channel {
     let text = |names: [&str; 2]| names.iter().find_map(|name| row.get(*name)).cloned().unwrap_or_default();
     let runs = |names| text(names).eq_ignore_ascii_case("yes");
-    let errors = [text(["last_io_error", "last_io_error"]), text(["last_sql_error", "last_sql_error"])];
+    let applier_error = without_statement(&text(["last_sql_error", "last_sql_error"])).to_owned();
+    let errors = [text(["last_io_error", "last_io_error"]), applier_error.clone()];
     Channel {
         name: text(["channel_name", "connection_name"]),
         host: text(["source_host", "master_host"]),
@@ -130,7 +132,7 @@ pub(super) fn channel(row: &Named) -> Channel {
             Some(using) => !using.eq_ignore_ascii_case("no"),
             None => text(["auto_position", "auto_position"]) == "1",
         },
-        applier_error: text(["last_sql_error", "last_sql_error"]),
+        applier_error,
         last_error: errors.into_iter().find(|error| !error.is_empty()).unwrap_or_default(),
         receiver_tries: text(["replica_io_running", "slave_io_running"]).eq_ignore_ascii_case("connecting"),
         received: text(["gtid_io_pos", "retrieved_gtid_set"]).replace(['\n', ' '], ""),
@@ -311,6 +313,14 @@ mod tests {
         assert_eq!(stopped("No", "Yes", ""), Some(Thread::Receiver));
         assert_eq!(stopped("No", "No", ""), Some(Thread::Both));
         assert_eq!(stopped("Yes", "No", "Duplicate entry '1'"), None);
+    }
+
+    #[test]
+    fn what_an_applier_complains_of_is_told_without_the_statement_that_failed() {
+        let why = "Error 'Duplicate entry' on query. Default database: 'app'.";
+        let error = format!("{why} Query: 'INSERT INTO t VALUES (''secret'')'");
+        let read = channel(&[("last_sql_error".to_owned(), error)].into());
+        assert_eq!((read.applier_error.as_str(), read.last_error.as_str()), (why, why));
     }
 
     #[test]
