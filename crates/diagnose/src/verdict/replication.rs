@@ -35,7 +35,8 @@ pub(super) fn lag(window: &Window) -> Option<Finding> {
         Some(lag) => {
             let waited_for = least([(lag, BEHIND_S), (share, WAITED_FOR.0), (waiting, WAITED_FOR.1)]);
             let load = greatest([(lag, LAG_S), (waited_for, 1.0)]);
-            found(load).figure("behind", lag, Unit::Seconds, Some(LAG_S))
+            let from = if waited_for >= 1.0 { BEHIND_S } else { LAG_S };
+            found(load).figure("behind", lag, Unit::Seconds, Some(from))
         }
         None if stopped => found(1.0),
         None => return None,

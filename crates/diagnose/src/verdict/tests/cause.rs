@@ -504,6 +504,8 @@ fn sessions_that_wait_for_the_applier_make_a_lag_of_seconds_the_bottleneck() {
     assert_eq!(named(&window(3.0, 30.0, 0.0)), Some(Name::ReplicationLag));
     assert_eq!(named(&window(0.0, 30.0, 0.0)), None, "it is as quick as it can be");
     assert_eq!((named(&window(3.0, 0.9, 0.0)), named(&window(3.0, 0.0, 0.0))), (None, None), "who waits?");
+    let from = |window| judge(&window).bottleneck.unwrap().evidence[0].threshold;
+    assert_eq!((from(window(3.0, 30.0, 0.0)), from(window(12.0, 0.0, 0.0))), (Some(1.0), Some(10.0)));
     // Of those at work most wait for a row; far more wait for the applier.
     assert_eq!(named(&window(3.0, 30.0, 2.0)), Some(Name::ReplicationLag));
     assert_eq!(named(&window(3.0, 2.0, 3.6)), Some(Name::RowLocks));
