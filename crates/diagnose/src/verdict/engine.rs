@@ -183,9 +183,14 @@ pub(super) fn semi_sync(window: &Window) -> Option<Finding> {
     let load = least([(share, ACKNOWLEDGED), (server.in_semi_sync, 0.5)]);
     let (counted, commits_per_s) = server.commits();
     let of_cluster = server.in_galera > 0.0 && server.in_galera >= server.in_semi_sync / 2.0;
+    let waiting = if of_cluster {
+        "sessions at work that wait for the cluster"
+    } else {
+        "sessions at work that wait for a replica"
+    };
     Some(
         Finding::new(Name::SemiSync, load, share)
-            .figure("sessions at work that wait for a replica", share, Unit::Share, Some(ACKNOWLEDGED))
+            .figure(waiting, share, Unit::Share, Some(ACKNOWLEDGED))
             .figure("sessions that wait", server.in_semi_sync, Unit::Count, Some(0.5))
             .figure(counted, commits_per_s, Unit::PerSecond, None)
             .who(of_cluster.then(|| "the nodes of its Galera cluster: the slowest one counts".to_owned())),

@@ -152,11 +152,12 @@ fn commits_that_wait_for_a_galera_cluster_are_told_from_those_that_wait_for_a_re
             (server.settings.flush_log_at_commit, server.settings.sync_binlog) = (Some(2), Some(0));
         });
         let bottleneck = judge(&window).bottleneck.unwrap();
-        (bottleneck.name, bottleneck.who)
+        (bottleneck.name, bottleneck.who, bottleneck.evidence[0].what.clone())
     };
     let cluster = "the nodes of its Galera cluster: the slowest one counts".to_owned();
-    assert_eq!(found(15.0), (Name::SemiSync, Some(cluster)));
-    assert_eq!(found(0.0), (Name::SemiSync, None));
+    let waits = |whom: &str| format!("sessions at work that wait for {whom}");
+    assert_eq!(found(15.0), (Name::SemiSync, Some(cluster), waits("the cluster")));
+    assert_eq!(found(0.0), (Name::SemiSync, None, waits("a replica")));
 }
 
 #[test]
@@ -504,7 +505,7 @@ fn sessions_that_wait_for_the_applier_make_a_lag_of_seconds_the_bottleneck() {
     assert_eq!(named(&window(3.0, 30.0, 0.0)), Some(Name::ReplicationLag));
     assert_eq!(named(&window(0.0, 30.0, 0.0)), None, "it is as quick as it can be");
     assert_eq!((named(&window(3.0, 0.9, 0.0)), named(&window(3.0, 0.0, 0.0))), (None, None), "who waits?");
-    let from = |window| judge(&window).bottleneck.unwrap().evidence[0].threshold;
+    let from = |window: Window| judge(&window).bottleneck.unwrap().evidence[0].threshold;
     assert_eq!((from(window(3.0, 30.0, 0.0)), from(window(12.0, 0.0, 0.0))), (Some(1.0), Some(10.0)));
     // Of those at work most wait for a row; far more wait for the applier.
     assert_eq!(named(&window(3.0, 30.0, 2.0)), Some(Name::ReplicationLag));
