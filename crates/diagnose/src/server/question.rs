@@ -18,7 +18,7 @@
 //! | the oldest transaction | at most every 3 s, only while purge is far behind | one walk over the transactions |
 //! | how far purge is behind (MySQL) | every 10 s | one counter of `innodb_metrics` |
 //! | durations | every 5 s, where counted | some hundred rows |
-//! | statements that take most time | every 10 s, where told apart | two scans of the digest table (10,000 rows at most by default) |
+//! | statements that take most time | every 5 s, where told apart | two scans of the digest table (10,000 rows at most by default) |
 //! | settings | every 15 s | |
 //! | whether the instruments of latches are on | every 15 s, only where `performance_schema` is on | one walk over some hundred instruments |
 //! | the account's own grants (MariaDB) | every 15 s, only while no session of another account is in sight | |
