@@ -452,7 +452,7 @@ impl Plan {
     }
 
     /// Whether both name a server.
-    pub(crate) fn shares_a_server(&self, other: &Self) -> bool {
+    pub fn shares_a_server(&self, other: &Self) -> bool {
         self.members().any(|ours| {
             let is_it = |theirs: &Member| theirs.name == ours.name || theirs.reach == ours.reach;
             other.members().any(is_it)

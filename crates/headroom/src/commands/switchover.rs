@@ -358,7 +358,7 @@ pub(crate) async fn resume(
     })?;
     let (mut journal, mut lines) = Journal::reopen(&newest)?;
     if journal::is_over(&lines) {
-        let Some(older) = left_before(&directory, operator, source, environment).await? else {
+        let Some(older) = left_before(&directory, lines.first(), operator, source, environment).await? else {
             return say_over(&newest, &lines, how.json);
         };
         terminal::complain(&format!("{} is over, {} is not: it goes on", newest.display(), older.display()));
@@ -436,9 +436,11 @@ fn say_over(path: &std::path::Path, lines: &[JournalRecord], json: bool) -> anyh
 }
 
 /// The newest journal that is not over, where the newest of all is: what was refused or undone since hides
-/// none. Where something names the fleet, one of its servers; the others are named.
+/// none. Only one of the fleet that is meant: the one that is named, else that of the newest journal, which
+/// begins with `newest`. The others are named.
 async fn left_before(
     directory: &std::path::Path,
+    newest: Option<&JournalRecord>,
     operator: &OperatorArgs,
     source: &SourceArgs,
     environment: &Environment,
@@ -453,10 +455,17 @@ async fn left_before(
     let admin = operator.admin_alone(source, environment)?;
     let snapshot = fleet_now(source, &admin, environment).await;
     let logins = Logins { admin, replication: Default::default(), flags: operator.flags(source) };
+    let is_meant = |plan: &Plan| match (&snapshot, newest) {
+        (Some(snapshot), _) => plan.is_of(snapshot),
+        (None, Some(JournalRecord::Plan { plan: newest, .. })) => plan.shares_a_server(newest),
+        (None, _) => false,
+    };
     let mut older = None;
     for (path, plan) in left {
-        if snapshot.as_ref().is_some_and(|snapshot| !plan.is_of(snapshot)) {
-            terminal::complain(&format!("{} is not over, and names no server of this fleet", path.display()));
+        if !is_meant(&plan) {
+            let of =
+                if snapshot.is_some() { "this fleet" } else { "the newest one; --config names its fleet" };
+            terminal::complain(&format!("{} is not over, and names no server of {of}", path.display()));
         } else if older.is_none() {
             match perform::superseded(&plan, &logins).await {
                 Some(epoch) => terminal::complain(&superseded(&path, &plan, epoch)),

@@ -178,17 +178,21 @@ fn what_was_undone_since_hides_nothing_from_whoever_resumes() {
     let login = dir.path().join("a.cnf");
     std::fs::write(&login, "[client]\nuser = a\npassword = b\n").unwrap();
     std::fs::set_permissions(&login, Permissions::from_mode(0o600)).unwrap();
-    let member = |name: &str| {
+    let member = |name: &str, reach: &str| {
         json!({
-            "name": name, "reach": NOBODY, "host": name, "port": 3306, "version": "10.11.6-MariaDB",
-            "follows_primary": name != "a1", "read_only": name != "a1", "semi_sync_replica": false,
+            "name": name, "reach": reach, "host": name, "port": 3306, "version": "10.11.6-MariaDB",
+            "follows_primary": name == "a2", "read_only": name == "a2", "semi_sync_replica": false,
         })
     };
-    let plan = json!({
-        "epoch": 3, "primary": member("a1"), "candidate": member("a2"), "others": [], "events": [],
-        "semi_sync": false, "by": "test", "deadlines": switchover::perform::Deadlines::default(),
-    });
-    let plan = json!({ "line": "plan", "at_ms": 1, "plan": plan });
+    let plan = |primary: Value, candidate: Value| {
+        let plan = json!({
+            "epoch": 3, "primary": primary, "candidate": candidate, "others": [], "events": [],
+            "semi_sync": false, "by": "test", "deadlines": switchover::perform::Deadlines::default(),
+        });
+        json!({ "line": "plan", "at_ms": 1, "plan": plan })
+    };
+    let elsewhere = plan(member("x1", "127.0.0.1:2"), member("x2", "127.0.0.1:2"));
+    let plan = plan(member("a1", NOBODY), member("a2", NOBODY));
     let begun = json!({ "line": "begun", "at_ms": 1, "step": "lock", "undo": false });
     let over = json!({ "line": "over", "at_ms": 1, "state": { "is": "undone", "why": "w" } });
     let journals = dir.path().join("journals");
@@ -197,6 +201,7 @@ fn what_was_undone_since_hides_nothing_from_whoever_resumes() {
         let text: String = lines.iter().map(|line| format!("{line}\n")).collect();
         std::fs::write(journals.join(format!("switchover-{number}.jsonl")), text).unwrap();
     };
+    write(0, &[&elsewhere, &begun]);
     write(1, &[&plan, &begun]);
     write(2, &[&plan, &begun, &over]);
     let typed = "switchover --resume --json --journal journals --admin-option-file a.cnf \
@@ -212,6 +217,10 @@ fn what_was_undone_since_hides_nothing_from_whoever_resumes() {
     let (code, answer, error) = resumed();
     assert_eq!((code, &answer["over"]["is"]), (Some(0), &json!("undone")), "{answer} {error}");
     assert_eq!(answer["journal"], "journals/switchover-2.jsonl");
+    assert!(
+        error.contains("switchover-0.jsonl is not over, and names no server of the newest one"),
+        "{error}"
+    );
 }
 
 #[test]
