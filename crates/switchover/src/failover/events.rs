@@ -32,7 +32,7 @@ pub async fn stop(old: &Facts, new: &Facts, who: &Credentials, deadline: Duratio
     }
     if let Err(error) = stop_each(old, new, who, deadline, &mut found).await {
         found.remarks.push(format!(
-            "events that {} ran may run there still, and write there if their definers may: {error}. Once that is mended, again",
+            "events that {} ran may run there still, and write there if their definers may: {error}. Once that is mended, --rejoin again",
             old.server
         ));
     }
@@ -115,7 +115,7 @@ fn is_the_same(one: &ScheduledEvent, other: &ScheduledEvent) -> bool {
 fn unknown(old: &Facts) -> String {
     format!(
         "whether {} runs events, which write there if their definers may, is not known: the account may not see them all. \
-         GRANT EVENT ON *.* to it, then again",
+         GRANT EVENT ON *.* to it, then --rejoin again",
         old.server
     )
 }

@@ -266,11 +266,17 @@ pub async fn rejoin(
     if reached.as_deref() != Some("0") {
         let channels = facts::channels(&mut returned, dialect, deadline).await?;
         let error = channels.first().map_or("", |channel| channel.last_error.as_str());
+        let mut detail = format!(" {error}").trim_end_matches([' ', '.']).to_owned();
+        if dialect.is_mariadb() {
+            detail.push_str(
+                ". Until then events of administrators may run there: once it has caught up, --rejoin again",
+            );
+        }
         return Err(Error::TooLate {
             server: old.server.clone(),
             what: format!("follows {} and has not caught up", new.server),
             seconds,
-            detail: format!(" {error}").trim_end().to_owned(),
+            detail,
         });
     }
     returned.close().await;
@@ -489,19 +495,20 @@ mod tests {
     #[tokio::test]
     async fn a_receiver_that_tries_to_reach_a_vanished_host_is_waited_for() {
         const STOPS: Duration = Duration::from_millis(1_500);
-        let server = async |name: &str| {
+        let server = async |name: &str, reached: &'static str| {
             let told = Arc::new(Mutex::new(Vec::<String>::new()));
             let heard = told.clone();
             let script = Script::new("10.11.6-MariaDB", move |statement, _| {
                 heard.lock().unwrap().push(statement.to_owned());
                 match statement {
+                    "SHOW ALL SLAVES STATUS" => Reply::rows(&["Connection_name"], &[]),
                     "STOP SLAVE" => Reply::Ok.after(STOPS),
                     "START SLAVE" => Reply::Ok,
                     "SELECT @@GLOBAL.gtid_binlog_state" => Reply::value("state", "0-11-104"),
                     "SELECT @@GLOBAL.gtid_slave_pos" => Reply::value("replicated", "0-11-104"),
                     "SELECT @@GLOBAL.gtid_binlog_pos" => Reply::value("position", "0-11-104"),
                     _ if statement.starts_with("CHANGE MASTER TO") => Reply::Ok,
-                    _ if statement.starts_with("SELECT MASTER_GTID_WAIT") => Reply::value("reached", "0"),
+                    _ if statement.starts_with("SELECT MASTER_GTID_WAIT") => Reply::value("reached", reached),
                     _ if statement.contains("IS_USED_LOCK") => Reply::rows(&["holder"], &[&[None]]),
                     _ => Reply::Usual,
                 }
@@ -510,7 +517,7 @@ mod tests {
             let reach = fleet::Address::tcp("127.0.0.1", server.address().port());
             (Facts { reach, ..facts::tests::facts(name, "10.11.6-MariaDB") }, server, told)
         };
-        let ((old, _old, _), (new, _new, told)) = (server("b1").await, server("a2").await);
+        let ((old, _old, _), (new, _new, told)) = (server("b1", "0").await, server("a2", "0").await);
         let old = Facts { channels: vec![facts::tests::channel("a1", 3306, 11)], ..old };
         let logins = Logins {
             admin: Credentials::default(),
@@ -529,6 +536,10 @@ mod tests {
             Connection::open(&old.server, &old.reach, &logins.admin, deadline, BRIEFLY).await.unwrap();
         let late = stop_replication(&mut conn, old.dialect(), STOPS / 2).await.unwrap_err().to_string();
         assert!(late.starts_with("b1: its replication does not stop within 0.75 s: its receiver"), "{late}");
+        let (behind, _behind, _) = server("b2", "-1").await;
+        let late = rejoin(&behind, &new, &[], &logins, deadline).await.unwrap_err().to_string();
+        let words = "b2: follows a2 and has not caught up within 1 s. Until then events of administrators may run there";
+        assert!(late.starts_with(words) && late.ends_with("--rejoin again"), "{late}");
     }
 
     #[test]
