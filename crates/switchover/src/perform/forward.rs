@@ -500,7 +500,7 @@ fn does_not_follow(name: &str, error: &Error, servers: &Servers<'_>) -> String {
     let rejoin = servers.logins.flags.after(&format!("headroom failover --rejoin {name}"));
     let then = match error {
         Error::Server { source: AskError::Answered { .. }, .. } => {
-            "It refused that, and its replication may stand. Once that is mended"
+            "It refused that, and its replication may be stopped. Once that is mended"
         }
         Error::Server { .. } => "Once it answers",
         _ => "To go on with it",
@@ -637,7 +637,7 @@ mod tests {
     use lab::scripted::{Reply, Script, ScriptedServer};
 
     #[tokio::test]
-    async fn a_replica_that_refuses_whom_to_follow_is_said_to_stand_with_what_brings_it_back() {
+    async fn a_replica_that_refuses_whom_to_follow_is_said_to_be_stopped_with_what_brings_it_back() {
         let script = Script::new("10.11.6-MariaDB", |statement, _| match statement {
             "STOP SLAVE" => Reply::Ok,
             _ if statement.starts_with("CHANGE MASTER TO") => Reply::error(1227, "Access denied"),
@@ -651,7 +651,7 @@ mod tests {
         };
         // Nobody listens at the second one.
         for (reach, then) in [
-            (server.address().to_string(), "its replication may stand. Once that is mended: "),
+            (server.address().to_string(), "its replication may be stopped. Once that is mended: "),
             ("127.0.0.1:1".to_owned(), "Once it answers: "),
         ] {
             let mut plan = failover(FenceBy::Nothing);
