@@ -64,13 +64,13 @@ bench-plan: ## predictions beside what is known: simulated servers, placements, 
 	cargo build --release --locked -p headroom -p bench
 	target/release/headroom-bench plan
 
-bench-verdict: ## bottlenecks really made, and which of them is named; healthy loads for long; the servers' own on MySQL (VERDICT_TIMES=2, about 5 h)
+bench-verdict: ## bottlenecks really made, and which of them is named; healthy loads for long; the servers' own on MySQL (VERDICT_TIMES=2, about 6 h)
 	@scripts/install.sh build servers bench mysql
 	@sh scripts/mysql-root.sh mysql
 	cargo build --release --locked -p headroom -p bench
-	@status=0; times=$${VERDICT_TIMES:-2}; target/release/headroom-bench verdict --times $$times --settled 4 || status=1; \
+	@status=0; times=$${VERDICT_TIMES:-2}; target/release/headroom-bench verdict --times $$times || status=1; \
 	target/release/headroom-bench verdict --healthy --times 1 --strengths 2 || status=1; \
-	target/release/headroom-bench verdict --mysql --times $$times --settled 4 || status=1; \
+	target/release/headroom-bench verdict --mysql --times $$times || status=1; \
 	exit $$status
 
 bench-asking: ## what routers that only ask cost a server, and how soon 50 of them know of a promotion

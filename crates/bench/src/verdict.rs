@@ -4,9 +4,8 @@
 //! Each is made at some strengths, some times over, in an order drawn anew for each round. Every making is
 //! bounded in time and ends by itself; afterwards the verdict has to go before the next begins, else that is
 //! said. What counts is the verdict in force when the making ends; what was named first, and how long it
-//! took until the right one was, is measured beside it. With `--settled` a making ends early, once the right
-//! verdict has stayed for a while; a healthy load never does. What cannot be made where the run takes place
-//! is said with the reason, in the plan and in the summary.
+//! took until the right one was, is measured beside it. What cannot be made where the run takes place is said
+//! with the reason, in the plan and in the summary.
 //!
 //! The host's own trouble is evidence too: on a machine that is busy with something else "the CPU" is a right
 //! answer. How busy it was before anything was made, and how much of its CPUs was taken away meanwhile
@@ -80,9 +79,6 @@ pub(crate) struct VerdictArgs {
     /// Seconds of each making, where it does not take longer.
     #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u64).range(14..=900))]
     seconds: u64,
-    /// End a making once the right verdict has been in force for this many seconds without a break.
-    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=60))]
-    settled: Option<u64>,
     /// Seconds of each healthy load [default: those of the others; with --healthy 600].
     #[arg(long, value_parser = clap::value_parser!(u64).range(14..=7200))]
     healthy_seconds: Option<u64>,
@@ -421,9 +417,7 @@ async fn all(
 ) -> anyhow::Result<()> {
     let mut ended = Instant::now();
     for (made, strength) in makings {
-        let settled = args.settled.map(Duration::from_secs);
-        let times = (args.time(made), settled);
-        let outcome = match one(fixture, station, (made, strength), times, &mut ended).await? {
+        let outcome = match one(fixture, station, (made, strength), args.time(made), &mut ended).await? {
             Attempt::Made(outcome) => outcome,
             Attempt::NotMade(why) => {
                 terminal::complain(&format!("NOT MADE: {made} at strength {strength}: {why}"));
@@ -442,13 +436,12 @@ async fn all(
     Ok(())
 }
 
-/// At most for how long, and after how long with the right verdict it may end. `ended` is when the last
-/// making ended, and then when this one did.
+/// `ended` is when the last making ended, and then when this one did.
 async fn one(
     fixture: &VerdictFixture<'_>,
     station: &Monitor,
     (made, strength): (Making, u32),
-    (time, settled): (Duration, Option<Duration>),
+    time: Duration,
     ended: &mut Instant,
 ) -> anyhow::Result<Attempt> {
     let mut views = station.views();
@@ -470,7 +463,6 @@ async fn one(
         }
     };
     let (mut named_first, mut named_after_s, mut since, mut kept) = (None, None, 0u32, 0u32);
-    let mut right_since: Option<Instant> = None;
     let mut looks: BTreeMap<String, u32> = BTreeMap::new();
     let mut last = None;
     while began.elapsed() < time {
@@ -483,7 +475,6 @@ async fn one(
         *looks.entry(table::called(now).to_owned()).or_default() += 1;
         named_first = named_first.or(now);
         let right = now == made.expected();
-        right_since = if right { right_since.or_else(|| Some(Instant::now())) } else { None };
         if right && named_after_s.is_none() && made.expected().is_some() {
             named_after_s = Some(began.elapsed().as_secs_f64());
         }
@@ -492,12 +483,7 @@ async fn one(
             kept += u32::from(right);
         }
         last = Some(view);
-        let stays = right_since.zip(settled).is_some_and(|(since, long)| since.elapsed() >= long);
-        if stays && made.expected().is_some() {
-            break;
-        }
     }
-    let seconds = began.elapsed().as_secs_f64().round() as u64;
     let steal = stolen.zip(machine::stolen_times()).map(|(before, after)| machine::busy(before, after));
     making.end().await?;
     fixture.tidy(made).await?;
@@ -518,7 +504,7 @@ async fn one(
         gone,
         busy_before,
         steal,
-        seconds,
+        seconds: time.as_secs(),
         looks,
         gaps: last.gaps - gaps_before,
     }))

@@ -364,10 +364,11 @@ impl<'a> VerdictFixture<'a> {
             }
             Making::ThreadLimit => {
                 self.paced(&mut made, self.capacity() * 0.1, until).await?;
-                // A server may end a thread or two that nobody needs meanwhile.
-                let share = [0.98, 0.99, 1.0][by_strength];
+                let share = [0.96, 0.98, 1.0][by_strength];
                 let pid = pid(self.lab, "a1")?;
-                made.hold(Limited::of(pid, &[Limited::threads(pid, share)?])?);
+                let limited = Arc::new(Limited::of(pid, &[Limited::threads(pid, share)?])?);
+                made.hold(limited.clone());
+                made.clients.spawn(limited.keep_threads(pid, share, until));
             }
             Making::SlowApplication => {
                 let extra = Duration::from_millis([40, 80, 160][by_strength]);

@@ -5,6 +5,8 @@ use super::super::cgroup::{Group, Hierarchy};
 use anyhow::Context;
 use rustix::process::{Pid, Resource, Rlimit, prlimit};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 /// Of the cgroups.
 const GROUP: &str = "headroom-bench-limit";
@@ -69,10 +71,33 @@ impl Limited {
         Ok(limited)
     }
 
-    /// Threads of a process now, as a limit that they are this share of.
+    /// Threads of a process now, as a limit that they are at least this share of.
     pub(super) fn threads(pid: u32, share: f64) -> anyhow::Result<Limit> {
         let threads = std::fs::read_dir(format!("/proc/{pid}/task"))?.count();
-        Ok(Limit::Threads((threads as f64 / share).ceil() as u64))
+        Ok(Limit::Threads((threads as f64 / share).floor() as u64))
+    }
+
+    /// Keeps the threads of the process at this share of their limit, until then: a server ends threads that
+    /// nobody needs.
+    ///
+    /// # Errors
+    /// The process is no more, or the limit cannot be written.
+    pub(super) async fn keep_threads(
+        self: Arc<Self>,
+        pid: u32,
+        share: f64,
+        until: Instant,
+    ) -> anyhow::Result<()> {
+        while Instant::now() < until {
+            let limit = Self::threads(pid, share)?;
+            for group in &self.0 {
+                for (file, words) in limit.words(group.is_version_2()) {
+                    group.write(file, &words)?;
+                }
+            }
+            tokio::time::sleep(Duration::from_millis(500)).await;
+        }
+        Ok(())
     }
 
     /// In version 2 a process is in one group: all its limits stand there.
