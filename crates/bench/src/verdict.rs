@@ -63,6 +63,9 @@ const HEALTHY_S: u64 = 600;
 const WINDOW: Duration = Duration::from_secs(10);
 /// How busy the machine is by itself is looked at for this long at least before each making.
 const LOOK_BEFORE: Duration = Duration::from_secs(2);
+/// Whoever watches knows by then what a server was set to, which is asked every 15 s: in the field it was set
+/// long before the trouble.
+const SETTINGS_SEEN: Duration = Duration::from_secs(18);
 /// A verdict that is still in force this long after its cause has gone is noted.
 const GONE_WITHIN: Duration = Duration::from_secs(20);
 
@@ -449,6 +452,11 @@ async fn one(
     // A window before, in which nothing of the last making is; much of it may have passed while its verdict
     // went.
     let rest = WINDOW.saturating_sub(ended.elapsed()).max(LOOK_BEFORE);
+    let rest = match fixture.prepare(made).await {
+        Ok(false) => rest,
+        Ok(true) => rest.max(SETTINGS_SEEN),
+        Err(error) => return not_made(fixture, made, &error, ended).await,
+    };
     let before = machine::cpu_times();
     tokio::time::sleep(rest).await;
     let busy_before = machine::busy(before, machine::cpu_times());
@@ -456,11 +464,7 @@ async fn one(
     let (began, stolen) = (Instant::now(), machine::stolen_times());
     let making = match fixture.make(made, strength, time).await {
         Ok(making) => making,
-        Err(error) => {
-            fixture.tidy(made).await?;
-            *ended = Instant::now();
-            return Ok(Attempt::NotMade(format!("{error:#}")));
-        }
+        Err(error) => return not_made(fixture, made, &error, ended).await,
     };
     let (mut named_first, mut named_after_s, mut since, mut kept) = (None, None, 0u32, 0u32);
     let mut looks: BTreeMap<String, u32> = BTreeMap::new();
@@ -508,6 +512,18 @@ async fn one(
         looks,
         gaps: last.gaps - gaps_before,
     }))
+}
+
+/// Undoes the half of it that was begun.
+async fn not_made(
+    fixture: &VerdictFixture<'_>,
+    made: Making,
+    why: &anyhow::Error,
+    ended: &mut Instant,
+) -> anyhow::Result<Attempt> {
+    fixture.tidy(made).await?;
+    *ended = Instant::now();
+    Ok(Attempt::NotMade(format!("{why:#}")))
 }
 
 async fn gone(

@@ -150,14 +150,20 @@ impl<'a> VerdictFixture<'a> {
         self.lab.real(server).map_or_else(|_| server.to_owned(), |real| real.to_string())
     }
 
+    /// Sets what something is made under, and says whether that is anything.
+    pub(super) async fn prepare(&self, what: Making) -> anyhow::Result<bool> {
+        let settings = what.settings(self.lab.flavour());
+        for (setting, value) in &settings {
+            self.lab.connect("a1").await?.query_drop(format!("SET GLOBAL {setting} = {value}")).await?;
+        }
+        Ok(!settings.is_empty())
+    }
+
     /// Begins; it ends by itself after `time`.
     pub(super) async fn make(&self, what: Making, strength: u32, time: Duration) -> anyhow::Result<Made> {
         let level = 1 << strength.min(4);
         let by_strength = strength.min(2) as usize;
         let mut made = Made::new();
-        for (setting, value) in what.settings(self.lab.flavour()) {
-            self.lab.connect("a1").await?.query_drop(format!("SET GLOBAL {setting} = {value}")).await?;
-        }
         if let Some(threads) = what.appliers(self.lab.flavour()) {
             self.apply_with(&threads.to_string()).await?;
         }
