@@ -38,10 +38,13 @@ fn first(outcomes: &[Outcome]) -> String {
     let tells = |one: &&Outcome| one.named_first.is_some() || one.named.is_none();
     let made: Vec<&Outcome> =
         outcomes.iter().filter(|one| one.made.expected().is_some()).filter(tells).collect();
+    if made.is_empty() {
+        return String::new();
+    }
     let right = || made.iter().filter(|one| one.named_first == one.made.expected());
     let soon = right().filter(|one| one.named_after_s.is_some_and(|s| s <= SOON_S)).count();
     format!(
-        "Of {} bottlenecks the right one was named before any other in {}, within {SOON_S:.0} s in {soon}.",
+        "Of {} bottlenecks the right one was named before any other in {}, within {SOON_S:.0} s in {soon}. ",
         made.len(),
         right().count()
     )
@@ -122,7 +125,7 @@ pub(super) fn markdown(run: &Run, date: &str) -> String {
     let busy = median(&busy).unwrap_or(0.0);
     let mut text = format!(
         "# Verdicts, {date}\n\n{}; each made for {}. CPU busy before anything was made: {:.0} % (median): {}. {}\n\n\
-         Right in {:.0} % of {} makings: {}. {} Watching took {:.2} % of a core and {} MiB (the program that made the trouble, \
+         Right in {:.0} % of {} makings: {}. {}Watching took {:.2} % of a core and {} MiB (the program that made the trouble, \
          its clients and threads included).\n\n",
         run.server,
         times(run),
