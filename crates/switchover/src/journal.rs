@@ -362,17 +362,9 @@ mod tests {
     #[test]
     fn what_was_undone_since_hides_no_operation_that_was_cut_off() {
         use crate::perform::FenceBy;
-        use crate::perform::tests::failover;
+        use crate::perform::tests::{elsewhere, failover};
         let directory = tempfile::tempdir().unwrap();
         let ours = || failover(FenceBy::Nothing);
-        let elsewhere = || {
-            let mut plan = ours();
-            for member in [&mut plan.primary, &mut plan.candidate] {
-                member.name.insert(0, 'x');
-                member.reach.insert(0, 'x');
-            }
-            plan
-        };
         let write = |number: u32, plan: Plan, over: Option<State>| {
             let mut lines = vec![
                 JournalRecord::Plan { at_ms: 1, plan: Box::new(plan) },

@@ -537,11 +537,7 @@ pub(crate) mod tests {
         let mut plan = Plan { kind: Kind::Switchover, ..failover(FenceBy::Nothing) };
         plan.primary.reach = server.address().to_string();
         plan.deadlines.hold_ms = 60_000;
-        let logins = Logins {
-            admin: Credentials::default(),
-            replication: Default::default(),
-            flags: Flags::default(),
-        };
+        let logins = logins();
         let mut outcome = Outcome::new(State::START);
         forward::hold(&plan, &mut Servers::new(&plan, &logins), &mut outcome).await.unwrap();
         assert_eq!(outcome.routers, Routers { ready: 2, holding: 2 });
@@ -549,6 +545,21 @@ pub(crate) mod tests {
         // A thousand look every two seconds.
         let all = Routers { ready: 1_000, holding: 0 };
         assert_eq!(all.hold_within(Deadlines::default()), Duration::from_secs(5));
+    }
+
+    /// Nobody in particular.
+    pub(crate) fn logins() -> Logins {
+        Logins { admin: Credentials::default(), replication: Default::default(), flags: Default::default() }
+    }
+
+    /// As [`failover`], of servers that share no name and no address with its own.
+    pub(crate) fn elsewhere() -> Plan {
+        let mut plan = failover(FenceBy::Nothing);
+        for member in [&mut plan.primary, &mut plan.candidate] {
+            member.name.insert(0, 'x');
+            member.reach.insert(0, 'x');
+        }
+        plan
     }
 
     /// a2 takes over from a1.

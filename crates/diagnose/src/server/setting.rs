@@ -128,14 +128,16 @@ impl Settings {
 mod tests {
     use super::*;
 
+    /// Those of a server that tells these variables.
+    fn told(variables: &[(&str, &str)]) -> Settings {
+        let row = |(name, value): &(&str, &str)| vec![Some((*name).to_owned()), Some((*value).to_owned())];
+        let names = ["Variable_name", "Value"].map(str::to_owned);
+        Settings::read(&Rows::new(names, variables.iter().map(row).collect()))
+    }
+
     #[test]
     fn mysql_is_told_from_mariadb_and_from_what_says_no_version() {
-        let mysql = |rows: &[(&str, &str)]| {
-            let row =
-                |(name, value): &(&str, &str)| vec![Some((*name).to_owned()), Some((*value).to_owned())];
-            let names = ["Variable_name", "Value"].map(str::to_owned);
-            Settings::read(&Rows::new(names, rows.iter().map(row).collect())).mysql
-        };
+        let mysql = |variables: &[(&str, &str)]| told(variables).mysql;
         assert!(mysql(&[("version", "8.4.3")]));
         assert!(!mysql(&[("version", "10.11.6-MariaDB-log")]) && !mysql(&[("port", "3306")]));
     }
@@ -143,11 +145,8 @@ mod tests {
     #[test]
     fn without_a_binary_log_none_is_flushed_whatever_is_set_for_one() {
         let flushes = |log_bin: &str| {
-            let variables =
-                [("log_bin", log_bin), ("sync_binlog", "1"), ("innodb_flush_log_at_trx_commit", "0")];
-            let row = |(name, value): (&str, &str)| vec![Some(name.to_owned()), Some(value.to_owned())];
-            let names = ["Variable_name", "Value"].map(str::to_owned);
-            let settings = Settings::read(&Rows::new(names, variables.map(row).to_vec()));
+            let settings =
+                told(&[("log_bin", log_bin), ("sync_binlog", "1"), ("innodb_flush_log_at_trx_commit", "0")]);
             (settings.sync_binlog, settings.flushes_at_commit())
         };
         assert_eq!((flushes("ON"), flushes("OFF")), ((Some(1), Some(true)), (Some(0), Some(false))));
@@ -155,19 +154,14 @@ mod tests {
 
     #[test]
     fn whether_a_commit_waits_for_a_flush_is_told_by_both_logs_or_not_known() {
-        let of = |variables: &[(&str, &str)]| {
-            let row =
-                |(name, value): &(&str, &str)| vec![Some((*name).to_owned()), Some((*value).to_owned())];
-            let names = ["Variable_name", "Value"].map(str::to_owned);
-            Settings::read(&Rows::new(names, variables.iter().map(row).collect())).flushes_at_commit()
-        };
+        let of = |variables: &[(&str, &str)]| told(variables).flushes_at_commit();
         let redo = |value| ("innodb_flush_log_at_trx_commit", value);
         let binary = |value| ("sync_binlog", value);
         for (of_redo, of_binary, flushes) in
             [("0", "0", false), ("2", "0", false), ("3", "0", true), ("2", "100", true)]
         {
-            let told = of(&[redo(of_redo), binary(of_binary)]);
-            assert_eq!(told, Some(flushes), "{of_redo} {of_binary}");
+            let found = of(&[redo(of_redo), binary(of_binary)]);
+            assert_eq!(found, Some(flushes), "{of_redo} {of_binary}");
         }
         assert_eq!((of(&[]), of(&[redo("2")]), of(&[binary("0")])), (None, None, None));
         assert_eq!(of(&[redo("1")]), Some(true), "whatever the other one is");
@@ -185,9 +179,7 @@ mod tests {
     fn who_waits_for_a_replica_on_behalf_of_others_is_told_by_the_version_and_the_point_of_waiting() {
         let together = |version: &str, point: &str| {
             let variables = [("rpl_semi_sync_master_wait_point", point), ("version", version)];
-            let row = |(name, value): (&str, &str)| vec![Some(name.to_owned()), Some(value.to_owned())];
-            let names = ["Variable_name", "Value"].map(str::to_owned);
-            Settings::read(&Rows::new(names, variables.map(row).to_vec())).acknowledged_together
+            told(&variables).acknowledged_together
         };
         assert!(together("10.11.6-MariaDB", "AFTER_SYNC") && !together("10.11.6-MariaDB", "AFTER_COMMIT"));
         assert!(together("8.4.3", "AFTER_SYNC") && together("8.4.3", "AFTER_COMMIT"));
@@ -202,10 +194,7 @@ mod tests {
                 ("innodb_thread_concurrency", "16"),
                 ("version", "8.0.36-28"),
             ];
-            let row =
-                |(name, value): &(&str, &str)| vec![Some((*name).to_owned()), Some((*value).to_owned())];
-            let names = ["Variable_name", "Value"].map(str::to_owned);
-            let settings = Settings::read(&Rows::new(names, variables.iter().map(row).collect()));
+            let settings = told(&variables);
             (settings.pool_of_threads, settings.at_work)
         };
         assert_eq!(read("pool-of-threads"), (true, 4));

@@ -58,6 +58,11 @@ fn with(change: impl FnOnce(&mut host::Sample, &mut server::Sample)) -> Window {
     window
 }
 
+/// A replica that runs, and is this many seconds behind.
+fn behind(lag_s: f64) -> server::Replica {
+    server::Replica { lag_s: Some(lag_s), receives: true, applies: true, delay_s: 0.0 }
+}
+
 fn named(window: &Window) -> Option<Name> {
     judge(window).bottleneck.map(|finding| finding.name)
 }
@@ -160,16 +165,14 @@ fn each_bottleneck_is_named_when_only_it_is_there() {
         (
             Name::ReplicationLag,
             with(|_, server| {
-                let replica =
-                    server::Replica { lag_s: Some(40.0), receives: true, applies: true, delay_s: 0.0 };
+                let replica = behind(40.0);
                 (server.replica, server.appliers) = (Some(replica), (0.1, 4.0));
             }),
         ),
         (
             Name::SingleThreadedApply,
             with(|_, server| {
-                let replica =
-                    server::Replica { lag_s: Some(40.0), receives: true, applies: true, delay_s: 0.0 };
+                let replica = behind(40.0);
                 (server.replica, server.appliers) = (Some(replica), (0.98, 1.0));
             }),
         ),
@@ -236,8 +239,7 @@ fn each_bottleneck_is_named_when_only_it_is_there() {
         (
             Name::ApplyWithoutKey,
             with(|_, server| {
-                let replica =
-                    server::Replica { lag_s: Some(40.0), receives: true, applies: true, delay_s: 0.0 };
+                let replica = behind(40.0);
                 (server.replica, server.appliers, server.appliers_searching) =
                     (Some(replica), (0.98, 1.0), 0.9);
             }),
@@ -459,7 +461,7 @@ fn what_looks_like_one_session_or_a_missing_key_and_is_none_is_not_named() {
     assert!([&waits, &both].iter().all(|window| named(window) != Some(Name::OneSession)));
     // With a key a row is looked for now and then; far below its limit nothing is held back.
     let keyed = with(|_, server| {
-        let replica = server::Replica { lag_s: Some(40.0), receives: true, applies: true, delay_s: 0.0 };
+        let replica = behind(40.0);
         (server.replica, server.appliers, server.appliers_searching) = (Some(replica), (0.98, 1.0), 0.2);
     });
     assert_eq!(named(&keyed), Some(Name::SingleThreadedApply));
@@ -616,8 +618,7 @@ fn windows() -> impl Strategy<Value = Window> {
         server.active = s.0;
         (server.in_row_lock, server.in_metadata_lock, server.in_commit) = (s.0 * s.1, s.0 * s.2, s.0 * s.3);
         (server.connected, server.pool.misses_per_s, server.pool.room) = (s.4, s.5, s.6);
-        server.replica =
-            Some(server::Replica { lag_s: Some(s.7), delay_s: 0.0, receives: true, applies: true });
+        server.replica = Some(behind(s.7));
         if !has_host {
             window.host = None;
         }

@@ -361,6 +361,7 @@ impl fmt::Display for OwnTransactions {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::perform::tests::logins;
     use lab::scripted::{Reply, Script, ScriptedServer};
     use proptest::prelude::*;
     use std::sync::{Arc, Mutex};
@@ -413,11 +414,7 @@ mod tests {
         let version = "10.11.6-MariaDB";
         let old = Facts { server_id: 11, ..facts::tests::facts("a1", version) };
         let channel = facts::tests::channel("a1", 3306, 11);
-        let logins = Logins {
-            admin: Credentials::default(),
-            replication: Default::default(),
-            flags: Default::default(),
-        };
+        let logins = logins();
         let rejoined = async |channel: Channel| {
             let new = Facts { channels: vec![channel], ..facts::tests::facts("a2", version) };
             // Nobody listens there: whoever is asked anything is an error of another kind.
@@ -451,11 +448,7 @@ mod tests {
         let reach = fleet::Address::tcp("127.0.0.1", server.address().port());
         let [old, new] = ["a1", "a2"]
             .map(|name| Facts { reach: reach.clone(), ..facts::tests::facts(name, "10.11.6-MariaDB") });
-        let logins = Logins {
-            admin: Credentials::default(),
-            replication: Default::default(),
-            flags: Default::default(),
-        };
+        let logins = logins();
         let refused = rejoin(&old, &new, &[], &logins, Duration::from_secs(5)).await.unwrap_err();
         assert!(refused.to_string().contains("session 7 holds headroom.switchover"), "{refused}");
         let told = told.lock().unwrap().clone();
@@ -479,11 +472,7 @@ mod tests {
             let reach = fleet::Address::tcp("127.0.0.1", server.address().port());
             (Facts { reach, ..facts::tests::facts(name, "10.11.6-MariaDB") }, server)
         };
-        let logins = Logins {
-            admin: Credentials::default(),
-            replication: Default::default(),
-            flags: Default::default(),
-        };
+        let logins = logins();
         let (new, _new) = server("a2", "0-11-104,0-12-107", "0-11-105").await;
         for (of_old, follows) in [("0-11-105", true), ("0-11-106", false)] {
             let (old, _old) = server("a1", of_old, "").await;
@@ -519,11 +508,7 @@ mod tests {
         };
         let ((old, _old, _), (new, _new, told)) = (server("b1", "0").await, server("a2", "0").await);
         let old = Facts { channels: vec![facts::tests::channel("a1", 3306, 11)], ..old };
-        let logins = Logins {
-            admin: Credentials::default(),
-            replication: Default::default(),
-            flags: Default::default(),
-        };
+        let logins = logins();
         let deadline = Duration::from_secs(1);
         let rejoined = rejoin(&old, &new, &[], &logins, deadline).await.unwrap();
         assert_eq!(rejoined, RejoinOutcome::Follows);

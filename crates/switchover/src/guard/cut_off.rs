@@ -45,7 +45,7 @@ pub(super) fn find(directory: &Path, by: &str, snapshot: &Snapshot) -> Vec<CutOf
 mod tests {
     use super::*;
     use crate::perform::FenceBy;
-    use crate::perform::tests::failover;
+    use crate::perform::tests::{elsewhere, failover};
     use crate::step::Step;
     use fleet::{Address, Server, ServerName};
     use std::time::Instant;
@@ -74,14 +74,6 @@ mod tests {
         };
         let ours = || failover(FenceBy::Nothing);
         let switchover = || Plan { kind: Kind::Switchover, ..ours() };
-        let elsewhere = || {
-            let mut plan = ours();
-            for member in [&mut plan.primary, &mut plan.candidate] {
-                member.name.insert(0, 'x');
-                member.reach.insert(0, 'x');
-            }
-            plan
-        };
         let undone = || Some(State::Undone { why: "w".to_owned() });
         write(1, ours(), None);
         assert_eq!(found(), ["switchover-1.jsonl"]);

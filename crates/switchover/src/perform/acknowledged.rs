@@ -85,10 +85,9 @@ async fn number(member: &Member, show: &str, servers: &mut Servers<'_>) -> Optio
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::perform::tests::failover;
-    use crate::perform::{FenceBy, Kind, Logins};
+    use crate::perform::tests::{failover, logins};
+    use crate::perform::{FenceBy, Kind};
     use crate::semi_sync::Name;
-    use config::Credentials;
     use lab::scripted::{Reply, Script, ScriptedServer};
 
     /// What is said of a candidate whose switch and number of connected replicas are these.
@@ -103,11 +102,7 @@ mod tests {
         let mut plan = Plan { kind: Kind::Switchover, semi_sync, ..failover(FenceBy::Nothing) };
         plan.candidate.reach = server.address().to_string();
         plan.candidate.semi_sync.source = Some(Switch { name: Name::Master, on: false });
-        let logins = Logins {
-            admin: Credentials::default(),
-            replication: Default::default(),
-            flags: Default::default(),
-        };
+        let logins = logins();
         let mut servers = Servers::new(&plan, &logins);
         too_few(&plan, &mut servers).await
     }

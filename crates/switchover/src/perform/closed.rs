@@ -179,18 +179,13 @@ fn opened(dialect: Dialect, seen: &Look, awaited: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::perform::tests::failover;
-    use crate::perform::{FenceBy, Logins};
-    use config::Credentials;
+    use crate::perform::FenceBy;
+    use crate::perform::tests::{failover, logins};
     use lab::scripted::{Reply, Script, ScriptedServer};
 
     #[tokio::test]
     async fn a_dead_primary_that_is_back_and_writable_keeps_the_candidate_from_being_promoted() {
-        let logins = Logins {
-            admin: Credentials::default(),
-            replication: Default::default(),
-            flags: Default::default(),
-        };
+        let logins = logins();
         for (read_only, passes) in [("0", false), ("OFF", false), ("1", true), ("NO_LOCK_NO_ADMIN", true)] {
             let script = Script::new("10.11.6-MariaDB", move |statement, _| match statement {
                 READ_ONLY => Reply::value("read_only", read_only),
@@ -209,11 +204,7 @@ mod tests {
 
     #[tokio::test]
     async fn what_the_candidate_replicated_and_had_nothing_to_log_of_is_not_the_old_primarys_own() {
-        let logins = Logins {
-            admin: Credentials::default(),
-            replication: Default::default(),
-            flags: Default::default(),
-        };
+        let logins = logins();
         let server = async |state: &'static str, replicated: &'static str| {
             let script = Script::new("10.11.6-MariaDB", move |statement, _| match statement {
                 "SELECT @@GLOBAL.gtid_binlog_state" => Reply::value("state", state),

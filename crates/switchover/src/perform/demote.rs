@@ -154,9 +154,8 @@ pub(super) async fn demote(plan: &Plan, servers: &mut Servers<'_>) -> Result<(),
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::perform::tests::failover;
-    use crate::perform::{FenceBy, Kind, Logins};
-    use config::Credentials;
+    use crate::perform::tests::{failover, logins};
+    use crate::perform::{FenceBy, Kind};
     use lab::scripted::{Reply, Script, ScriptedServer};
     use std::sync::{Arc, Mutex};
 
@@ -188,11 +187,7 @@ mod tests {
             let mut plan = Plan { kind: Kind::Switchover, ..failover(FenceBy::Nothing) };
             plan.primary.reach = old.address().to_string();
             plan.candidate.reach = new.address().to_string();
-            let logins = Logins {
-                admin: Credentials::default(),
-                replication: Default::default(),
-                flags: Default::default(),
-            };
+            let logins = logins();
             let followed = demote(&plan, &mut Servers::new(&plan, &logins)).await;
             assert_eq!(followed.is_ok(), passes, "{meanwhile}: {followed:?}");
             let stopped = told.lock().unwrap().iter().any(|statement| statement == "STOP SLAVE");
@@ -234,11 +229,7 @@ mod tests {
             plan.primary.reach = old.address().to_string();
             plan.candidate.reach = new.address().to_string();
             plan.deadlines.statement_ms = 1_000;
-            let logins = Logins {
-                admin: Credentials::default(),
-                replication: Default::default(),
-                flags: Default::default(),
-            };
+            let logins = logins();
             let followed = demote(&plan, &mut Servers::new(&plan, &logins)).await;
             assert_eq!(followed.is_ok(), ends, "{followed:?}");
             if let Err(error) = followed {
@@ -274,11 +265,7 @@ mod tests {
         let server = ScriptedServer::start(script).await.unwrap();
         let mut plan = Plan { kind: Kind::Switchover, ..failover(FenceBy::Nothing) };
         plan.primary.reach = server.address().to_string();
-        let logins = Logins {
-            admin: Credentials::default(),
-            replication: Default::default(),
-            flags: Default::default(),
-        };
+        let logins = logins();
         let mut servers = Servers::new(&plan, &logins);
         let (deadline, primary) = (servers.deadline(), servers.of(&plan.primary).await.unwrap());
         let found = running_writes(primary, deadline).await.unwrap();
@@ -297,11 +284,7 @@ mod tests {
         let mut plan = Plan { kind: Kind::Switchover, ..failover(FenceBy::Nothing) };
         plan.primary.reach = server.address().to_string();
         plan.deadlines.statement_ms = 1_000;
-        let logins = Logins {
-            admin: Credentials::default(),
-            replication: Default::default(),
-            flags: Default::default(),
-        };
+        let logins = logins();
         let mut servers = Servers::new(&plan, &logins);
         servers.freezer = Some(servers.another(&plan.primary).await.unwrap());
         let error = demote(&plan, &mut servers).await.unwrap_err().to_string();

@@ -120,14 +120,9 @@ pub(crate) fn of_uuid(uuid: &str, executed: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::perform::tests::failover;
-    use crate::perform::{FenceBy, Logins};
-    use config::Credentials;
+    use crate::perform::FenceBy;
+    use crate::perform::tests::{failover, logins};
     use lab::scripted::{Reply, Script, ScriptedServer};
-
-    fn logins() -> Logins {
-        Logins { admin: Credentials::default(), replication: Default::default(), flags: Default::default() }
-    }
 
     /// Its number or uuid, what its log has, and what it replicated.
     async fn server(version: &'static str, [id, log, replicated]: [&'static str; 3]) -> ScriptedServer {

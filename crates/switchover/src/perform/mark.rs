@@ -75,10 +75,9 @@ async fn record(plan: &Plan, servers: &mut Servers<'_>, limit: Duration) -> Resu
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::perform::tests::failover;
-    use crate::perform::{FenceBy, Kind, Logins};
+    use crate::perform::tests::{failover, logins};
+    use crate::perform::{FenceBy, Kind};
     use crate::semi_sync::{Name, Switch};
-    use config::Credentials;
     use lab::scripted::{Reply, Script, ScriptedServer};
     use std::sync::{Arc, Mutex};
 
@@ -102,11 +101,7 @@ mod tests {
         let server = ScriptedServer::start(script).await.unwrap();
         let mut plan = Plan { kind, ..failover(FenceBy::Nothing) };
         plan.candidate.reach = server.address().to_string();
-        let logins = Logins {
-            admin: Credentials::default(),
-            replication: Default::default(),
-            flags: Default::default(),
-        };
+        let logins = logins();
         let mut servers = Servers::new(&plan, &logins);
         let ended = mark(&plan, &mut servers).await;
         let told = told.lock().unwrap().clone();
@@ -142,11 +137,7 @@ mod tests {
         plan.candidate.reach = server.address().to_string();
         plan.candidate.semi_sync.source = Some(Switch { name: Name::Master, on: true });
         plan.deadlines.statement_ms = 60_000;
-        let logins = Logins {
-            admin: Credentials::default(),
-            replication: Default::default(),
-            flags: Default::default(),
-        };
+        let logins = logins();
         mark(&plan, &mut Servers::new(&plan, &logins)).await
     }
 

@@ -222,7 +222,7 @@ pub async fn left_behind(
 mod tests {
     use super::*;
     use crate::perform::FenceBy;
-    use crate::perform::tests::failover;
+    use crate::perform::tests::{failover, logins};
     use fleet::{Address, Server};
     use lab::scripted::{Reply, Script, ScriptedServer};
     use std::time::Instant;
@@ -233,10 +233,6 @@ mod tests {
             _ => Reply::Usual,
         });
         ScriptedServer::start(script).await.unwrap()
-    }
-
-    fn logins() -> Logins {
-        Logins { admin: Credentials::default(), replication: Default::default(), flags: Default::default() }
     }
 
     #[tokio::test]

@@ -216,9 +216,7 @@ fn direct(plan: &Plan) -> impl Iterator<Item = &Member> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::perform::Logins;
-    use crate::perform::tests::failover;
-    use config::Credentials;
+    use crate::perform::tests::{failover, logins};
     use lab::scripted::{Reply, Script, ScriptedServer};
     use std::time::Instant;
 
@@ -237,11 +235,7 @@ mod tests {
         plan.candidate.reach = a2.address().to_string();
         let (name, reach) = ("b1".to_owned(), b1.address().to_string());
         plan.others.push(Member { name, reach, ..plan.candidate.clone() });
-        let logins = Logins {
-            admin: Credentials::default(),
-            replication: Default::default(),
-            flags: Default::default(),
-        };
+        let logins = logins();
         let began = Instant::now();
         let stopped = stop_receiving(&plan, &mut Servers::new(&plan, &logins)).await;
         assert!(stopped.unwrap_err().to_string().starts_with("a2: "));
@@ -251,11 +245,7 @@ mod tests {
     #[tokio::test]
     async fn whoever_asks_for_the_end_does_not_wait_for_the_command() {
         let plan = failover(FenceBy::Nothing);
-        let logins = Logins {
-            admin: Credentials::default(),
-            replication: Default::default(),
-            flags: Default::default(),
-        };
+        let logins = logins();
         let mut servers = Servers::new(&plan, &logins);
         let began = Instant::now();
         let asks = || began.elapsed() > Duration::from_millis(300);

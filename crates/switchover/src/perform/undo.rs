@@ -249,9 +249,8 @@ async fn mark_undone(plan: &Plan, servers: &mut Servers<'_>) -> Result<(), Error
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::perform::tests::failover;
+    use crate::perform::tests::{failover, logins};
     use crate::perform::{FenceBy, Logins};
-    use config::Credentials;
     use lab::scripted::{Reply, Script, ScriptedServer};
     use std::sync::{Arc, Mutex};
 
@@ -293,11 +292,7 @@ mod tests {
         plan.primary.reach = primary.address().to_string();
         // Nobody listens there.
         plan.candidate.reach = "127.0.0.1:1".to_owned();
-        let logins = Logins {
-            admin: Credentials::default(),
-            replication: Default::default(),
-            flags: Default::default(),
-        };
+        let logins = logins();
         (plan, logins, primary, told)
     }
 
@@ -328,11 +323,7 @@ mod tests {
         plan.primary.reach = primary.address().to_string();
         // Nobody listens there.
         plan.candidate.reach = "127.0.0.1:1".to_owned();
-        let logins = Logins {
-            admin: Credentials::default(),
-            replication: Default::default(),
-            flags: Default::default(),
-        };
+        let logins = logins();
         let failed = || Event::Failed { why: "w".to_owned() };
         for (stopped, named) in [(failed(), true), (Event::Done, false)] {
             let directory = tempfile::tempdir().unwrap();

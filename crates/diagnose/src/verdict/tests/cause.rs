@@ -260,7 +260,7 @@ fn a_disk_that_is_full_in_hours_does_not_displace_what_holds_commits_back_now() 
 fn sessions_that_cannot_be_seen_are_not_taken_for_sessions_that_wait_for_nothing() {
     let verdict = judge(&with(|_, server| {
         (server.active, server.in_row_lock, server.sessions_unseen) = (20.0, 18.0, true);
-        let replica = server::Replica { lag_s: Some(40.0), receives: true, applies: true, delay_s: 0.0 };
+        let replica = behind(40.0);
         server.replica = Some(replica);
     }));
     assert_eq!(verdict.bottleneck.map(|f| f.name), Some(Name::RowLocks), "the server counts these itself");
@@ -285,7 +285,7 @@ fn sessions_that_cannot_be_seen_are_not_taken_for_sessions_that_wait_for_nothing
 fn appliers_of_which_no_key_is_known_are_judged_only_where_they_do_not_matter() {
     let window = |searching: f64, untold: f64| {
         with(|_, server| {
-            let replica = server::Replica { lag_s: Some(40.0), receives: true, applies: true, delay_s: 0.0 };
+            let replica = behind(40.0);
             (server.replica, server.appliers) = (Some(replica), (0.98, 1.0));
             (server.appliers_searching, server.appliers_untold) = (searching, untold);
             server.searched_table = Some("app.keyless".to_owned());
@@ -468,7 +468,7 @@ fn an_applier_that_waits_for_a_lock_is_not_one_that_should_have_company() {
     // A long SELECT on the replica, and ALTER TABLE that comes to it.
     let window = |appliers_in_lock: f64| {
         with(|_, server| {
-            let replica = server::Replica { lag_s: Some(40.0), receives: true, applies: true, delay_s: 0.0 };
+            let replica = behind(40.0);
             (server.replica, server.appliers) = (Some(replica), (1.0 - appliers_in_lock, 1.0));
             server.appliers_in_lock = appliers_in_lock;
             server.metadata_blocker = Some(server::Blocker {
@@ -497,7 +497,7 @@ fn an_applier_that_waits_for_a_lock_is_not_one_that_should_have_company() {
 fn sessions_that_wait_for_the_applier_make_a_lag_of_seconds_the_bottleneck() {
     let window = |lag_s, for_applier, in_row_lock| {
         with(|_, server| {
-            let replica = server::Replica { lag_s: Some(lag_s), receives: true, applies: true, delay_s: 0.0 };
+            let replica = behind(lag_s);
             (server.replica, server.appliers) = (Some(replica), (0.1, 4.0));
             (server.active, server.in_row_lock, server.for_applier) = (4.0, in_row_lock, for_applier);
         })
@@ -516,7 +516,7 @@ fn sessions_that_wait_for_the_applier_make_a_lag_of_seconds_the_bottleneck() {
 fn an_applier_that_waits_for_a_row_lacks_neither_a_key_nor_company() {
     let window = |appliers: (f64, f64), searching: f64, in_row: f64| {
         with(|_, server| {
-            let replica = server::Replica { lag_s: Some(40.0), receives: true, applies: true, delay_s: 0.0 };
+            let replica = behind(40.0);
             (server.replica, server.appliers) = (Some(replica), appliers);
             (server.appliers_searching, server.appliers_in_row) = (searching, in_row);
         })
@@ -532,7 +532,7 @@ fn an_applier_that_waits_for_a_row_lacks_neither_a_key_nor_company() {
 fn appliers_that_have_just_begun_together_are_not_one_applier() {
     let window = |at_once| {
         with(|_, server| {
-            let replica = server::Replica { lag_s: Some(3.0), receives: true, applies: true, delay_s: 0.0 };
+            let replica = behind(3.0);
             (server.replica, server.appliers) = (Some(replica), (1.0, 3.0));
             server.appliers_at_once = at_once;
         })
@@ -544,7 +544,7 @@ fn appliers_that_have_just_begun_together_are_not_one_applier() {
 fn a_table_that_is_altered_on_a_replica_is_no_want_of_appliers() {
     let window = |appliers_altering| {
         with(|_, server| {
-            let replica = server::Replica { lag_s: Some(40.0), receives: true, applies: true, delay_s: 0.0 };
+            let replica = behind(40.0);
             (server.replica, server.appliers) = (Some(replica), (1.0, 5.0));
             server.appliers_altering = appliers_altering;
         })
