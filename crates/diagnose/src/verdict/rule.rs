@@ -468,9 +468,8 @@ pub static RULES: &[Rule] = &[
         when: "lag >= 10 s beyond what is wanted (N), or >= 1 s while >= 20 % of the sessions, and at least one, wait for the applier (MASTER_GTID_WAIT, WAIT_FOR_EXECUTED_GTID_SET, SOURCE_POS_WAIT) (I); where it is not known, an applier that is stopped while changes are received (I)",
         explains: &[],
         next: &[
-            "end the session that is named, for whose lock the applier waits, or let it end; else see what the applier waits for: SHOW PROCESSLIST on the replica",
+            "a thread that is stopped: see why (SHOW REPLICA STATUS), then START REPLICA; a session that is named: end it, or let it end, as the applier waits for its lock; else see what the applier is at: SHOW PROCESSLIST on the replica",
             "a table that is altered: change it on each replica first (sql_log_bin = 0), or in small steps (pt-online-schema-change, gh-ost)",
-            "a thread that is stopped: see why (the last errors in SHOW REPLICA STATUS), then START REPLICA",
             "take reads off this replica until it caught up",
         ],
         judge: replication::lag,

@@ -8,6 +8,7 @@ use clap::Args;
 use doctor::host::{self, Demands, RuntimeDirectory};
 use doctor::{Finding, Report};
 use std::process::ExitCode;
+use term::exit;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -40,7 +41,7 @@ pub(crate) async fn run(args: DoctorArgs, environment: &Environment) -> anyhow::
     let demands = Demands::of(sourced.as_ref().ok().map(|sourced| &sourced.config));
     let directory = match environment.possible_control_directory() {
         Ok(directory) => RuntimeDirectory::Usable(directory),
-        Err(error) => RuntimeDirectory::Unusable(format!("{error:#}")),
+        Err(error) => RuntimeDirectory::Unusable(exit::reason(&error)),
     };
     let facts = host::gather::facts(directory);
     let mut report = Report { findings: host::findings(&facts, &demands) };
@@ -53,7 +54,7 @@ pub(crate) async fn run(args: DoctorArgs, environment: &Environment) -> anyhow::
                     report.findings.extend(check::server_findings(&sourced).await);
                 }
                 Err(error) => {
-                    report.findings.push(Finding::fail("configuration", "account", format!("{error:#}")));
+                    report.findings.push(Finding::fail("configuration", "account", exit::reason(&error)));
                 }
             }
         }

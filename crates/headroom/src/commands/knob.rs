@@ -133,7 +133,7 @@ pub(crate) async fn run(command: KnobCommand, environment: &Environment) -> anyh
     };
     match outcome {
         Err(error) if error.downcast_ref::<knob::Error>().is_some_and(knob::Error::is_usage) => {
-            terminal::complain(&format!("headroom: {error:#}"));
+            terminal::complain(&format!("headroom: {}", exit::reason(&error)));
             Ok(exit::usage())
         }
         // "No" is the answer: nothing was touched, and the words say what would have to be named or stopped.
@@ -143,7 +143,7 @@ pub(crate) async fn run(command: KnobCommand, environment: &Environment) -> anyh
                 Some(knob::Error::Danger { .. } | knob::Error::Tuner { .. })
             ) =>
         {
-            let why = format!("{error:#}");
+            let why = exit::reason(&error);
             terminal::complain(&format!("headroom: {why}"));
             refused(&why, json)
         }

@@ -96,7 +96,7 @@ pub(crate) async fn run(args: RouteArgs, environment: &Environment) -> anyhow::R
     let directory = environment.control_directory();
     let taken = match &directory {
         Ok(directory) if args.take_over => take_over::take_over(directory, &address)?,
-        Err(error) if args.take_over => anyhow::bail!("--take-over: {error:#}"),
+        Err(error) if args.take_over => anyhow::bail!("--take-over: {}", exit::reason(error)),
         _ => None,
     };
     if args.take_over && taken.is_none() {

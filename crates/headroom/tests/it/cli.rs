@@ -67,6 +67,15 @@ fn help_of_each_command_names_its_options_and_gives_examples() {
 }
 
 #[test]
+fn why_a_value_is_none_is_said_once() {
+    let dir = tempfile::tempdir().unwrap();
+    let output = headroom(dir.path(), &["knob", "set", "network.rps@lo=3-0"]);
+    assert_eq!(output.status.code(), Some(64));
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(error.matches("is no set of CPUs").count(), 1, "{error}");
+}
+
+#[test]
 fn a_command_line_that_is_not_understood_is_64() {
     let dir = tempfile::tempdir().unwrap();
     for args in [
