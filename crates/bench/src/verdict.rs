@@ -449,6 +449,10 @@ async fn one(
 ) -> anyhow::Result<Attempt> {
     let mut views = station.views();
     let server = fixture.name(made.server());
+    // What an end of another kind brings with it (a replica that catches up, a log that is made anew) is not
+    // what this making is named first.
+    let calm = |view: &std::sync::Arc<WatchView>| named(view, &server).is_none();
+    let _ = tokio::time::timeout(GONE_WITHIN, views.wait_for(calm)).await;
     // A window before, in which nothing of the last making is; much of it may have passed while its verdict
     // went.
     let rest = WINDOW.saturating_sub(ended.elapsed()).max(LOOK_BEFORE);

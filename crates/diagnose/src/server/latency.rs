@@ -5,7 +5,7 @@
 //! `query_response_time` and statements with `performance_schema` on, without quantiles. Where neither is
 //! there, the router's own timing is the only one.
 
-use super::printable;
+use super::{printable, question};
 use observe::Rows;
 use serde::{Deserialize, Serialize};
 
@@ -30,6 +30,8 @@ pub struct WithinLimit {
     pub all: u64,
 }
 
+/// Statements whose counts are kept while they do not end.
+const REMEMBERED: usize = 200;
 /// A limit of a range that is so near is the time that was asked for; MySQL's ranges are 4.7 % wide.
 const NEAR: f64 = 1.05;
 
@@ -49,6 +51,10 @@ pub struct Quantiles {
 pub struct Digests {
     /// Those that ended lately, the one that took most time first.
     pub lately: Vec<Digest>,
+    /// Those that were in the list before and have not ended since: their counts still hold.
+    pub earlier: Vec<Digest>,
+    /// When that was so, by the server's clock, seconds since 1970.
+    pub asked_s: Option<f64>,
     /// Time of all statements, milliseconds; of those that are not in the list too.
     pub all_ms: f64,
     /// The account may not read them.
@@ -65,6 +71,9 @@ pub struct Digest {
     /// Its text with literals left out.
     pub text: String,
     pub calls: u64,
+    /// When one of them ended first, by the server's clock, seconds since 1970; MariaDB's are whole seconds.
+    #[serde(skip)]
+    pub began_s: Option<f64>,
     /// Mean duration, milliseconds.
     pub mean_ms: f64,
     /// 95 of 100 took at most this long.
@@ -95,19 +104,19 @@ pub struct TopStatement {
 pub(super) fn top(before: &Digests, now: &Digests) -> Option<TopStatement> {
     // The table was emptied in between, or nothing ended.
     let total = Some(now.all_ms - before.all_ms).filter(|total| *total > 0.0)?;
-    let (before, now) = (&before.lately, &now.lately);
     let added = |digest: &Digest| {
         let zero = Digest { calls: 0, mean_ms: 0.0, rows_examined: 0.0, rows_sent: 0.0, ..digest.clone() };
-        let then = before.iter().find(|then| then.key == digest.key && then.calls <= digest.calls);
-        let then = then.unwrap_or(&zero);
+        let then = before.find(digest).filter(|then| then.calls <= digest.calls).unwrap_or(&zero);
         let calls = digest.calls - then.calls;
         let sum = |of: fn(&Digest) -> f64| {
             (of(digest) * digest.calls as f64 - of(then) * then.calls as f64).max(0.0)
         };
         (calls, sum(|d| d.mean_ms), sum(|d| d.rows_examined), sum(|d| d.rows_sent))
     };
-    // One that was not in the list before may have been called long ago.
-    let known = now.iter().filter(|digest| before.iter().any(|then| then.key == digest.key));
+    // One that was not known before may have been called long ago.
+    let is_new =
+        |digest: &Digest| before.asked_s.zip(digest.began_s).is_some_and(|(then, began)| began > then);
+    let known = now.lately.iter().filter(|digest| is_new(digest) || before.find(digest).is_some());
     let all = known.map(|digest| (digest, added(digest))).filter(|(_, of)| of.0 > 0);
     let (digest, (calls, ms, examined, sent)) = all.max_by(|a, b| a.1.1.total_cmp(&b.1.1))?;
     let each = |sum: f64| sum / calls as f64;
@@ -119,6 +128,29 @@ pub(super) fn top(before: &Digests, now: &Digests) -> Option<TopStatement> {
         rows_examined: each(examined),
         rows_sent: each(sent),
     })
+}
+
+impl Digests {
+    /// With what was known `before` of those that have not ended since: one that begins again later counts from
+    /// the first time it is seen.
+    ///
+    /// Whatever is not in a list that has room for more has not ended for [`question::LATELY_S`].
+    pub(super) fn following(mut self, before: &Self) -> Self {
+        let apart_s = self.asked_s.zip(before.asked_s).map(|(now, then)| now - then);
+        // Nor was the table emptied.
+        let seen_all = self.lately.len() < question::MOST_DIGESTS && self.all_ms >= before.all_ms;
+        if seen_all && apart_s.is_some_and(|s| (0.0..f64::from(question::LATELY_S)).contains(&s)) {
+            let known = before.lately.iter().chain(&before.earlier);
+            let rest = known.filter(|then| self.lately.iter().all(|digest| digest.key != then.key));
+            self.earlier = rest.take(REMEMBERED).cloned().collect();
+        }
+        self
+    }
+
+    /// What is known of a statement.
+    fn find(&self, digest: &Digest) -> Option<&Digest> {
+        self.lately.iter().chain(&self.earlier).find(|known| known.key == digest.key)
+    }
 }
 
 impl Histogram {
@@ -197,10 +229,11 @@ impl Histogram {
     }
 }
 
-/// Reads rows of `in_schema`, `digest`, `text`, `calls`, `ms`, `p95_ms`, `p99_ms`, `examined`, `sent`, and
-/// `all_ms`, the same in each.
+/// Reads rows of `in_schema`, `digest`, `text`, `calls`, `began_s`, `ms`, `p95_ms`, `p99_ms`, `examined`,
+/// `sent`, and `all_ms` and `asked_s`, the same in each.
 pub(super) fn digests(rows: &Rows) -> Digests {
-    let all_ms = rows.first().and_then(|row| row.parse(&["all_ms"])).unwrap_or(0.0);
+    let of_all = |name: &str| rows.first().and_then(|row| row.parse(&[name]));
+    let (all_ms, asked_s) = (of_all("all_ms").unwrap_or(0.0), of_all("asked_s"));
     let lately = rows
         .iter()
         .filter_map(|row| {
@@ -210,6 +243,7 @@ pub(super) fn digests(rows: &Rows) -> Digests {
                 key: (word("in_schema"), word("digest")),
                 text: printable(row.text(&["text"]).unwrap_or("(statements beyond the table of digests)")),
                 calls,
+                began_s: row.parse(&["began_s"]),
                 mean_ms: row.parse::<f64>(&["ms"]).unwrap_or(0.0) / calls as f64,
                 p95_ms: row.parse(&["p95_ms"]),
                 p99_ms: row.parse(&["p99_ms"]),
@@ -218,7 +252,7 @@ pub(super) fn digests(rows: &Rows) -> Digests {
             })
         })
         .collect();
-    Digests { lately, all_ms, refused: false }
+    Digests { lately, earlier: Vec::new(), asked_s, all_ms, refused: false }
 }
 
 #[cfg(test)]
@@ -249,6 +283,7 @@ mod tests {
             key: (Some("app".to_owned()), Some(format!("hash of {text}"))),
             text: text.to_owned(),
             calls,
+            began_s: None,
             mean_ms,
             p95_ms: None,
             p99_ms: None,
@@ -256,7 +291,8 @@ mod tests {
             rows_sent: 1.0,
         };
         // The first took most since the start, the second most of the window.
-        let of = |all_ms, lately: &[Digest]| Digests { all_ms, lately: lately.to_vec(), refused: false };
+        let of =
+            |all_ms, lately: &[Digest]| Digests { all_ms, lately: lately.to_vec(), ..Digests::default() };
         let before = of(5e6, &[digest("a", 1_000_000, 1.0, 1.0), digest("b", 10, 100.0, 50_000.0)]);
         let lately =
             [digest("a", 1_001_000, 1.0, 1.0), digest("b", 100, 100.0, 50_000.0), digest("new", 9, 1e6, 1.0)];
@@ -269,6 +305,43 @@ mod tests {
         // Thousands of other statements, each too small for the list, took as much again.
         let share = top(&before, &of(5e6 + 20_000.0, &lately)).unwrap().share;
         assert!((share - 0.45).abs() < 1e-9, "{share}");
+    }
+
+    #[test]
+    fn a_statement_counts_from_the_first_time_it_is_seen_unless_it_may_have_run_before() {
+        let digest = |key: &str, calls, began_s| Digest {
+            key: (None, Some(key.to_owned())),
+            text: key.to_owned(),
+            calls,
+            began_s: Some(began_s),
+            mean_ms: 10.0,
+            p95_ms: None,
+            p99_ms: None,
+            rows_examined: 5000.0,
+            rows_sent: 1.0,
+        };
+        let of = |asked_s, all_ms, lately: &[Digest]| Digests {
+            asked_s: Some(asked_s),
+            all_ms,
+            lately: lately.to_vec(),
+            ..Digests::default()
+        };
+        let quiet = of(100.5, 1e6, &[digest("usual", 1000, 1.0)]);
+        // One that ended first after that question is new; one that did before may have been called for years.
+        let now = of(105.5, 1e6 + 1000.0, &[digest("new", 80, 101.0), digest("old", 90_000, 100.0)]);
+        let found = top(&quiet, &now).unwrap();
+        assert_eq!((found.text.as_str(), found.calls), ("new", 80));
+        assert!((found.share - 0.8).abs() < 1e-9, "{found:?}");
+        // The usual one has rested for long, and its counts are known when it begins again.
+        let now = (1..20).fold(quiet.clone(), |before, n| {
+            of(100.5 + 5.0 * f64::from(n), 1e6, &[digest("other", 1, 1.0)]).following(&before)
+        });
+        let again = of(200.5, 1e6 + 1000.0, &[digest("usual", 1050, 1.0)]);
+        assert_eq!(top(&now, &again).map(|found| found.calls), Some(50));
+        // Where the list is full, or nobody asked for long, it may have been called unseen.
+        let many: Vec<_> = (0..question::MOST_DIGESTS).map(|n| digest(&n.to_string(), 1, 1.0)).collect();
+        assert_eq!(top(&of(105.5, 1e6, &many).following(&quiet), &again), None);
+        assert_eq!(top(&of(140.5, 1e6, &[]).following(&quiet), &again), None);
     }
 
     #[test]

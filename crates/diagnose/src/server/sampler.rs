@@ -24,7 +24,7 @@ const HISTORY_EVERY: Duration = Duration::from_secs(10);
 const LONG_HISTORY: u64 = 10_000;
 /// How often durations are asked.
 const DURATIONS_EVERY: Duration = Duration::from_secs(5);
-/// How often the statements that take most time are asked. One that is new counts from the second time on.
+/// How often the statements that take most time are asked.
 const DIGESTS_EVERY: Duration = Duration::from_secs(5);
 /// What is known of them holds until they are asked again, a slow server's pauses included.
 const DIGESTS_HOLD: Duration = Duration::from_secs(3 * DIGESTS_EVERY.as_secs());
@@ -525,7 +525,7 @@ impl Asker<'_> {
             let rows = self.may(&question::digests(dialect), "digests", &mut absent).await?;
             digests.after(if rows.is_some() { DIGESTS_EVERY } else { REFUSED });
             let refused = || super::Digests { refused: true, ..super::Digests::default() };
-            let now = rows.as_ref().map_or_else(refused, latency::digests);
+            let now = rows.as_ref().map_or_else(refused, latency::digests).following(&seen.digests);
             let top = latency::top(&seen.digests, &now);
             seen.top = top.map(|top| (Instant::now(), Arc::new(top)));
             seen.digests = Arc::new(now);
