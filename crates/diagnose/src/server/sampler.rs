@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 /// How often who holds a lock may be asked.
 const BLOCKERS_EVERY: Duration = Duration::from_secs(3);
 /// How often MySQL is asked how far purge is behind.
-const HISTORY_EVERY: Duration = Duration::from_secs(10);
+const HISTORY_EVERY: Duration = Duration::from_secs(5);
 /// Undo logs left to purge from which on the oldest transaction is looked for.
 const LONG_HISTORY: u64 = 10_000;
 /// How often durations are asked.
