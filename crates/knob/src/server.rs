@@ -235,9 +235,20 @@ impl Connection {
         self.put(Some(statement.to_owned()), DEADLINE)
     }
 
+    /// Asks what only reads. That the connection has ended since the last question, because the server was
+    /// restarted or had waited for too long, shows only now: it is asked once more, over a new one.
+    fn read(&self, statement: &str) -> Result<Rows, ServerError> {
+        let begun = Instant::now();
+        match self.ask(statement) {
+            // A server that has let the time pass would do so again.
+            Err(ServerError::Unanswered { .. }) if begun.elapsed() < DEADLINE => self.ask(statement),
+            answer => answer,
+        }
+    }
+
     /// The first field of the first row.
     fn one(&self, statement: &str) -> Result<Option<String>, ServerError> {
-        Ok(self.ask(statement)?.into_iter().next().and_then(|row| row.into_iter().next()).flatten())
+        Ok(self.read(statement)?.into_iter().next().and_then(|row| row.into_iter().next()).flatten())
     }
 }
 
@@ -285,7 +296,7 @@ impl Connection {
 
     fn pool(&self) -> Result<Pool, ServerError> {
         let size = self.one(&format!("SELECT @@GLOBAL.{BUFFER_POOL}"))?;
-        let rows = self.ask("SHOW GLOBAL STATUS LIKE 'Innodb%'")?;
+        let rows = self.read("SHOW GLOBAL STATUS LIKE 'Innodb%'")?;
         let field = |name: &str| {
             let mut found =
                 rows.iter().filter(|row| row.first().is_some_and(|one| one.as_deref() == Some(name)));
@@ -410,7 +421,7 @@ impl Server for Connection {
                 Err(error) => return Err(error),
             }
         }
-        let rows = self.ask("SHOW GLOBAL STATUS LIKE 'Uptime'")?;
+        let rows = self.read("SHOW GLOBAL STATUS LIKE 'Uptime'")?;
         let uptime = rows.first().and_then(|row| row.get(1)).cloned().flatten();
         if let Some(uptime) = uptime.and_then(|text| text.parse::<i64>().ok()) {
             let wall = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs() as i64);
@@ -425,7 +436,7 @@ impl Server for Connection {
 
     fn describe(&mut self, variable: &str) -> Result<Option<Variable>, ServerError> {
         let name = quoted(variable);
-        let mariadb = self.ask(&format!(
+        let mariadb = self.read(&format!(
             "SELECT VARIABLE_TYPE, NUMERIC_MIN_VALUE, NUMERIC_MAX_VALUE, ENUM_VALUE_LIST, READ_ONLY, VARIABLE_SCOPE \
              FROM information_schema.SYSTEM_VARIABLES WHERE VARIABLE_NAME = {name}"
         ));
@@ -435,7 +446,7 @@ impl Server for Connection {
             Err(ServerError::Answered { code: 1109 | 1146, .. }) => {}
             Err(error) => return Err(error),
         }
-        let rows = self.ask(&format!(
+        let rows = self.read(&format!(
             "SELECT MIN_VALUE, MAX_VALUE FROM performance_schema.variables_info WHERE VARIABLE_NAME = {name}"
         ))?;
         Ok(rows.into_iter().next().map(|row| of_mysql(&row)))

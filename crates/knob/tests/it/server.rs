@@ -110,6 +110,33 @@ async fn a_resize_of_the_buffer_pool_behind_the_answer_is_waited_for() {
     assert!(asked.load(Relaxed) > 3);
 }
 
+/// A setting is held for hours, and the server is restarted meanwhile: what is put back in the end is judged
+/// by its answers and not by the connection that it had.
+#[tokio::test]
+async fn what_only_reads_is_asked_once_more_where_the_connection_has_ended_and_a_change_is_not() {
+    let (read, set) = (Arc::new(AtomicU32::new(0)), Arc::new(AtomicU32::new(0)));
+    let (reads, sets) = (read.clone(), set.clone());
+    let script = Script::new("10.11.19-MariaDB", move |statement, _| match statement {
+        "SELECT @@GLOBAL.max_connections" if reads.fetch_add(1, Relaxed) == 0 => Reply::Close,
+        "SELECT @@GLOBAL.max_connections" => Reply::value("max_connections", "151"),
+        "SET GLOBAL max_connections = 77" => {
+            sets.fetch_add(1, Relaxed);
+            Reply::Close
+        }
+        _ => Reply::Usual,
+    });
+    let server = ScriptedServer::start(script).await.unwrap();
+    let at = Address::tcp(server.address().ip().to_string(), server.address().port());
+    let answers = tokio::task::spawn_blocking(move || {
+        let mut connection = Connection::open(&at, &Credentials::default()).unwrap();
+        (connection.global("max_connections"), connection.set_global("max_connections", "77"))
+    });
+    let (value, changed) = answers.await.unwrap();
+    assert_eq!((value.as_deref(), read.load(Relaxed)), (Ok("151"), 2));
+    assert!(matches!(changed, Err(ServerError::Unanswered { .. })), "{changed:?}");
+    assert_eq!(set.load(Relaxed), 1, "whether it was made is not known");
+}
+
 /// MariaDB 10.8 to 11.2 have no such variable.
 fn has(scene: &Scene, change: &str) -> bool {
     let (name, _) = change.trim_start_matches("server.").split_once('=').unwrap();
