@@ -2,7 +2,8 @@
 //!
 //! Entries that are one state (the same key) are put back together: to what was there before the first of
 //! them, if what is there now is what the last of them left. Otherwise somebody else has changed it
-//! meanwhile, and it stays as they set it.
+//! meanwhile, and it stays as they set it. What somebody else set between two of ours is what was there
+//! before the later one, and that is put back.
 //!
 //! Four moments need more than that comparison:
 //! * *Killed between writing and reading back.* What the write did to the rest of the state (a new scheduler
@@ -32,7 +33,7 @@ pub struct Undo {
     pub ids: Vec<u64>,
     /// The knobs, each once.
     pub knobs: Vec<String>,
-    /// The state before the first.
+    /// The state before the first, or as somebody else has set it since.
     pub before: Vec<ItemValue>,
     /// What each wrote, the last one's value for each item.
     pub writes: Vec<ItemValue>,
@@ -42,8 +43,9 @@ pub struct Undo {
     pub twins: bool,
 }
 
-/// Puts entries of one state together; the state that was changed last comes first.
-pub fn plan<'a>(entries: impl Iterator<Item = &'a Entry>) -> Vec<Undo> {
+/// Puts entries of one state together; the state that was changed last comes first. With `force` what
+/// somebody else set between two of them is lost.
+pub fn plan<'a>(entries: impl Iterator<Item = &'a Entry>, force: bool) -> Vec<Undo> {
     let mut undos: Vec<Undo> = Vec::new();
     for entry in entries {
         // The same name on another thing is another state.
@@ -61,6 +63,9 @@ pub fn plan<'a>(entries: impl Iterator<Item = &'a Entry>) -> Vec<Undo> {
             last: entry.clone(),
             twins: entry.intent.twins,
         });
+        if !force && !undo.ids.is_empty() && was_changed_between(&undo, entry) {
+            undo.before.clone_from(&entry.intent.before);
+        }
         undo.ids.push(entry.id);
         if !undo.knobs.contains(&entry.intent.knob) {
             undo.knobs.push(entry.intent.knob.clone());
@@ -75,6 +80,21 @@ pub fn plan<'a>(entries: impl Iterator<Item = &'a Entry>) -> Vec<Undo> {
     }
     undos.reverse();
     undos
+}
+
+/// Whether somebody else changed a state between two changes of ours: the later one found neither what the
+/// earlier one had left nor what was there before. Those that are being put back are put back together; a
+/// later change of what is half put back has found our own work.
+fn was_changed_between(earlier: &Undo, later: &Entry) -> bool {
+    let after = match (&earlier.last.phase, &later.phase) {
+        (Phase::Written { after }, _)
+        | (Phase::Restoring { after: Some(after) }, Phase::Restoring { .. }) => after,
+        _ => return false,
+    };
+    let is = |there: &[ItemValue], found: &ItemValue| {
+        value_of(there, &found.item).is_none_or(|one| same(&found.item, one, &found.value))
+    };
+    later.intent.before.iter().any(|found| !is(after, found) && !is(&earlier.before, found))
 }
 
 /// What is to be done with a state.

@@ -188,7 +188,7 @@ impl Session {
         let boot = self.host.boot_id();
         let chosen: Vec<Entry> = self.chosen(which).into_iter().cloned().collect();
         let mut all = Vec::new();
-        for undo in restore::plan(chosen.iter()) {
+        for undo in restore::plan(chosen.iter(), force) {
             let managed = undo.managed();
             // A server that a dead process has stopped runs again first: it must be asked.
             let failed = managed.as_ref().and_then(|managed| managed.tidy(&self.host).err());
@@ -230,7 +230,7 @@ impl Session {
             self.journal.close(&undo.ids, &end, now())?;
             Ok(RestoreOutcome { end: Some(end), ..undo.outcome() })
         };
-        restore::plan(chosen.iter()).into_iter().map(close).collect()
+        restore::plan(chosen.iter(), false).into_iter().map(close).collect()
     }
 
     /// Announces again what was left as somebody else had changed it, unless we have changed it since.

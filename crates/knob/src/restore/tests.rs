@@ -28,7 +28,7 @@ fn entry(id: u64, key: &str, before: &[ItemValue], writes: &[ItemValue], phase: 
 }
 
 fn one(entries: &[Entry]) -> Undo {
-    let undos = plan(entries.iter());
+    let undos = plan(entries.iter(), false);
     assert_eq!(undos.len(), 1);
     undos.into_iter().next().unwrap()
 }
@@ -41,12 +41,38 @@ fn changes_of_one_state_are_undone_together_and_the_newest_state_first() {
         entry(2, "b", &[at("b", "1")], &[at("b", "2")], written("2")),
         entry(3, "a", &[at("a", "2")], &[at("a", "3")], written("3")),
     ];
-    let undos = plan(entries.iter());
+    let undos = plan(entries.iter(), false);
     assert_eq!(undos.iter().map(|undo| undo.ids.clone()).collect::<Vec<_>>(), [vec![1, 3], vec![2]]);
     assert_eq!(undos[0].before, [at("a", "1")]);
     assert_eq!(judge(&undos[0], &[at("a", "3")]), Judgement::Ours);
     assert!(matches!(judge(&undos[0], &[at("a", "2")]), Judgement::Theirs { .. }));
     assert_eq!(judge(&undos[0], &[at("a", "1")]), Judgement::Back);
+}
+
+#[test]
+fn what_somebody_else_set_between_two_changes_is_put_back() {
+    let written = |value: &str| Phase::Written { after: vec![at("a", value)] };
+    let mut entries = [
+        entry(1, "a", &[at("a", "1")], &[at("a", "2")], written("2")),
+        entry(2, "a", &[at("a", "5")], &[at("a", "3")], written("3")),
+        entry(3, "a", &[at("a", "3")], &[at("a", "4")], written("4")),
+    ];
+    let undo = one(&entries);
+    assert_eq!((undo.ids.as_slice(), undo.before.as_slice()), (&[1, 2, 3][..], &[at("a", "5")][..]));
+    assert_eq!(judge(&undo, &[at("a", "4")]), Judgement::Ours);
+    let forced = plan(entries.iter(), true);
+    assert_eq!(forced[0].before, [at("a", "1")], "their value is lost");
+    for entry in &mut entries {
+        let Phase::Written { after } = entry.phase.clone() else { panic!("{entry:?}") };
+        entry.phase = Phase::Restoring { after: Some(after) };
+    }
+    assert_eq!(one(&entries).before, [at("a", "5")], "killed while it was put back");
+    // What is half put back is nobody else's, and what is as it was is no change.
+    entries[1].phase = written("3");
+    assert_eq!(one(&entries[..2]).before, [at("a", "1")]);
+    entries[0].phase = written("2");
+    entries[1].intent.before = vec![at("a", "1")];
+    assert_eq!(one(&entries[..2]).before, [at("a", "1")]);
 }
 
 #[test]
@@ -57,7 +83,7 @@ fn the_same_name_on_another_thing_is_another_state() {
     ];
     entries[0].intent.facts.insert("serial".into(), "A".into());
     entries[1].intent.facts.insert("serial".into(), "B".into());
-    assert_eq!(plan(entries.iter()).len(), 2);
+    assert_eq!(plan(entries.iter(), false).len(), 2);
 }
 
 #[test]
