@@ -73,7 +73,7 @@ impl Parts {
             return (self.units.entry(unit).or_default(), lines);
         }
         match name.map(|name| (name.knob.place, name)) {
-            Some((Place::Variable, name)) => (&mut self.server, format!("{} = {value}", name.rest)),
+            Some((Place::Variable, name)) => (&mut self.server, format!("{} = {}", name.rest, option(value))),
             Some((Place::Sysctl(sysctl_name), _)) => (&mut self.sysctl, format!("{sysctl_name} = {value}")),
             Some((Place::AnySysctl, name)) => (&mut self.sysctl, format!("{} = {value}", name.rest)),
             Some((Place::Mount, _)) => (&mut self.fstab, fstab(host, target, value)),
@@ -105,6 +105,16 @@ impl Parts {
         parts.push(("# Until the next reboot, and what no file sets:".to_owned(), rest));
         let parts = parts.iter().filter(|(_, lines)| !lines.is_empty());
         parts.map(|(heading, lines)| format!("{heading}\n{lines}")).collect::<Vec<_>>().join("\n")
+    }
+}
+
+/// A value as an option file takes it: whole numbers with K, M or G. A server that reads `1.5G` there does
+/// not start: of such sizes bytes are written out.
+fn option(value: &str) -> String {
+    let number = value.strip_suffix(['k', 'K', 'm', 'M', 'g', 'G']).unwrap_or(value);
+    match value::size(value) {
+        Some(bytes) if !number.bytes().all(|byte| byte.is_ascii_digit()) => bytes.to_string(),
+        _ => value.to_owned(),
     }
 }
 
@@ -296,6 +306,14 @@ mod tests {
         {
             assert!(dangerous.contains(section) && dangerous.contains(place), "{dangerous}");
         }
+    }
+
+    #[test]
+    fn a_size_is_written_as_an_option_file_takes_it() {
+        let all = ["2G", "1.5G", "512MiB", "2T", "2000", "0.5", "ON", "16k"].map(option);
+        assert_eq!(all, ["2G", "1610612736", "536870912", "2199023255552", "2000", "0.5", "ON", "16k"]);
+        let text = of(&Host::new("/nowhere"), &[("server.innodb_buffer_pool_size", "1.5G")]);
+        assert!(text.ends_with("\ninnodb_buffer_pool_size = 1610612736\n"), "{text}");
     }
 
     #[test]
