@@ -131,8 +131,8 @@ pub(super) fn top(before: &Digests, now: &Digests) -> Option<TopStatement> {
 }
 
 impl Digests {
-    /// With what was known `before` of those that have not ended since: one that begins again later counts from
-    /// the first time it is seen.
+    /// With what was known `before` of those that have not ended since: one that begins again later counts
+    /// from the first time it is seen.
     ///
     /// Whatever is not in a list that has room for more has not ended for [`question::LATELY_S`].
     pub(super) fn following(mut self, before: &Self) -> Self {
@@ -327,7 +327,8 @@ mod tests {
             ..Digests::default()
         };
         let quiet = of(100.5, 1e6, &[digest("usual", 1000, 1.0)]);
-        // One that ended first after that question is new; one that did before may have been called for years.
+        // One that ended first after that question is new; one that did before may have been called for
+        // years.
         let now = of(105.5, 1e6 + 1000.0, &[digest("new", 80, 101.0), digest("old", 90_000, 100.0)]);
         let found = top(&quiet, &now).unwrap();
         assert_eq!((found.text.as_str(), found.calls), ("new", 80));
