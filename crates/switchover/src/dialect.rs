@@ -210,6 +210,11 @@ impl Dialect {
         self.alter_event(event, "ENABLE")
     }
 
+    /// Disables an event: nobody is shown it as one that a replica does not run.
+    pub(crate) fn disable_event(self, event: &ScheduledEvent) -> String {
+        self.alter_event(event, "DISABLE")
+    }
+
     /// Keeps an event from running there, as if it had come from a source.
     pub(crate) fn disable_event_on_replica(self, event: &ScheduledEvent) -> String {
         let replica = if self.0.mysql_from((8, 2, 0)) { "REPLICA" } else { "SLAVE" };

@@ -12,7 +12,7 @@ use crate::dialect::Dialect;
 pub use channel::Channel;
 pub(crate) use channel::channels;
 use config::Credentials;
-pub(crate) use events::enabled as enabled_events;
+pub(crate) use events::{disabled as disabled_events, enabled as enabled_events};
 use fleet::{Address, GtidPosition, GtidSet, ServerName, Version};
 pub(crate) use grants::{OwnGrants, read_own_grants};
 use serde::{Deserialize, Serialize};

@@ -23,6 +23,11 @@ pub(crate) async fn enabled(conn: &mut Connection, deadline: Duration) -> Events
     if may_see_all(conn, deadline).await { list(conn, ENABLED, deadline).await } else { None }
 }
 
+/// Those that somebody disabled there, while it was no replica; `None` as above.
+pub(crate) async fn disabled(conn: &mut Connection, deadline: Duration) -> Events {
+    if may_see_all(conn, deadline).await { list(conn, "STATUS = 'DISABLED'", deadline).await } else { None }
+}
+
 /// Of databases in which the account lacks EVENT the server shows none, without a word.
 async fn may_see_all(conn: &mut Connection, deadline: Duration) -> bool {
     let rows = conn.ask("SHOW GRANTS", deadline).await.unwrap_or_default();

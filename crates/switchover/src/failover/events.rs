@@ -50,7 +50,8 @@ async fn stop_each(
     let mut primary = Connection::open(&new.server, &new.reach, who, deadline, BRIEFLY).await?;
     let here = facts::enabled_events(&mut returned, deadline).await;
     let there = facts::enabled_events(&mut primary, deadline).await;
-    let (Some(here), Some(there)) = (here, there) else {
+    let disabled = facts::disabled_events(&mut primary, deadline).await;
+    let (Some(here), Some(there), Some(disabled)) = (here, there, disabled) else {
         found.notes.push(unknown(old));
         return Ok(());
     };
@@ -59,11 +60,16 @@ async fn stop_each(
     }
     let (dialect, mut refused, mut idle) = (new.dialect(), Vec::new(), Vec::new());
     for event in &here {
-        let twin = there.iter().find(|other| is_the_same(other, event));
-        let statement =
-            twin.map_or_else(|| dialect.disable_event_on_replica(event), |it| dialect.enable_event(it));
+        let is_it = |other: &&ScheduledEvent| is_the_same(other, event);
+        let runs_there = there.iter().find(is_it);
+        // Called a replica's, one that somebody disabled would be offered like others at the next failover.
+        let statement = match (runs_there, disabled.iter().find(is_it)) {
+            (Some(twin), _) => dialect.enable_event(twin),
+            (None, Some(twin)) => dialect.disable_event(twin),
+            (None, None) => dialect.disable_event_on_replica(event),
+        };
         match primary.run(&statement, deadline).await {
-            Ok(()) if twin.is_none() => idle.push(event),
+            Ok(()) if runs_there.is_none() => idle.push(event),
             Ok(()) => {}
             Err(error) if primary.is_late() => return Err(error),
             Err(error) => refused.push((event, error)),
@@ -129,11 +135,12 @@ mod tests {
 
     type Told = Arc<Mutex<Vec<String>>>;
 
-    /// A server with these enabled events of `app`, until it or another one is `told` otherwise, and what it
-    /// refuses.
+    /// A server with these enabled events of `app`, until it or another one is `told` otherwise, these that
+    /// are disabled, and what it refuses.
     async fn server(
         name: &str,
         enabled: &'static [&'static str],
+        disabled: &'static [&'static str],
         refuses: &'static str,
         told: Told,
     ) -> (Facts, ScriptedServer) {
@@ -158,7 +165,8 @@ mod tests {
                 };
             }
             let row = |event: &&'static str| vec![Some("app".to_owned()), Some((*event).to_owned()), None];
-            let rows = enabled.iter().filter(|event| is_enabled(event)).map(row).collect();
+            let listed = if statement.contains("'DISABLED'") { disabled } else { enabled };
+            let rows = listed.iter().filter(|event| is_enabled(event)).map(row).collect();
             Reply::Rows { columns: ["s", "n", "d"].map(str::to_owned).to_vec(), rows }
         });
         let server = ScriptedServer::start(script).await.unwrap();
@@ -170,8 +178,8 @@ mod tests {
     async fn events_of_a_returned_primary_stop_and_those_that_nobody_runs_are_named() {
         let (who, deadline) = (Credentials::default(), Duration::from_secs(5));
         let told = Told::default();
-        let (old, _old) = server("a1", &["nightly", "purge"], "", told.clone()).await;
-        let (new, _new) = server("a2", &["purge"], "", told.clone()).await;
+        let (old, _old) = server("a1", &["nightly", "purge"], &[], "", told.clone()).await;
+        let (new, _new) = server("a2", &["purge"], &[], "", told.clone()).await;
         let stopped = stop(&old, &new, &who, deadline).await;
         assert_eq!(
             *told.lock().unwrap(),
@@ -184,11 +192,23 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn what_somebody_disabled_at_the_new_primary_stays_disabled_there() {
+        let (who, deadline) = (Credentials::default(), Duration::from_secs(5));
+        let told = Told::default();
+        let (old, _old) = server("a1", &["nightly"], &[], "", told.clone()).await;
+        let (new, _new) = server("a2", &[], &["nightly"], "", told.clone()).await;
+        let stopped = stop(&old, &new, &who, deadline).await;
+        assert_eq!(*told.lock().unwrap(), ["ALTER EVENT `app`.`nightly` DISABLE"]);
+        let [note] = stopped.notes.as_slice() else { panic!("{stopped:?}") };
+        assert!(note.contains("a2 does not run them") && stopped.remarks.is_empty(), "{stopped:?}");
+    }
+
+    #[tokio::test]
     async fn an_event_that_cannot_be_stopped_is_named_with_what_stops_it() {
         let (who, deadline) = (Credentials::default(), Duration::from_secs(5));
         let told = Told::default();
-        let (old, _old) = server("a1", &["nightly", "purge"], "", told.clone()).await;
-        let (new, _new) = server("a2", &[], "purge", told.clone()).await;
+        let (old, _old) = server("a1", &["nightly", "purge"], &[], "", told.clone()).await;
+        let (new, _new) = server("a2", &[], &[], "purge", told.clone()).await;
         let stopped = stop(&old, &new, &who, deadline).await;
         let [remark] = stopped.remarks.as_slice() else { panic!("{stopped:?}") };
         assert!(
