@@ -91,14 +91,20 @@ const SLEEPS: &str = "User sleep";
 /// States of a client that waits for a replica.
 const SEMI_SYNC: [&str; 1] = ["Waiting for semi-sync"];
 
-/// States of a client of MariaDB that waits for a Galera cluster. A commit waits until it has its place in
-/// the order of the cluster and is certified, and before that while a node that is behind asks the others to
-/// pause (flow control); DDL waits for its place, and others for DDL.
-const GALERA: [&str; 4] = [
+/// States of a client that waits for a Galera cluster. A commit waits until it has its place in the order of
+/// the cluster and is certified, and before that while a node that is behind asks the others to pause (flow
+/// control); DDL waits for its place, and others for DDL. The first four are MariaDB's, from 11.0 on; the
+/// others are those of Percona XtraDB Cluster, which before 5.7 had the last one.
+const GALERA: [&str; 9] = [
     "Waiting for certification",
     "Waiting for flow control",
     "Waiting to execute in isolation",
     "Waiting for TOI DDL",
+    "wsrep: replicating",
+    "wsrep: initiating replication",
+    "wsrep: initiating pre-commit",
+    "wsrep: initiating TOI",
+    "wsrep in pre-commit stage",
 ];
 
 /// States of a client whose commit is on its way to disk or to a replica; with a full disk MariaDB's commit
@@ -372,6 +378,20 @@ mod tests {
         ]));
         assert_eq!((sessions.active, sessions.commit, sessions.galera, sessions.semi_sync), (20, 16, 16, 0));
         assert_eq!((sessions.longest_commit_ms, sessions.appliers), (0.0, 0));
+    }
+
+    #[test]
+    fn a_commit_of_percona_xtradb_cluster_waits_for_its_nodes_in_words_of_its_own() {
+        let sessions = Sessions::read(&rows(&[
+            ("Query", "wsrep: replicating and certifying write set(-1)", 12),
+            ("Query", "wsrep: initiating replication for write set (-1)", 3),
+            ("Query", "wsrep: initiating TOI for write set (-1)", 1),
+            ("Query", "wsrep in pre-commit stage", 2),
+            ("Query", "updating", 4),
+            ("Sleep", "wsrep: committed write set (7)", 4),
+        ]));
+        assert_eq!((sessions.active, sessions.commit, sessions.galera), (22, 18, 18));
+        assert_eq!(sessions.longest_commit_ms, 0.0);
     }
 
     #[test]
