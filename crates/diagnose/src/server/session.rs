@@ -81,9 +81,15 @@ const OWN_LOCK: &str = "User lock";
 
 /// States of a client that waits until the applier has come as far as it asks: in MASTER_GTID_WAIT (MariaDB),
 /// WAIT_FOR_EXECUTED_GTID_SET (MySQL), and MASTER_POS_WAIT or SOURCE_POS_WAIT. Whoever wants to read what was
-/// just written on the primary waits so, for the replication and for nothing else here.
-const FOR_APPLIER: [&str; 3] =
-    ["Waiting in MASTER_GTID_WAIT()", "Waiting for GTID to be committed", "SQL thread to advance position"];
+/// just written on the primary waits so, for the replication and for nothing else here. In Group Replication
+/// a transaction waits likewise before it begins (`group_replication_consistency = BEFORE`, or a primary that
+/// has just taken over); without that the hook has nothing to wait for.
+const FOR_APPLIER: [&str; 4] = [
+    "Waiting in MASTER_GTID_WAIT()",
+    "Waiting for GTID to be committed",
+    "SQL thread to advance position",
+    "Executing hook on transaction begin",
+];
 
 /// The state of a client in SLEEP(): however long its statement takes, it keeps no CPU busy.
 const SLEEPS: &str = "User sleep";
@@ -353,10 +359,11 @@ mod tests {
             ("Query", "Waiting for GTID to be committed", 5),
             ("Execute", "Waiting for the slave SQL thread to advance position", 2),
             ("Query", "Waiting for the replica SQL thread to advance position", 3),
+            ("Query", "Executing hook on transaction begin.", 6),
             ("Query", "Commit", 4),
         ]));
-        assert_eq!((sessions.active, sessions.commit, sessions.for_applier), (4, 4, 21));
-        assert_eq!(sessions.visible, 25);
+        assert_eq!((sessions.active, sessions.commit, sessions.for_applier), (4, 4, 27));
+        assert_eq!(sessions.visible, 31);
     }
 
     #[test]
