@@ -210,6 +210,17 @@ pub async fn rejoin(
         return Err(refused(new, why));
     }
     let dialect = old.dialect();
+    // Told without a name, MySQL would stop all its channels and refuse the rest (error 3079).
+    let named = old.channels.iter().find(|channel| !channel.name.is_empty());
+    if let Some(channel) = named.filter(|_| !dialect.is_mariadb()) {
+        let why = format!(
+            "replicates by a channel named '{}', and such a server is not moved by this tool; nothing was touched. Where \
+             nobody needs that channel, there: {}, then again",
+            channel.name,
+            dialect.forget_channel(&channel.name)
+        );
+        return Err(refused(old, why));
+    }
     let (user, password) = &logins.replication;
     // Before it is closed to writes for nothing.
     if let Some(length) = login::too_long(dialect, password) {
@@ -407,6 +418,18 @@ mod tests {
         let rejoined = rejoin(&old, &new, &[], &logins, Duration::from_secs(1)).await;
         let Err(Error::Refused { why, .. }) = rejoined else { panic!("{rejoined:?}") };
         assert!(why.contains("has 33 bytes") && why.contains("ALTER USER"), "{why}");
+    }
+
+    #[tokio::test]
+    async fn a_server_of_mysql_with_another_channel_is_not_stopped() {
+        // Nobody listens there, as above.
+        let named = Channel { name: "reports".to_owned(), ..facts::tests::channel("x1", 3306, 99) };
+        let old = Facts { channels: vec![named], ..facts::tests::facts("a1", "8.4.2") };
+        let new = facts::tests::facts("a2", "8.4.2");
+        let rejoined = rejoin(&old, &new, &[], &logins(), Duration::from_secs(1)).await;
+        let Err(Error::Refused { why, .. }) = rejoined else { panic!("{rejoined:?}") };
+        assert!(why.contains("a channel named 'reports'") && why.contains("nothing was touched"), "{why}");
+        assert!(why.contains("RESET REPLICA ALL FOR CHANNEL 'reports'"), "{why}");
     }
 
     #[tokio::test]
