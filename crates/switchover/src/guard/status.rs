@@ -271,9 +271,9 @@ pub async fn pause(
     deadline: Duration,
 ) -> Result<PauseReport, Error> {
     let Some(primary) = snapshot.primary() else {
+        let instead = instead(on);
         let why =
-            "no primary takes writes, so nothing can be written for the guards to read; stop their service"
-                .to_owned();
+            format!("no primary takes writes, so nothing can be written for the guards to read; {instead}");
         return Err(Error::Refused { server: ServerName::new("the fleet"), why });
     };
     let mut conn = Connection::open(&primary.name, &primary.reach, who, deadline, BRIEFLY).await?;
@@ -282,6 +282,15 @@ pub async fn pause(
     let generation = written?;
     let pause = on.then(|| Pause { by: by.to_owned(), why: why.to_owned(), left: time });
     Ok(PauseReport { primary: primary.name.clone(), pause, late: Vec::new(), generation })
+}
+
+/// What to do where no primary takes what was to be written: who pauses wants no failover, who resumes does.
+fn instead(on: bool) -> &'static str {
+    if on {
+        "stop their service"
+    } else {
+        "guards that are paused stay so: headroom failover --check says whether a replica can take over"
+    }
 }
 
 /// Between two looks whether a replica has it.
@@ -345,5 +354,11 @@ mod tests {
         ] {
             assert_eq!(follows(server, primary), expected, "{}", server.server);
         }
+    }
+
+    #[test]
+    fn who_lets_guards_act_again_is_not_sent_to_stop_them() {
+        assert_eq!(instead(true), "stop their service");
+        assert!(instead(false).contains("headroom failover --check"), "{}", instead(false));
     }
 }
