@@ -14,7 +14,7 @@ use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
-use term::{Seconds, StopSignals, terminal};
+use term::{Seconds, StopSignals, exit, terminal};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -70,6 +70,10 @@ pub(crate) struct RecordArgs {
 
 /// Runs `headroom record`.
 pub(crate) async fn run(args: RecordArgs, environment: &Environment) -> anyhow::Result<ExitCode> {
+    if args.time > LONGEST || args.time.is_zero() {
+        let hours = LONGEST.as_secs() / 3600;
+        return Err(exit::usage_error(format!("--for must be above 0 and at most {hours}h, such as 60s")));
+    }
     let key = args.key.key()?;
     if key.is_none() {
         terminal::complain(
@@ -87,7 +91,7 @@ pub(crate) async fn run(args: RecordArgs, environment: &Environment) -> anyhow::
     } else {
         terminal::print(&summary.text())?;
     }
-    Ok(if summary.commands == 0 { term::exit::no() } else { term::exit::DONE })
+    Ok(if summary.commands == 0 { exit::no() } else { exit::DONE })
 }
 
 /// Reads a log to its end.
@@ -111,9 +115,6 @@ async fn from_router(
     key: Option<&Key>,
     environment: &Environment,
 ) -> anyhow::Result<RecordingSummary> {
-    if args.time > LONGEST || args.time.is_zero() {
-        bail!("a recording takes between a moment and {} h", LONGEST.as_secs() / 3600);
-    }
     let mut stop = StopSignals::listen()?;
     let directory = environment.control_directory()?;
     // Before anything is asked of the router, so that a file that cannot be made costs nothing.
