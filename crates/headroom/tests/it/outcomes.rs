@@ -20,7 +20,7 @@ const LIMIT: Duration = Duration::from_secs(60);
 type Row = (&'static str, i32, &'static str);
 
 /// No server is needed: these end before they reach one, or find none.
-const ALONE: [Row; 66] = [
+const ALONE: [Row; 68] = [
     ("", 64, ""),
     ("rout", 64, "unrecognized subcommand 'rout'"),
     ("route", 64, "name one with --server"),
@@ -76,6 +76,8 @@ const ALONE: [Row; 66] = [
     ("record", 64, "required arguments"),
     ("record --out {dir}/r.hrec --for 25h", 64, "--for must be above 0 and at most 24h"),
     ("report --store nowhere.sqlite", 2, "there is no history at nowhere.sqlite"),
+    ("knob list innodb --root {dir}", 1, "this host has no knob like 'innodb'; headroom knob list --all"),
+    ("knob list innodb --all", 1, "knob show server.VARIABLE --server HOST:PORT"),
     ("knob set server.sync_binlog=0 --dry-run --root {dir}", 1, "is dangerous: "),
     ("knob set server.sync_binlog=0 --dry-run --root {dir} --json", 1, "{"),
     ("trial plan", 64, "required arguments"),

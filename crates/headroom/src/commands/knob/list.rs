@@ -54,15 +54,30 @@ pub(crate) struct ShowArgs {
 }
 
 pub(super) async fn list(args: ListArgs, _environment: &Environment) -> anyhow::Result<ExitCode> {
-    let (host, pattern) = (args.place.host(), args.pattern.clone().unwrap_or_default());
-    let all = args.all;
-    let rows = blocking(move || Ok(view::rows(&host, &pattern, all))).await?;
+    let (host, pattern) = (args.place.host(), args.pattern.unwrap_or_default());
+    let (all, wanted) = (args.all, pattern.clone());
+    let rows = blocking(move || Ok(view::rows(&host, &wanted, all))).await?;
     if args.json {
         terminal::print_json(&rows)?;
+    } else if rows.is_empty() {
+        terminal::complain(&format!("headroom: {}", nothing(&pattern, all)));
     } else {
         terminal::print(&text::list(&rows))?;
     }
     Ok(if rows.is_empty() { exit::no() } else { exit::DONE })
+}
+
+/// Why nothing is listed, and what to type instead. The server's variables are no rows: only it knows them.
+fn nothing(pattern: &str, all: bool) -> String {
+    let (what, next) = if all {
+        ("the catalogue has", "headroom knob list --all shows all of it")
+    } else {
+        ("this host has", "headroom knob list --all shows the whole catalogue")
+    };
+    format!(
+        "{what} no knob like '{pattern}'; {next}; a variable of a server is shown by headroom knob show \
+         server.VARIABLE --server HOST:PORT"
+    )
 }
 
 pub(super) async fn show(args: ShowArgs, environment: &Environment) -> anyhow::Result<ExitCode> {
