@@ -67,7 +67,7 @@ pub(crate) enum SourceError {
     #[error("{0}")]
     Wrong(String),
     /// The file cannot be read.
-    #[error("cannot read {path}: {error}")]
+    #[error("cannot read {path}: {error}; name a file that is there, and that this user may read")]
     Unreadable {
         /// The file.
         path: PathBuf,

@@ -202,7 +202,7 @@ pub enum StoreError {
     #[error("{0} holds an experiment already; go on with it by --resume, or name another with --dir")]
     Exists(PathBuf),
     /// There is none.
-    #[error("{0} holds no experiment")]
+    #[error("{0} holds no experiment; name the directory of a headroom trial run (--dir, else trial-NAME)")]
     Missing(PathBuf),
     /// A spec of somebody's, where ours would be kept.
     #[error(

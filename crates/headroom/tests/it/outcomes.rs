@@ -29,7 +29,7 @@ const ALONE: [Row; 68] = [
     ("route --server db1 --reader 127.0.0.1:3306 --log ruoter=debug", 64, "no part is called 'ruoter'"),
     ("fleet", 64, "name one with --server"),
     ("fleet --server 127.0.0.1:1", 1, "No primary is known: no server answers."),
-    ("fleet --config nowhere.toml", 2, "cannot read nowhere.toml"),
+    ("fleet --config nowhere.toml", 2, "; name a file that is there, and that this user may read"),
     ("failover --resume --from-servers --json --server 127.0.0.1:1", 2, "no server was read"),
     ("status --admin 127.0.0.1:1", 2, "is it running there?"),
     ("top --once --admin 127.0.0.1:1", 2, "is it running there?"),
@@ -83,7 +83,7 @@ const ALONE: [Row; 68] = [
     ("trial plan", 64, "required arguments"),
     ("trial run nowhere.toml --user app", 2, "cannot read nowhere.toml"),
     ("trial init --server 127.0.0.1:1 --user app", 2, "Connection refused"),
-    ("trial report nowhere", 2, "nowhere holds no experiment"),
+    ("trial report nowhere", 2, "nowhere holds no experiment; name the directory of a headroom trial run"),
     ("plan memory oltp_read_only --sizes 1G,2G,3G", 64, "name the server with --server"),
     (
         "plan memory oltp_read_only --server 127.0.0.1:1 --user app --sizes 1G,1024M,2G",
