@@ -46,7 +46,12 @@ impl Survey {
         let refused = |why: String| Error::Refused { server: candidate.clone(), why };
         let primary = match &snapshot.writer {
             WriterStatus::Known { server } => server.clone(),
-            WriterStatus::Unknown { why } => return Err(refused(format!("no primary is known: {why}"))),
+            WriterStatus::Unknown { why } => {
+                return Err(refused(format!(
+                    "no primary is known: {why}; headroom fleet shows what each server says, headroom failover \
+                     --check whether a dead one can be replaced"
+                )));
+            }
         };
         if primary == *candidate {
             return Err(refused("is the primary already".to_owned()));
@@ -231,5 +236,21 @@ pub(crate) async fn newest_record_of(
         })),
         Err(Error::Server { source: observe::AskError::Answered { code: 1146 | 1049, .. }, .. }) => Ok(None),
         Err(error) => Err(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn without_a_primary_it_says_where_to_look() {
+        let mut snapshot = Snapshot::empty(std::time::Instant::now());
+        snapshot.writer = WriterStatus::Unknown { why: "no server answers".to_owned() };
+        let (candidate, who) = (ServerName::new("a2"), Credentials::default());
+        let read = Survey::read(&snapshot, &candidate, &who, Duration::from_secs(1)).await;
+        let refused = read.unwrap_err().to_string();
+        assert!(refused.contains("no server answers; headroom fleet"), "{refused}");
+        assert!(refused.contains("headroom failover --check"), "{refused}");
     }
 }

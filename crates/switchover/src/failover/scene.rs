@@ -577,6 +577,9 @@ fn split(
         let mut why = "no server follows one that does not answer: which primary is dead?".to_owned();
         let each = |(name, error): &(ServerName, String)| format!(" {name} was not read: {error}.");
         why.extend(unread.iter().map(each));
+        why.push_str(
+            " A failover needs a replica that answers: headroom fleet shows who does, and whom it follows.",
+        );
         return Err(refused(&why));
     };
     // Each may reach it by another address: its number says that it is the same.

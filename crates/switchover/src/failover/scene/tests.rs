@@ -36,6 +36,14 @@ fn replicas_of_a_replica_that_died_with_the_primary_are_others() {
 }
 
 #[test]
+fn where_no_replica_answers_it_says_what_a_failover_needs() {
+    let (snapshot, _, unread) = fleet();
+    let refused = split(Vec::new(), &snapshot, None, &unread).err().map(|error| error.to_string());
+    let refused = refused.unwrap_or_default();
+    assert!(refused.contains("c1 was not read: connecting: refused. A failover needs"), "{refused}");
+}
+
+#[test]
 fn a_replica_with_sources_outside_of_the_fleet_keeps_nobody_from_taking_over() {
     let (snapshot, mut answering, unread) = fleet();
     let outside = Channel { received: "9-99-7".to_owned(), ..channel("elsewhere", 3306, 99) };
