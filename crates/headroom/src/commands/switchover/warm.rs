@@ -20,7 +20,7 @@ use term::{StopFlag, terminal};
 #[derive(Args, Debug, Clone)]
 pub(crate) struct WarmArgs {
     /// Before the checks, wait until the candidate reads from disk about as seldom as the primary; at most
-    /// this long, else nothing moves.
+    /// this long (10m if no time is written), else nothing moves.
     #[arg(
         long,
         value_name = "TIME",
