@@ -242,8 +242,11 @@ fn uncounted(fleet: FleetConfig) -> FleetConfig {
 
 impl RunArgs {
     async fn guard(self, environment: &Environment) -> anyhow::Result<ExitCode> {
+        if !self.listen.ip().is_loopback() {
+            let why = "--listen takes an address of this machine alone, such as 127.0.0.1:9308";
+            return Err(exit::usage_error(why));
+        }
         let (_log, telemetry) = Telemetry::start(self.log_format, environment.log.as_deref())?;
-        anyhow::ensure!(self.listen.ip().is_loopback(), "--listen takes a loopback address");
         let (config, admin) = self.fleet.read(environment)?;
         let options = GuardOptions {
             interval: looks_every(config.fleet.interval),

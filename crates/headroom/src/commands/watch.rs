@@ -7,12 +7,13 @@ use crate::environment::Environment;
 use crate::{credentials, source};
 use ::agent::compare::{self, PastStretch};
 use ::agent::{Agents, EVERY, FollowedAgents, Monitor, MonitorOptions, RuleView, Views, hosts, text};
-use anyhow::Context;
+use anyhow::{Context, anyhow};
 use config::{Config, FleetConfig, Objective, Webhook};
 use console::admin_client::AdminClient;
 use console::objectives::Objectives;
 use console::token::Token;
 use console::watch_view::WatchView;
+use console::web::WebError;
 use std::io::{ErrorKind, IsTerminal};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -77,7 +78,7 @@ async fn compare_stretches(
     let usual = [hosts::USUAL.to_owned()];
     let addresses = if args.agents.agent.is_empty() { &usual } else { &args.agents.agent[..] };
     let agents = agents(&args.agents, addresses, environment)?;
-    let answer = agents.ask_one(&compare::target(before, after)).await?;
+    let answer = agents.ask_one(&compare::target(before, after)).await.map_err(unreached)?;
     if args.json {
         let value: serde_json::Value = serde_json::from_slice(&answer)?;
         terminal::print_json(&value)?;
@@ -87,6 +88,16 @@ async fn compare_stretches(
         serde_json::from_slice(&answer).context("the agent does not answer like one of this version")?;
     terminal::print(&compare::text(&view, Paint::for_stdout(environment.no_colour)))?;
     Ok(exit::DONE)
+}
+
+/// Without an agent there is no history: the first who asks for one may not run any.
+fn unreached(error: anyhow::Error) -> anyhow::Error {
+    if let Some(hosts::AgentError::Web(WebError::Unreached { .. })) = error.downcast_ref() {
+        return anyhow!(
+            "{error}; is headroom agent running there? Its history is compared (--agent ADDRESS)"
+        );
+    }
+    error
 }
 
 /// Whoever follows has seen enough; whoever asked for one answer has none.

@@ -20,7 +20,7 @@ const LIMIT: Duration = Duration::from_secs(60);
 type Row = (&'static str, i32, &'static str);
 
 /// No server is needed: these end before they reach one, or find none.
-const ALONE: [Row; 68] = [
+const ALONE: [Row; 70] = [
     ("", 64, ""),
     ("rout", 64, "unrecognized subcommand 'rout'"),
     ("route", 64, "name one with --server"),
@@ -42,6 +42,12 @@ const ALONE: [Row; 68] = [
         "There are no figures of any server: 127.0.0.1:1: Connection refused",
     ),
     ("watch --once --agent http://127.0.0.1:1", 2, "no agent has answered"),
+    (
+        "watch --compare 20m..10m 10m..now --agent http://127.0.0.1:1",
+        2,
+        "cannot be reached: Connection refused (os error 111); is headroom agent running there?",
+    ),
+    ("guard --listen 0.0.0.0:9308 --server 127.0.0.1:1", 64, "such as 127.0.0.1:9308"),
     ("watch --window 1s", 64, "not between 2s and 60s"),
     ("watch --explain cpu-limit --json", 0, "{"),
     ("watch --explain cpu-limit --once", 64, "cannot be used with"),
