@@ -2,6 +2,7 @@
 //! server. Kept in the history, where `watch` and `agent` find it: then "busy" is a share of what was
 //! measured here.
 
+use crate::commands::refused;
 use crate::commands::report::usual_store;
 use crate::environment::Environment;
 use crate::source::SourceArgs;
@@ -69,7 +70,7 @@ pub(crate) struct ProbeArgs {
     /// Show what the history has of this host, newest first, and measure nothing.
     #[arg(long)]
     list: bool,
-    /// Print JSON.
+    /// Print JSON, or {"refused": WHY} where the answer was no.
     #[arg(long)]
     json: bool,
 }
@@ -103,8 +104,9 @@ pub(crate) async fn run(args: ProbeArgs, environment: &Environment) -> anyhow::R
     tokio::time::sleep(LOOK).await;
     let busy_before = machine::busy(before, machine::cpu_times());
     if !args.yes && !agreed(&scope, busy_before)? {
-        terminal::complain("nothing was measured");
-        return Ok(exit::no());
+        let why = "nothing was measured";
+        terminal::complain(why);
+        return refused(why, args.json);
     }
     let mut progress = terminal::complain;
     // HUP too: the file is large, and the disk is that of a server.

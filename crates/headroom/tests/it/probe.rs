@@ -4,6 +4,7 @@ use lab::{Account, Lab, Spec};
 use mysql_async::prelude::Queryable;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
+use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
@@ -64,6 +65,29 @@ fn a_probe_whose_terminal_is_closed_leaves_no_file() {
     kill_process(Pid::from_child(&child), Signal::HUP).unwrap();
     assert_eq!(child.wait().unwrap().code(), Some(2));
     assert_eq!(files(), 0);
+}
+
+#[test]
+fn an_answer_that_is_no_is_told_to_a_program_too() {
+    let dir = tempfile::tempdir().unwrap();
+    // By its name a server that runs here, so that it asks.
+    std::os::unix::fs::symlink("/bin/sleep", dir.path().join("mysqld")).unwrap();
+    let mut server = Command::new(dir.path().join("mysqld")).arg("60").spawn().unwrap();
+    // It asks on a terminal alone.
+    let typed = format!("{} probe --no-disk --no-store --json >said", env!("CARGO_BIN_EXE_headroom"));
+    let mut command = Command::new("script");
+    command.args(["-qec", &typed, "/dev/null"]).current_dir(dir.path());
+    command.env_clear().env("PATH", "/usr/local/bin:/usr/bin:/bin");
+    let mut asked = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    asked.stdin.take().unwrap().write_all(b"n\n").unwrap();
+    let output = asked.wait_with_output().unwrap();
+    server.kill().unwrap();
+    server.wait().unwrap();
+    let words = String::from_utf8_lossy(&output.stdout);
+    assert_eq!(output.status.code(), Some(1), "{words}");
+    assert!(words.contains("mysqld runs here"), "{words}");
+    let said: Value = serde_json::from_slice(&std::fs::read(dir.path().join("said")).unwrap()).unwrap();
+    assert_eq!(said, serde_json::json!({ "refused": "nothing was measured" }));
 }
 
 #[test]
