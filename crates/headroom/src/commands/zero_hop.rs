@@ -1,6 +1,7 @@
 //! `headroom zero-hop status` and `off`: what is pinned in the kernel, of running routers and of those that
 //! have ended.
 
+use crate::commands::refused;
 use anyhow::Context;
 use clap::{Args, Subcommand};
 use console::pinned_text;
@@ -41,7 +42,7 @@ pub(crate) struct ZeroHopOffArgs {
     /// Do not ask.
     #[arg(long)]
     pub(crate) yes: bool,
-    /// Print what was done as JSON.
+    /// Print what was done as JSON, or {"refused": WHY} where nothing was.
     #[arg(long)]
     pub(crate) json: bool,
 }
@@ -72,12 +73,15 @@ fn off(args: &ZeroHopOffArgs) -> anyhow::Result<ExitCode> {
         } else {
             pinned_text::removable(&known, &[]).join(", ")
         };
-        terminal::complain(&format!("headroom: nothing is pinned as '{unknown}'; there is {there}"));
-        return Ok(exit::no());
+        let why = format!("nothing is pinned as '{unknown}'; there is {there}");
+        terminal::complain(&format!("headroom: {why}"));
+        return refused(&why, args.json);
     }
     let what = pinned_text::removable(&known, &args.which);
     if !args.yes && !what.is_empty() && !confirmed(&what)? {
-        return Ok(exit::no());
+        let why = "nothing was removed";
+        terminal::complain(why);
+        return refused(why, args.json);
     }
     let removed = pins::remove_called(&args.which).context("zero-hop could not be removed")?;
     if args.json {

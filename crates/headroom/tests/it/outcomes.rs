@@ -20,7 +20,7 @@ const LIMIT: Duration = Duration::from_secs(60);
 type Row = (&'static str, i32, &'static str);
 
 /// No server is needed: these end before they reach one, or find none.
-const ALONE: [Row; 70] = [
+const ALONE: [Row; 72] = [
     ("", 64, ""),
     ("rout", 64, "unrecognized subcommand 'rout'"),
     ("route", 64, "name one with --server"),
@@ -53,6 +53,8 @@ const ALONE: [Row; 70] = [
     ("watch --explain cpu-limit --once", 64, "cannot be used with"),
     ("watch --explain the-moon --json", 64, "no rule is called 'the-moon'"),
     ("agent --listen nonsense", 64, "invalid value 'nonsense'"),
+    ("zero-hop off nowhere", 1, "nothing is pinned as 'nowhere'"),
+    ("zero-hop off nowhere --json", 1, "{"),
     ("probe --list --store {dir}/empty.sqlite", 1, "the history has no probe of this host"),
     ("probe --yes --no-store --no-disk --server 127.0.0.1:1", 2, ""),
     ("load", 64, ""),
