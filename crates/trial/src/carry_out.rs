@@ -71,6 +71,13 @@ pub enum CarryOutError {
     Past(#[from] PastError),
 }
 
+impl CarryOutError {
+    /// Whether a setting is not as it was before: "no" is the answer then, not an error.
+    pub fn is_not_back(&self) -> bool {
+        matches!(self, Self::LeftBehind | Self::Run(RunError::NotBack(_)))
+    }
+}
+
 /// What was run is not what this version would have run.
 #[derive(Debug, thiserror::Error)]
 #[error(
@@ -302,6 +309,7 @@ mod tests {
     fn what_is_left_at_the_server_of_the_trial_refuses_it() {
         let (error, said) = carried_out("127.0.0.1:1", "127.0.0.1:1", "");
         assert!(matches!(error, CarryOutError::LeftBehind), "{error}");
+        assert!(error.is_not_back() && !CarryOutError::Interrupted.is_not_back());
         assert!(said.contains("NOT put back") && said.contains("before: "), "{said}");
     }
 }

@@ -309,8 +309,8 @@ async fn experiment(args: RunArgs, environment: &Environment) -> anyhow::Result<
         }
         // A spec that does not fit is a wrong command line.
         Err(CarryOutError::Run(RunError::Spec(error))) => Err(exit::usage_error(error.to_string())),
-        // "No" is the answer, as the help has it: it ran, and a setting is not as it was.
-        Err(error @ CarryOutError::Run(RunError::NotBack(_))) => {
+        // "No" is the answer, as the help has it: a setting is not as it was.
+        Err(error) if error.is_not_back() => {
             terminal::complain(&format!("headroom: {error}"));
             refused(&error.to_string(), args.json)
         }
