@@ -97,12 +97,13 @@ pub enum Error {
         last: String,
     },
     /// A server answered a statement of the lab with an error.
-    #[error("server {server}: {doing}: {source}")]
+    #[error("server {server}: {doing}: {why}")]
     Sql {
         server: String,
         /// What was being done.
         doing: String,
-        source: mysql_async::Error,
+        /// The server's or the driver's words.
+        why: String,
     },
     /// No such server, zone or pair of zones in this lab.
     #[error("the lab has no '{name}'; it has {}", known.join(", "))]
@@ -160,6 +161,26 @@ impl Error {
     }
 }
 
+/// What the driver says. Of an error of the connection its words begin with the same prefix twice.
+pub(crate) fn driver_words(error: &mysql_async::Error) -> String {
+    match error {
+        mysql_async::Error::Io(error) => error.to_string(),
+        other => other.to_string(),
+    }
+}
+
 fn display_list(paths: &[PathBuf]) -> String {
     paths.iter().map(|p| p.display().to_string()).collect::<Vec<_>>().join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_of_a_connection_is_called_one_once() {
+        let refused = mysql_async::IoError::Io(io::ErrorKind::ConnectionRefused.into());
+        let words = driver_words(&mysql_async::Error::Io(refused));
+        assert_eq!(words, "Input/output error: connection refused");
+    }
 }

@@ -101,7 +101,7 @@ pub(crate) async fn standing(
         Flavour::MariaDb => "SHOW SLAVE STATUS",
         Flavour::MySql => "SHOW REPLICA STATUS",
     };
-    let row: Option<Row> = conn.query_first(ask).await.map_err(|e| server.sql_error(ask, e))?;
+    let row: Option<Row> = conn.query_first(ask).await.map_err(|e| server.sql_error(ask, &e))?;
     Ok(row.map(|row| read_standing(&row)))
 }
 
@@ -111,7 +111,7 @@ pub(crate) async fn position(flavour: Flavour, server: &Server, conn: &mut Conn)
         Flavour::MariaDb => "SELECT @@GLOBAL.gtid_current_pos",
         Flavour::MySql => "SELECT @@GLOBAL.gtid_executed",
     };
-    let position: Option<String> = conn.query_first(ask).await.map_err(|e| server.sql_error(ask, e))?;
+    let position: Option<String> = conn.query_first(ask).await.map_err(|e| server.sql_error(ask, &e))?;
     Ok(position.unwrap_or_default())
 }
 
@@ -130,7 +130,7 @@ pub(crate) async fn has_all(
         Flavour::MariaDb => (format!("SELECT MASTER_GTID_WAIT('{position}', 0)"), 0),
         Flavour::MySql => (format!("SELECT GTID_SUBSET('{position}', @@GLOBAL.gtid_executed)"), 1),
     };
-    let answer: Option<Option<i64>> = conn.query_first(&ask).await.map_err(|e| server.sql_error(&ask, e))?;
+    let answer: Option<Option<i64>> = conn.query_first(&ask).await.map_err(|e| server.sql_error(&ask, &e))?;
     Ok(answer.flatten() == Some(reached))
 }
 

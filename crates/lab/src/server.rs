@@ -2,6 +2,7 @@
 
 use crate::account::{Account, Passwords};
 use crate::children::Children;
+use crate::error::driver_words;
 use crate::layout::ServerSlot;
 use crate::option_file::{self, Individual};
 use crate::program::Program;
@@ -162,7 +163,7 @@ impl Server {
     pub(crate) async fn connect(&self) -> Result<Conn, Error> {
         let opts = options().socket(self.socket().to_str()).user(Some(Account::Root.user()));
         let opts = opts.pass(Some(self.passwords.of(Account::Root)));
-        Conn::new(opts).await.map_err(|e| self.sql_error("connecting over its socket", e))
+        Conn::new(opts).await.map_err(|e| self.sql_error("connecting over its socket", &e))
     }
 
     /// Waits until a user has no session any more.
@@ -172,7 +173,7 @@ impl Server {
         loop {
             let asked = "SELECT COUNT(*) FROM information_schema.processlist WHERE user = ?";
             let found = conn.exec_first(asked, (user,)).await;
-            let left: u32 = found.map_err(|e| self.sql_error(asked, e))?.unwrap_or_default();
+            let left: u32 = found.map_err(|e| self.sql_error(asked, &e))?.unwrap_or_default();
             if left == 0 {
                 close(conn).await;
                 return Ok(());
@@ -191,7 +192,7 @@ impl Server {
             let mut conn = self.connect().await?;
             for statement in statements {
                 let done = conn.query_drop(statement).await;
-                done.map_err(|e| self.sql_error(&account::without_passwords(statement), e))?;
+                done.map_err(|e| self.sql_error(&account::without_passwords(statement), &e))?;
             }
             close(conn).await;
             Ok(())
@@ -204,8 +205,9 @@ impl Server {
         tokio::time::timeout(limit, work).await.map_err(late)?
     }
 
-    pub(crate) fn sql_error(&self, doing: &str, source: mysql_async::Error) -> Error {
-        Error::Sql { server: self.name().to_owned(), doing: doing.to_owned(), source }
+    pub(crate) fn sql_error(&self, doing: &str, error: &mysql_async::Error) -> Error {
+        let why = driver_words(error);
+        Error::Sql { server: self.name().to_owned(), doing: doing.to_owned(), why }
     }
 
     /// Kills it as a crash would (SIGKILL) and waits until it has ended.

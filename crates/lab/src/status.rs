@@ -147,7 +147,7 @@ impl Running {
     async fn ask(&self, server: &Server) -> Result<Answer, Error> {
         let mut conn = server.connect().await?;
         let ask = "SELECT @@GLOBAL.read_only";
-        let read_only: Option<bool> = conn.query_first(ask).await.map_err(|e| server.sql_error(ask, e))?;
+        let read_only: Option<bool> = conn.query_first(ask).await.map_err(|e| server.sql_error(ask, &e))?;
         let standing = replication::standing(self.program.flavour, server, &mut conn).await?;
         close(conn).await;
         Ok(Answer {

@@ -7,6 +7,7 @@
 
 use super::counts::Pool as Name;
 use super::{AppSpec, Failure, FailureKind, PoolOrder};
+use crate::error::driver_words;
 use fleet::Address;
 use mysql_async::prelude::Queryable;
 use mysql_async::{Conn, DriverError, Opts, OptsBuilder, PoolConstraints, PoolOpts};
@@ -102,7 +103,7 @@ impl Pool {
             outcome => {
                 session.sound = false;
                 let said = match outcome {
-                    Ok(Err(error)) => error.to_string(),
+                    Ok(Err(error)) => driver_words(&error),
                     _ => format!("no session after {} ms", self.connect_deadline.as_millis()),
                 };
                 Err(failure(FailureKind::Connect, None, asked, said))
@@ -172,7 +173,7 @@ impl PooledSession<'_> {
         };
         let (kind, said) = match timeout(self.pool.statement_deadline, conn.query_drop(sql)).await {
             Ok(Ok(())) => return Ok(()),
-            Ok(Err(error)) => (kind_of(&error), error.to_string()),
+            Ok(Err(error)) => (kind_of(&error), driver_words(&error)),
             Err(_) => {
                 let limit = self.pool.statement_deadline.as_millis();
                 (FailureKind::Silent, format!("no answer after {limit} ms"))
@@ -210,7 +211,7 @@ pub(super) async fn probe(spec: &AppSpec) -> Result<u32, Failure> {
     };
     match timeout(spec.connect_deadline, look).await {
         Ok(Ok(server)) => Ok(server),
-        Ok(Err(error)) => Err(failed(FailureKind::Connect, error.to_string())),
+        Ok(Err(error)) => Err(failed(FailureKind::Connect, driver_words(&error))),
         Err(_) => Err(failed(
             FailureKind::Silent,
             format!("nothing after {} ms", spec.connect_deadline.as_millis()),
