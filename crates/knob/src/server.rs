@@ -10,6 +10,7 @@ use config::Credentials;
 use fleet::Address;
 use mysql_async::prelude::Queryable;
 use mysql_async::{Conn, Row, Value};
+use observe::AskError;
 use rustix::time::{ClockId, clock_gettime};
 use std::sync::mpsc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -360,7 +361,7 @@ async fn answer(
         }
         Ok(Err(error)) => {
             *conn = None;
-            Err(unanswered(address, error.to_string()))
+            Err(unanswered(address, AskError::from(error).to_string()))
         }
         Err(_) => {
             *conn = None;

@@ -11,6 +11,7 @@ use diagnose::host::is_here;
 use fleet::{Address, AddressError};
 use mysql_async::Conn;
 use mysql_async::prelude::Queryable;
+use observe::AskError;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -106,7 +107,7 @@ impl Server {
         });
         let failed = |why: String| ServerError::Unanswered { address: address.to_string(), why };
         let rows = rows.map_err(|_| failed(format!("no answer within {} s", DEADLINE.as_secs())))?;
-        let rows = rows.map_err(|error| failed(error.to_string()))?;
+        let rows = rows.map_err(|error| failed(AskError::from(error).to_string()))?;
         Ok(rows.into_iter().map(|(name, value)| (name, value.unwrap_or_default())).collect())
     }
 

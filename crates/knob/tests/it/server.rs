@@ -77,6 +77,23 @@ async fn a_resize_of_the_buffer_pool_that_is_aborted_is_tried_again() {
     assert_eq!(tries.load(Relaxed), 4);
 }
 
+#[tokio::test]
+async fn a_connection_that_breaks_is_told_without_the_kinds_of_the_drivers_errors() {
+    let script = Script::new("10.11.19-MariaDB", |statement, _| match statement {
+        "SET GLOBAL sync_binlog = 7" => Reply::Close,
+        _ => Reply::Usual,
+    });
+    let server = ScriptedServer::start(script).await.unwrap();
+    let at = Address::tcp(server.address().ip().to_string(), server.address().port());
+    let set = tokio::task::spawn_blocking(move || {
+        Connection::open(&at, &Credentials::default()).unwrap().set_global("sync_binlog", "7")
+    });
+    let error = set.await.unwrap().unwrap_err();
+    assert!(matches!(error, ServerError::Unanswered { .. }), "{error:?}");
+    let words = error.to_string();
+    assert!(!words.contains("Driver error") && !words.contains("Input/output error"), "{words}");
+}
+
 /// MySQL answers at once and resizes behind that; the size is read back when it is there.
 #[tokio::test]
 async fn a_resize_of_the_buffer_pool_behind_the_answer_is_waited_for() {

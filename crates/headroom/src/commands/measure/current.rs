@@ -4,6 +4,7 @@ use anyhow::{Context, anyhow};
 use config::Credentials;
 use fleet::Address;
 use mysql_async::prelude::Queryable;
+use observe::AskError;
 use std::time::{Duration, Instant};
 
 /// Long enough for a mean, short enough to wait for.
@@ -23,7 +24,8 @@ pub(super) async fn queries_per_second(address: &Address, who: &Credentials) -> 
     let mut count = async || -> anyhow::Result<(u64, Instant)> {
         let answer = tokio::time::timeout(DEADLINE, conn.query_first::<(String, u64), _>(COUNTER)).await;
         let silent = |_| anyhow!("no answer within {} s", DEADLINE.as_secs());
-        let found = answer.map_err(silent).with_context(asking)?.with_context(asking)?;
+        let answer = answer.map_err(silent).with_context(asking)?;
+        let found = answer.map_err(AskError::from).with_context(asking)?;
         let (_, count) = found.with_context(|| format!("{address} has no counter of statements"))?;
         Ok((count, Instant::now()))
     };
