@@ -57,6 +57,8 @@ pub enum JournalError {
     Json(#[from] serde_json::Error),
     #[error("line {line}: {source}")]
     Record { line: usize, source: serde_json::Error },
+    #[error("it does not begin with a plan")]
+    NoPlan,
 }
 
 impl Error {

@@ -160,6 +160,35 @@ pub(crate) fn newest_first(directory: &Path) -> Vec<PathBuf> {
     journals
 }
 
+/// The newest journal that begins with its plan.
+#[derive(Debug)]
+pub struct Newest {
+    pub journal: Journal,
+    /// What stands in it.
+    pub lines: Vec<JournalRecord>,
+    /// Why newer ones were passed over.
+    pub damaged: Vec<Error>,
+}
+
+/// The newest journal in a directory that begins with its plan: a newer one that is damaged hides no older
+/// one. `None` where there is no journal.
+///
+/// # Errors
+/// [`Error::Journal`] of the newest one, where none begins with a plan.
+pub fn reopen_newest(directory: &Path) -> Result<Option<Newest>, Error> {
+    let mut damaged = Vec::new();
+    for path in newest_first(directory) {
+        match Journal::reopen(&path) {
+            Ok((journal, lines)) if matches!(lines.first(), Some(JournalRecord::Plan { .. })) => {
+                return Ok(Some(Newest { journal, lines, damaged }));
+            }
+            Ok(_) => damaged.push(Error::Journal { path, source: JournalError::NoPlan }),
+            Err(error) => damaged.push(error),
+        }
+    }
+    damaged.into_iter().next().map_or(Ok(None), Err)
+}
+
 /// What journals tell of that is not over.
 #[derive(Debug, Default)]
 pub struct Unfinished {
@@ -169,11 +198,13 @@ pub struct Unfinished {
     pub unread: Vec<Error>,
 }
 
-/// The operations that the journals in a directory tell of and that are not over. One that was refused or
-/// undone since hides none of them; a move of the same servers that was done since has made them pointless.
-pub fn unfinished(directory: &Path) -> Unfinished {
+/// The operations that the journal `newest` and older ones in its directory tell of and that are not over.
+/// One that was refused or undone since hides none of them; a move of the same servers that was done since
+/// has made them pointless.
+pub fn unfinished(newest: &Path) -> Unfinished {
     let (mut found, mut done) = (Unfinished::default(), Vec::<Plan>::new());
-    for path in newest_first(directory) {
+    let all = newest.parent().map(newest_first).unwrap_or_default();
+    for path in all.into_iter().skip_while(|path| path != newest) {
         let lines = match read(&path) {
             Ok(lines) => lines,
             Err(error) => {
@@ -375,7 +406,7 @@ mod tests {
             std::fs::write(directory.path().join(format!("switchover-{number}.jsonl")), text).unwrap();
         };
         let left = || -> Vec<String> {
-            let found = unfinished(directory.path());
+            let found = unfinished(&newest(directory.path()).unwrap());
             assert_eq!(found.unread.len(), 1, "the first one is no journal");
             let names = found.left.iter().map(|(path, _)| path.file_name().unwrap());
             names.map(|name| name.to_string_lossy().into_owned()).collect()
@@ -391,6 +422,31 @@ mod tests {
         assert_eq!(left(), ["switchover-4.jsonl", "switchover-1.jsonl"]);
         write(5, ours(), Some(State::Done));
         assert_eq!(left(), Vec::<String>::new());
+    }
+
+    #[test]
+    fn a_newest_journal_that_is_damaged_is_named_and_hides_no_older_one() {
+        use crate::perform::FenceBy;
+        use crate::perform::tests::failover;
+        let directory = tempfile::tempdir().unwrap();
+        let path = |number: u32| directory.path().join(format!("switchover-{number}.jsonl"));
+        assert!(reopen_newest(directory.path()).unwrap().is_none());
+        let plan = JournalRecord::Plan { at_ms: 1, plan: Box::new(failover(FenceBy::Nothing)) };
+        let begun = JournalRecord::Begun { at_ms: 1, step: Step::Lock, undo: false };
+        let [plan, begun] = [plan, begun].map(|line| serde_json::to_string(&line).unwrap() + "\n");
+        std::fs::write(path(2), "").unwrap();
+        std::fs::write(path(3), &begun).unwrap();
+        std::fs::write(path(4), format!("{{\n{begun}")).unwrap();
+        let error = reopen_newest(directory.path()).unwrap_err().to_string();
+        assert!(error.contains("switchover-4.jsonl: line 1: "), "{error}");
+        std::fs::write(path(1), format!("{plan}{begun}")).unwrap();
+        let newest = reopen_newest(directory.path()).unwrap().unwrap();
+        assert_eq!((newest.journal.path(), newest.lines.len()), (path(1).as_path(), 2));
+        let named: Vec<String> = newest.damaged.iter().map(ToString::to_string).collect();
+        assert_eq!(named.len(), 3, "{named:?}");
+        assert!(named[1].ends_with("switchover-3.jsonl: it does not begin with a plan"), "{named:?}");
+        let found = unfinished(newest.journal.path());
+        assert_eq!((found.left.len(), found.unread.len()), (1, 0), "those are named already");
     }
 
     #[test]

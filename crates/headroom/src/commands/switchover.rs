@@ -16,7 +16,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 use switchover::check::{self, Level, Limits};
 use switchover::failover::text::NotDone;
-use switchover::journal::{self, Journal, JournalRecord};
+use switchover::journal::{self, Journal, JournalRecord, Newest};
 use switchover::perform::{self, Deadlines, Kind, Logins, Outcome, Plan};
 use switchover::step::{self, State};
 use switchover::survey::Survey;
@@ -341,7 +341,7 @@ async fn resume_from_servers(
     perform(&plan, &logins, &mut journal, state, false, args.json, environment).await
 }
 
-/// Goes on with, or gives up, what the newest journal tells of, or an older one where that is over.
+/// Goes on with, or gives up, what the newest journal tells of; an older one where that is over or damaged.
 pub(crate) async fn resume(
     operator: &OperatorArgs,
     source: &SourceArgs,
@@ -349,20 +349,24 @@ pub(crate) async fn resume(
     environment: &Environment,
 ) -> anyhow::Result<ExitCode> {
     let directory = operator.journals(environment)?;
-    let newest = journal::newest(&directory).with_context(|| {
+    let Newest { mut journal, mut lines, damaged } = journal::reopen_newest(&directory)?.with_context(|| {
         format!(
             "there is no journal in {}; name its directory with --journal, or go on by what the servers show: \
              --from-servers",
             directory.display()
         )
     })?;
-    let (mut journal, mut lines) = Journal::reopen(&newest)?;
+    damaged.iter().for_each(|error| terminal::complain(&format!("{error}; what it began is not known")));
     if journal::is_over(&lines) {
-        let Some(older) = left_before(&directory, lines.first(), operator, source, environment).await? else {
-            return say_over(&newest, &lines, how.json);
-        };
-        terminal::complain(&format!("{} is over, {} is not: it goes on", newest.display(), older.display()));
-        (journal, lines) = Journal::reopen(&older)?;
+        match left_before(journal.path(), lines.first(), operator, source, environment).await? {
+            Some(older) => {
+                let over = journal.path().display();
+                terminal::complain(&format!("{over} is over, {} is not: it goes on", older.display()));
+                (journal, lines) = Journal::reopen(&older)?;
+            }
+            None if damaged.is_empty() => return say_over(journal.path(), &lines, how.json),
+            None => bail!("no older journal has anything left; what the servers show: --from-servers"),
+        }
     }
     let path = journal.path().to_owned();
     let Some(JournalRecord::Plan { plan, .. }) = lines.first() else {
@@ -436,16 +440,16 @@ fn say_over(path: &std::path::Path, lines: &[JournalRecord], json: bool) -> anyh
 }
 
 /// The newest journal that is not over, where the newest of all is: what was refused or undone since hides
-/// none. Only one of the fleet that is meant: the one that is named, else that of the newest journal, which
-/// begins with `newest`. The others are named.
+/// none. Only one of the fleet that is meant: the one that is named, else that of the newest journal, `over`,
+/// which begins with `newest`. The others are named.
 async fn left_before(
-    directory: &std::path::Path,
+    over: &std::path::Path,
     newest: Option<&JournalRecord>,
     operator: &OperatorArgs,
     source: &SourceArgs,
     environment: &Environment,
 ) -> anyhow::Result<Option<PathBuf>> {
-    let journal::Unfinished { left, unread } = journal::unfinished(directory);
+    let journal::Unfinished { left, unread } = journal::unfinished(over);
     for error in unread {
         terminal::complain(&format!("whether something older was cut off is not known: {error}"));
     }

@@ -215,6 +215,7 @@ fn what_was_undone_since_hides_nothing_from_whoever_resumes() {
     write(0, &[&elsewhere, &begun]);
     write(1, &[&plan, &begun]);
     write(2, &[&plan, &begun, &over]);
+    write(3, &[]);
     let typed = "switchover --resume --json --journal journals --admin-option-file a.cnf \
                  --replication-option-file a.cnf";
     let resumed = || {
@@ -225,6 +226,8 @@ fn what_was_undone_since_hides_nothing_from_whoever_resumes() {
     let (code, answer, error) = resumed();
     assert_eq!((code, &answer["state"]["is"]), (Some(2), &json!("undone")), "{answer} {error}");
     assert!(error.contains("journals/switchover-1.jsonl is not: it goes on"), "{error}");
+    assert!(error.contains("switchover-3.jsonl: it does not begin with a plan; what it began"), "{error}");
+    std::fs::remove_file(journals.join("switchover-3.jsonl")).unwrap();
     let (code, answer, error) = resumed();
     assert_eq!((code, &answer["over"]["is"]), (Some(0), &json!("undone")), "{answer} {error}");
     assert_eq!(answer["journal"], "journals/switchover-2.jsonl");
