@@ -29,7 +29,8 @@ Examples:
 The server must be able to grow to the largest size: on MariaDB from 10.11.12, 11.4.6 and 11.8.2 on, start it with
 innodb_buffer_pool_size_max.
 
-Exit code 1: the pool could not be put back (headroom knob restore tries again).";
+Exit code 1: the pool, or a setting that a killed process left, could not be put back (headroom knob restore tries
+again).";
 
 /// Measure what another size of the buffer pool would mean.
 ///
@@ -107,9 +108,14 @@ pub(crate) async fn run(args: MemoryArgs, environment: &Environment) -> anyhow::
     });
     match answer.await? {
         Ok(answer) => args.keep.finish(&MemoryAnswer { closed, ..answer }, environment),
-        Err(why @ MemoryError::NotBack { .. }) => none("prediction", why, args.keep.json),
+        Err(why) if is_not_back(&why) => none("prediction", why, args.keep.json),
         Err(why) => Err(why.into()),
     }
+}
+
+/// Whether a setting is not as it was: "no" is the answer then, not an error.
+fn is_not_back(why: &MemoryError) -> bool {
+    matches!(why, MemoryError::NotBack { .. } | MemoryError::LeftBehind { .. })
 }
 
 impl MemoryArgs {
@@ -151,5 +157,18 @@ impl MemoryArgs {
             read_only: true,
             ..Plan::new(workload, target, self.clients, self.window)
         }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_setting_that_is_not_as_it_was_is_no_for_an_answer_whoever_left_it() {
+        let why = knob::Refusal::Denied { why: "w".to_owned() };
+        assert!(is_not_back(&MemoryError::LeftBehind { knobs: "k".to_owned(), why }));
+        assert!(is_not_back(&MemoryError::NotBack { why: Box::new(MemoryError::Interrupted) }));
+        assert!(!is_not_back(&MemoryError::Interrupted));
     }
 }
