@@ -95,7 +95,8 @@ impl Tracker {
                 Piece::Broken { expected, got } => self.session.broken(Side::Client, expected, got),
             }
         }
-        if O::OBSERVES && self.client.is_before_head() && self.session.is_readable() {
+        // A piece of the client's file, or of its login, begins no command.
+        if O::OBSERVES && self.client.is_before_head() && self.session.expects_command() {
             observer.event(Event::Packet);
         }
     }

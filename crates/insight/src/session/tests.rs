@@ -157,6 +157,21 @@ fn a_command_that_is_not_answered_lends_its_first_byte_to_no_other() {
 }
 
 #[test]
+fn a_piece_of_a_file_lends_its_first_byte_to_no_command() {
+    let mut s = Stand::plain();
+    s.query("LOAD DATA LOCAL INFILE 'x' INTO TABLE t");
+    s.server(&framed(1, b"\xfbx"));
+    let piece = framed(2, &[b'1'; 900]);
+    s.client(&piece[..100]);
+    s.client(&piece[100..]);
+    s.client(&framed(3, b""));
+    s.ok(4, IDLE);
+    s.after(60_000);
+    s.run("SELECT 1", IDLE);
+    assert_eq!(s.report().total(&Filter::default()).0.time_ns, 1_000_000);
+}
+
+#[test]
 fn commands_sent_ahead_run_each_from_their_own_first_byte() {
     let mut s = Stand::plain();
     s.query("SELECT 1");

@@ -18,7 +18,8 @@ pub trait Observer {
 /// What a tracker has found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event<'a> {
-    /// The first bytes of a packet of the client, too few to tell what it is. [`Event::Command`] may follow.
+    /// The first bytes of a packet of the client that may be a command, too few to tell what it is.
+    /// [`Event::Command`] may follow. Not told of a login and of a file (`LOAD DATA LOCAL`).
     Packet,
     /// A command. One that is not answered ([`Command::is_answered`]) has no [`Event::Answer`] and
     /// [`Event::AnswerEnd`].

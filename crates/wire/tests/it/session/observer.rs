@@ -1,7 +1,7 @@
 //! What an observer hears: the same however the stream is split, with the counts of the script.
 
 use super::recordings::exchanges;
-use super::script::{IDLE, Script};
+use super::script::{IDLE, PLAIN, Script, framed, greeting, login};
 use wire::{Capabilities, Command, Event, Finish, Observer, Status, Tracker, packet};
 
 const NO_EOF: Capabilities = Capabilities::ORDINARY.union(Capabilities::DEPRECATE_EOF);
@@ -103,6 +103,35 @@ fn rows_changes_errors_and_bytes_are_those_of_the_answer() {
         hear(&mut s.tracker, &error, &mut finishes);
         assert_eq!(finishes, [Finish { error: Some(1054), bytes: error.len() as u64, ..Finish::default() }]);
     }
+}
+
+#[test]
+fn a_part_of_a_packet_is_told_where_it_may_be_a_command_and_not_of_a_login_or_a_file() {
+    struct Parts(u32);
+    impl Observer for Parts {
+        fn event(&mut self, event: Event<'_>) {
+            self.0 += u32::from(event == Event::Packet);
+        }
+    }
+    let mut parts = Parts(0);
+    let mut fresh = Tracker::new();
+    fresh.server_bytes(&greeting(PLAIN));
+    fresh.client_bytes_with(&login(PLAIN)[..40], &mut parts);
+    assert_eq!(parts.0, 0);
+
+    let mut s = Script::new(PLAIN);
+    s.query("LOAD DATA LOCAL INFILE 'x' INTO TABLE t");
+    s.server(b"\xfbx");
+    let piece = framed(s.sequence, &[b'1'; 900]);
+    for chunk in [&piece[..100], &piece[100..]] {
+        s.tracker.client_bytes_with(chunk, &mut parts);
+    }
+    s.sequence += 1;
+    s.client(b"");
+    s.ok(IDLE);
+    assert_eq!((s.tracker.is_idle(), parts.0), (true, 0));
+    s.tracker.client_bytes_with(&framed(0, b"\x03SELECT 1")[..6], &mut parts);
+    assert_eq!(parts.0, 1);
 }
 
 fn hear(tracker: &mut Tracker, bytes: &[u8], finishes: &mut Vec<Finish>) {
