@@ -5,7 +5,8 @@
 //!
 //! * a **commit** is `COMMIT` in a transaction in which something was written, or a write outside of one, by
 //!   the first word of its statement, behind comments and query attributes. Of a prepared statement that is
-//!   kept from when it was prepared; one that is not known is none.
+//!   kept from when it was prepared; one that is not known is none. Without `autocommit` no write is outside
+//!   of a transaction, although the server says so only after the first statement of one.
 //! * it has **ended** when the server answered it, with whatever; one whose session ended before is **given
 //!   up**.
 //!
@@ -20,7 +21,7 @@ use crate::server_counters::ServerSlot;
 use serde::Serialize;
 use sql::Verb;
 use std::time::{Duration, Instant};
-use wire::{Capabilities, Command, Tracker};
+use wire::{Capabilities, Command, Status, Tracker};
 
 /// No commit ends for this long: longer than a checkpoint or a hiccup of a cloud disk usually takes.
 pub(crate) const AFTER: Duration = Duration::from_secs(5);
@@ -100,9 +101,10 @@ impl SessionCommits {
     pub(crate) fn command(&mut self, chunk: &[u8], tracker: &Tracker, slot: &ServerSlot) {
         let attributes = tracker.capabilities().contains(Capabilities::QUERY_ATTRIBUTES);
         let in_transaction = tracker.in_transaction();
+        let begins_one = !tracker.status().contains(Status::AUTOCOMMIT);
         let kind = match begins(chunk, attributes, |id| tracker.prepared_write(id)) {
             Begins::Commit if self.wrote => Kind::InTransaction,
-            Begins::Write if in_transaction => {
+            Begins::Write if in_transaction || begins_one => {
                 self.wrote = true;
                 return;
             }
@@ -203,6 +205,9 @@ impl std::fmt::Display for Gray {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::server_counters::ServerCounters;
+    use fleet::{ListenerRole, ServerName};
+    use std::sync::Arc;
 
     fn query(text: &str) -> Vec<u8> {
         [&[text.len() as u8 + 1, 0, 0, 0, Command::Query.byte()], text.as_bytes()].concat()
@@ -246,6 +251,56 @@ mod tests {
             }
             assert_eq!(begins(&execute(1)[..7], false, verb), Begins::Other, "cut short");
         }
+    }
+
+    #[test]
+    fn without_autocommit_a_write_is_part_of_a_transaction_and_its_commit_counts() {
+        let capabilities = Capabilities::PROTOCOL_41 | Capabilities::SECURE_CONNECTION;
+        let framed = |mut sequence: u8, payload: &[u8]| {
+            let mut out = Vec::new();
+            wire::packet::write(&mut out, &mut sequence, payload);
+            out
+        };
+        let ok = |sequence: u8, status: Status| {
+            let ok = wire::response::OkPacket { status, ..Default::default() };
+            framed(sequence, &ok.encode(capabilities))
+        };
+        let greeting = wire::Greeting {
+            version: "11.8.3-MariaDB".to_owned(),
+            connection_id: 1,
+            nonce: vec![b'n'; 20],
+            capabilities,
+            charset: 45,
+            status: Status::AUTOCOMMIT,
+            auth_plugin: String::new(),
+        };
+        let login = wire::Login { capabilities, user: b"app", ..wire::Login::default() };
+        let mut tracker = Tracker::new();
+        tracker.server_bytes(&framed(0, &greeting.encode()));
+        tracker.client_bytes(&framed(1, &login.encode()));
+        tracker.server_bytes(&ok(2, Status::empty()));
+        let counters = Arc::new(ServerCounters::new(ServerName::new("a"), 1));
+        let slot = ServerSlot::take(counters, ListenerRole::Writer, 0);
+        let mut commits = SessionCommits::default();
+        let mut run = |text: &str, status: Status| {
+            let statement = query(text);
+            commits.command(&statement, &tracker, &slot);
+            let under_way = commits.under_way;
+            tracker.client_bytes(&statement);
+            tracker.server_bytes(&ok(1, status));
+            commits.answered(&slot);
+            under_way
+        };
+        let (open, none) = (Status::IN_TRANS, Status::empty());
+        assert_eq!(run("INSERT INTO t VALUES (1)", open), None);
+        assert_eq!(run("COMMIT", none), Some(Kind::InTransaction));
+        assert_eq!(run("COMMIT", none), None, "nothing was written");
+        run("INSERT INTO t VALUES (2)", open);
+        run("ROLLBACK", none);
+        run("SELECT 1", open);
+        assert_eq!(run("COMMIT", none), None, "what was written was rolled back");
+        run("SET autocommit = 1", Status::AUTOCOMMIT);
+        assert_eq!(run("INSERT INTO t VALUES (3)", Status::AUTOCOMMIT), Some(Kind::Alone));
     }
 
     fn commits(begun: [u64; 2], ended: [u64; 2], given_up: [u64; 2]) -> Commits {
