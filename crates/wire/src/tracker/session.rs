@@ -35,7 +35,7 @@ pub(super) struct Session {
     offered: Capabilities,
     capabilities: Capabilities,
     status: Status,
-    /// An error came while `autocommit` was off: a transaction may have begun with it.
+    /// An error came while `autocommit` was off, or from a procedure: a transaction may have begun with it.
     transaction_unknown: bool,
     /// The sequence id that the next packet carries, whoever sends it.
     next_sequence: u8,
@@ -581,11 +581,22 @@ impl Session {
         if failed {
             self.progress.failed += 1;
             // An error packet has no status flags. Without autocommit the statement may have opened a
-            // transaction.
-            self.transaction_unknown |= !self.status.contains(Status::AUTOCOMMIT);
+            // transaction; a procedure may have done so before the statement in it that failed.
+            self.transaction_unknown |=
+                !self.status.contains(Status::AUTOCOMMIT) || self.may_have_called(&pending);
         } else {
             self.succeed(pending);
         }
+    }
+
+    /// May this command have run a stored procedure? Of prepared statements it is not kept which one calls.
+    fn may_have_called(&self, pending: &Pending) -> bool {
+        let leaves = match pending.command {
+            Command::Query => pending.leaves,
+            Command::StmtExecute | Command::StmtBulkExecute => self.sticky.sticky(),
+            _ => return false,
+        };
+        leaves.contains(Sticky::STORED_PROCEDURE)
     }
 
     fn succeed(&mut self, pending: Pending) {

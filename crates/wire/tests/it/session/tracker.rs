@@ -169,6 +169,26 @@ fn an_error_without_autocommit_may_leave_a_transaction_open() {
 }
 
 #[test]
+fn an_error_of_a_procedure_may_leave_a_transaction_open() {
+    let mut s = Script::new(PLAIN);
+    let fails = |s: &mut Script, command: &[u8]| {
+        s.command(command);
+        s.error(1062);
+        let open = s.tracker.in_transaction();
+        s.query("ROLLBACK");
+        s.ok(IDLE);
+        assert!(!s.tracker.in_transaction());
+        open
+    };
+    let execute = b"\x17\x07\0\0\0\0\x01\0\0\0";
+    assert!(!fails(&mut s, b"\x03INSERT INTO t VALUES (1)"));
+    assert!(!fails(&mut s, execute), "nothing was prepared that calls one");
+    assert!(fails(&mut s, b"\x03CALL moves()"));
+    assert!(!fails(&mut s, b"\x03INSERT INTO t VALUES (1)"));
+    assert!(fails(&mut s, execute), "it may be a call");
+}
+
+#[test]
 fn an_insert_id_sticks_until_another_statement_on_rows() {
     let mut s = Script::new(PLAIN);
     s.query("INSERT INTO t () VALUES ()");
