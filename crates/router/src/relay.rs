@@ -216,7 +216,12 @@ impl Relay {
 
     /// The client has closed its half, the server has been told, and the client has been given all that came.
     pub(crate) fn after_client(&self) -> AfterClient {
+        let progress = self.tracker.progress();
         match self.tracker.phase() {
+            // What was sent ahead of a goodbye is answered first; then the server closes.
+            Phase::Closing(ClosedBecause::ClientQuit) if progress.completed < progress.started => {
+                AfterClient::Answer
+            }
             Phase::Closing(_) => AfterClient::Over,
             Phase::Idle if self.tracker.is_idle() => AfterClient::Over,
             // Idle, but in the middle of a packet: the answer's last, or one that the client broke off.

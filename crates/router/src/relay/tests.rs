@@ -250,6 +250,24 @@ async fn a_client_that_has_said_its_last_gets_all_of_its_answer_however_late_it_
 }
 
 #[tokio::test]
+async fn what_was_sent_ahead_of_a_goodbye_is_answered_to_a_client_that_has_said_its_last() {
+    with_each(async |mut b| {
+        let ahead = [framed(0, b"\x03SELECT 1"), QUIT.to_vec()].concat();
+        pass(&mut b.client, &mut b.server, &ahead).await;
+        b.client.shutdown().await.unwrap();
+        assert_eq!(b.server.read(&mut [0]).await.unwrap(), 0, "the server is told");
+        let answer = long_ok(1, 10_000);
+        b.server.write_all(&answer).await.unwrap();
+        drop(b.server);
+        let mut got = Vec::new();
+        b.client.read_to_end(&mut got).await.unwrap();
+        assert!(got == answer, "{} of {} bytes", got.len(), answer.len());
+        assert_eq!(b.relay.await.unwrap(), Outcome::Closed(Closed::ClientLeft));
+    })
+    .await;
+}
+
+#[tokio::test]
 async fn a_server_that_dies_in_the_middle_of_a_result_ends_the_session_after_what_it_sent() {
     with_each(async |mut b| {
         pass(&mut b.client, &mut b.server, &framed(0, b"\x03SELECT 1")).await;
