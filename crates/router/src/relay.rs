@@ -60,7 +60,8 @@ pub(crate) struct Relay {
     commits: CommitMark,
     /// Commands already counted.
     counted: u64,
-    /// A change of user is not relayed but handed over: its password has to be translated.
+    /// A change of user is not relayed but handed over: its password has to be translated. One that is sent
+    /// ahead of other answers ends the session: nobody would stand between when the password comes.
     hands_over: bool,
 }
 
@@ -151,6 +152,11 @@ impl Relay {
         self.read(Side::Client, bytes);
         self.handle.slot.to_server(bytes.len());
         self.handle.moved(&self.tracker);
+        if self.hands_over && self.tracker.changes_user_among_others() {
+            // Its password would pass as it is, into the open if need be.
+            tracing::debug!("a change of user was sent ahead of other answers: the session is ended");
+            return Action::Close(Closed::NotLoggedIn);
+        }
         if self.hands_over && self.tracker.changes_user() { Action::PassAndHandOver } else { Action::Pass }
     }
 

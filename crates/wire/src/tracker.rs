@@ -188,6 +188,12 @@ impl Tracker {
         self.client.is_between() && self.session.command() == Some(Command::ChangeUser)
     }
 
+    /// Is a `COM_CHANGE_USER` under way behind other commands, or is another coming in pieces behind it? Then
+    /// [`Tracker::changes_user`] may tell of it only after its answer has begun.
+    pub fn changes_user_among_others(&self) -> bool {
+        self.session.changes_user_among_others() && !self.changes_user()
+    }
+
     /// The name the client logged in with, at most 256 bytes; `None` before the login.
     pub fn user(&self) -> Option<&str> {
         self.session.user()

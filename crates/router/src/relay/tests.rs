@@ -75,11 +75,8 @@ async fn pass(from: &mut UnixStream, to: &mut UnixStream, bytes: &[u8]) {
     assert_eq!(got, bytes);
 }
 
-async fn bench(mover: Mover) -> Bench {
-    let (mut client, near) = UnixStream::pair().unwrap();
-    let (mut server, far) = UnixStream::pair().unwrap();
-    // The least the kernel allows, a few kibibytes.
-    rustix::net::sockopt::set_socket_send_buffer_size(&near, 1).unwrap();
+/// A session that has been greeted.
+fn greeted() -> Tracker {
     let greeting = Greeting {
         version: "x".to_owned(),
         connection_id: 1,
@@ -91,8 +88,24 @@ async fn bench(mover: Mover) -> Bench {
     };
     let mut tracker = Tracker::new();
     tracker.server_bytes(&framed(0, &greeting.encode()));
-    let slot =
-        ServerSlot::take(Arc::new(ServerCounters::new(ServerName::new("r"), 1)), ListenerRole::Reader, 0);
+    tracker
+}
+
+fn login() -> Vec<u8> {
+    let login = Login { capabilities: CAPABILITIES, charset: 45, user: b"u", ..Login::default() };
+    framed(1, &login.encode())
+}
+
+fn slot() -> ServerSlot {
+    ServerSlot::take(Arc::new(ServerCounters::new(ServerName::new("r"), 1)), ListenerRole::Reader, 0)
+}
+
+async fn bench(mover: Mover) -> Bench {
+    let (mut client, near) = UnixStream::pair().unwrap();
+    let (mut server, far) = UnixStream::pair().unwrap();
+    // The least the kernel allows, a few kibibytes.
+    rustix::net::sockopt::set_socket_send_buffer_size(&near, 1).unwrap();
+    let (tracker, slot) = (greeted(), slot());
     let (near, far) = (Stream::Unix(near), Stream::Unix(far));
     let (handle, relay) = match mover {
         Mover::Polled => {
@@ -105,8 +118,7 @@ async fn bench(mover: Mover) -> Bench {
             on_a_ring(Handed { client, server, tracker, slot, admission: Admission::unused() })
         }
     };
-    let login = Login { capabilities: CAPABILITIES, charset: 45, user: b"u", ..Login::default() };
-    pass(&mut client, &mut server, &framed(1, &login.encode())).await;
+    pass(&mut client, &mut server, &login()).await;
     pass(&mut server, &mut client, &ok(2, Status::AUTOCOMMIT)).await;
     Bench { client, server, handle, relay }
 }
@@ -315,4 +327,27 @@ async fn a_packet_of_more_than_sixteen_mebibytes_passes_and_the_session_is_idle_
         assert_eq!(relay.await.unwrap(), Outcome::Closed(Closed::Balance));
     })
     .await;
+}
+
+#[test]
+fn a_change_of_user_whose_password_is_translated_waits_for_all_answers_before_it() {
+    let change = framed(0, b"\x11other\0\0\0");
+    let query = framed(0, b"\x03SELECT 1");
+    let relay = || {
+        let mut tracker = greeted();
+        tracker.client_bytes(&login());
+        tracker.server_bytes(&ok(2, Status::AUTOCOMMIT));
+        Relay::new(tracker, SessionHandle::new(slot())).handing_over()
+    };
+    let refused = Action::Close(Closed::NotLoggedIn);
+    let mut in_turn = relay();
+    assert_eq!(in_turn.client_bytes(&query), Action::Pass);
+    in_turn.server_bytes(&ok(1, Status::AUTOCOMMIT));
+    assert_eq!(in_turn.client_bytes(&change[..6]), Action::Pass);
+    assert_eq!(in_turn.client_bytes(&change[6..]), Action::PassAndHandOver);
+    let mut ahead = relay();
+    assert_eq!(ahead.client_bytes(&query), Action::Pass);
+    assert_eq!(ahead.client_bytes(&change), refused);
+    assert_eq!(relay().client_bytes(&[query.as_slice(), change.as_slice()].concat()), refused);
+    assert_eq!(relay().client_bytes(&[change.as_slice(), &query[..6]].concat()), refused);
 }

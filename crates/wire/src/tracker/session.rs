@@ -107,6 +107,12 @@ impl Session {
         self.queue.front().map(|pending| pending.command)
     }
 
+    /// Is a change of user one of several commands that are not answered, or has it come whole?
+    pub(super) fn changes_user_among_others(&self) -> bool {
+        let others = self.queue.len() > 1 || !self.receives_command();
+        others && self.queue.iter().any(|pending| pending.command == Command::ChangeUser)
+    }
+
     pub(super) fn user(&self) -> Option<&str> {
         self.identity.user.as_deref()
     }
