@@ -14,7 +14,7 @@ bitflags::bitflags! {
         const USER_VARIABLE = 1 << 1;
         /// `LOCK TABLES` or `FLUSH TABLES WITH READ LOCK`, until `UNLOCK TABLES`.
         const TABLE_LOCK = 1 << 2;
-        /// `GET_LOCK()` or a backup lock, until `RELEASE_ALL_LOCKS()`.
+        /// `GET_LOCK()`, until `RELEASE_ALL_LOCKS()`.
         const NAMED_LOCK = 1 << 3;
         /// A prepared statement is open, by `COM_STMT_PREPARE` or `PREPARE`.
         const PREPARED_STATEMENT = 1 << 4;
@@ -33,5 +33,7 @@ bitflags::bitflags! {
         /// A statement's text could not be read to its end (an unbalanced quote, attributes that do not
         /// parse).
         const UNREAD = 1 << 11;
+        /// `LOCK INSTANCE FOR BACKUP` or `BACKUP`. Not cleared by what gives it back.
+        const BACKUP_LOCK = 1 << 12;
     }
 }

@@ -49,8 +49,8 @@ fn state_is_seen_however_it_is_written() {
         ("SELECT 1; lock table t write", Sticky::TABLE_LOCK),
         ("FLUSH TABLES WITH READ LOCK", Sticky::TABLE_LOCK),
         ("flush local tables t1 for export", Sticky::TABLE_LOCK),
-        ("LOCK INSTANCE FOR BACKUP", Sticky::NAMED_LOCK),
-        ("BACKUP STAGE START", Sticky::NAMED_LOCK),
+        ("LOCK INSTANCE FOR BACKUP", Sticky::BACKUP_LOCK),
+        ("BACKUP STAGE START", Sticky::BACKUP_LOCK),
         ("(SELECT get_lock('a', 1))", Sticky::NAMED_LOCK),
         ("DO GET_LOCK('a',0)", Sticky::NAMED_LOCK),
         ("HANDLER t OPEN", Sticky::HANDLER),
@@ -90,6 +90,7 @@ fn only_a_statement_that_stands_alone_ends_anything() {
     assert_eq!(ends("UNLOCK TABLES"), Sticky::TABLE_LOCK);
     assert_eq!(ends("unlock tables ;"), Sticky::TABLE_LOCK);
     assert_eq!(ends("SELECT RELEASE_ALL_LOCKS()"), Sticky::NAMED_LOCK);
+    assert!(ends("SELECT RELEASE_ALL_LOCKS(), GET_LOCK('a', 1)").is_empty(), "it takes one again");
     assert_eq!(ends("XA COMMIT 'x' ONE PHASE"), Sticky::XA);
     assert!(ends("UNLOCK TABLES; LOCK TABLES t READ").is_empty());
     assert!(ends("UNLOCK INSTANCE").is_empty());

@@ -118,7 +118,7 @@ impl Verb {
         match self {
             Self::Call => Sticky::STORED_PROCEDURE,
             Self::Handler => Sticky::HANDLER,
-            Self::Backup => Sticky::NAMED_LOCK,
+            Self::Backup => Sticky::BACKUP_LOCK,
             _ => Sticky::empty(),
         }
     }
@@ -201,6 +201,8 @@ impl Words {
 
     pub(super) fn findings(&self) -> Findings {
         let mut found = self.found;
+        // What a statement gives back and takes is taken, whatever the order.
+        found.ends.remove(found.leaves);
         if found.statements != 1 || self.wary {
             found.ends = Sticky::empty();
             found.deallocates = false;
@@ -246,7 +248,7 @@ impl Words {
         let tables = is(b"TABLES") || is(b"TABLE");
         match verb {
             Verb::Lock if tables => self.found.leaves |= Sticky::TABLE_LOCK,
-            Verb::Lock => self.found.leaves |= Sticky::NAMED_LOCK,
+            Verb::Lock => self.found.leaves |= Sticky::BACKUP_LOCK,
             Verb::Unlock if tables => self.found.ends |= Sticky::TABLE_LOCK,
             Verb::Drop if is(b"PREPARE") => self.found.deallocates = true,
             Verb::Xa if is(b"START") || is(b"BEGIN") => self.found.leaves |= Sticky::XA,

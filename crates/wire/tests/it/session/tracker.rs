@@ -225,6 +225,18 @@ fn a_lock_is_not_believed_to_be_gone_while_a_prepared_statement_may_take_it_agai
 }
 
 #[test]
+fn a_backup_lock_is_not_given_back_with_the_named_ones() {
+    for takes in ["LOCK INSTANCE FOR BACKUP", "BACKUP STAGE START"] {
+        let mut s = Script::new(PLAIN);
+        for text in [takes, "DO GET_LOCK('a', 1)", "DO RELEASE_ALL_LOCKS()"] {
+            s.query(text);
+            s.ok(IDLE);
+        }
+        assert_eq!(s.tracker.sticky(), Sticky::BACKUP_LOCK, "{takes}");
+    }
+}
+
+#[test]
 fn what_commands_sent_ahead_leave_is_not_ended_by_the_ones_before_them() {
     let ahead = |first: &[u8], then: &str| {
         let mut s = Script::new(PLAIN);
