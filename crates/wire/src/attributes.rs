@@ -78,12 +78,17 @@ pub fn without(body: &[u8]) -> Option<Vec<u8>> {
         plain.extend_from_slice(r.rest());
         return Some(plain);
     }
-    // Attributes come behind the parameters.
+    // Attributes come behind the parameters. Where there are none, all values are those of parameters: some
+    // may be missing, because they were sent before (COM_STMT_SEND_LONG_DATA).
     let values = r.rest();
-    for (n, kind) in kinds.iter().enumerate().take(parameters) {
+    let walked = if parameters < count { parameters } else { 0 };
+    for (n, kind) in kinds.iter().enumerate().take(walked) {
         if nulls[n / 8] & (1 << (n % 8)) == 0 {
             value(&mut r, *kind)?;
         }
+    }
+    if walked == 0 && parameters > 0 {
+        r.skip(values.len())?;
     }
     if parameters > 0 {
         plain.extend_from_slice(&nulls[..parameters.div_ceil(8)]);
@@ -186,6 +191,17 @@ mod tests {
         for cut in 10..with.len() - 3 {
             assert_eq!(without(&with[..cut]), None, "{cut}");
         }
+    }
+
+    #[test]
+    fn a_parameter_that_was_sent_before_has_no_value() {
+        // A blob, whose value came as long data, and a number.
+        let head = [7, 0, 0, 0, 8, 1, 0, 0, 0];
+        let with = [&head[..], &[2, 0, 1, 252, 0, 0, 3, 0, 0], &[9, 0, 0, 0]].concat();
+        let plain = [&[7, 0, 0, 0, 0, 1, 0, 0, 0, 0, 1, 252, 0, 3, 0][..], &[9, 0, 0, 0]].concat();
+        assert_eq!(without(&with), Some(plain));
+        let alone = [&head[..], &[1, 0, 1, 252, 0, 0]].concat();
+        assert_eq!(without(&alone), Some(vec![7, 0, 0, 0, 0, 1, 0, 0, 0, 0, 1, 252, 0]));
     }
 
     #[test]
