@@ -54,6 +54,8 @@ pub(crate) struct Surroundings {
     data: Option<DataDirectory>,
     /// The disk that holds the data.
     data_disk: Option<String>,
+    /// The disks below that one, where it is a volume.
+    disks_below: Vec<String>,
     /// Room left, oldest first.
     room: VecDeque<(Instant, u64)>,
     space: Option<Space>,
@@ -85,6 +87,8 @@ impl Surroundings {
                 DataDirectory::At(path) => disk::holding(path, sys),
                 DataDirectory::On(device) => disk::called(device, sys),
             };
+            let volume = self.data_disk.as_deref();
+            self.disks_below = volume.map_or_else(Vec::new, |volume| disk::below(volume, sys));
             if self.data.as_ref() != Some(&data) {
                 self.room.clear();
             }
@@ -122,6 +126,11 @@ impl Surroundings {
     /// The disk of its data directory, as last looked up.
     pub(crate) fn disk(&self) -> Option<String> {
         self.data_disk.clone()
+    }
+
+    /// The disks below that one, where it is a volume.
+    pub(crate) fn disks_below(&self) -> Vec<String> {
+        self.disks_below.clone()
     }
 
     pub(crate) fn space(&self) -> Option<Space> {

@@ -187,15 +187,15 @@ fn one_host(name: &str, host: &HostSampleView, paint: Paint) -> String {
         Table::new(&["  disk", ">reads", ">each", ">writes", ">each", ">flushes", ">each", ">busy"]);
     for disk in host.disks.iter().filter(|disk| disk.busy > 0.0).take(8) {
         let ms = |ms: Option<f64>| ms.map_or("-".to_owned(), |ms| figure(ms, Unit::Milliseconds));
-        let flushed = disk.flushed.clone().unwrap_or_default();
+        let flushed = disk.flushed.as_ref();
         table.row(vec![
             format!("  {}", disk.name),
             figure(disk.read.per_s, Unit::PerSecond),
             ms(disk.read.await_ms),
             figure(disk.written.per_s, Unit::PerSecond),
             ms(disk.written.await_ms),
-            figure(flushed.per_s, Unit::PerSecond),
-            ms(flushed.await_ms),
+            flushed.map_or("-".to_owned(), |work| figure(work.per_s, Unit::PerSecond)),
+            ms(flushed.and_then(|work| work.await_ms)),
             share(disk.busy),
         ]);
     }

@@ -77,6 +77,7 @@ impl WatchedServer {
         self.surroundings.look(&sample.settings, now, span, &roots.proc, &roots.sys);
         sample.missing.extend(self.surroundings.missing());
         window.data_disk = self.surroundings.disk();
+        window.disks_below = self.surroundings.disks_below();
         window.limits = self.surroundings.limits(now);
         window.space = self.surroundings.space();
     }

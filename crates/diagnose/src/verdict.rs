@@ -56,6 +56,8 @@ pub struct Window {
     /// The disk that holds the server's data, by the name it has in the host's sample; without it any disk
     /// counts.
     pub data_disk: Option<String>,
+    /// Where that is a volume (LVM, md), the disks that it lies on, which alone count its flushes.
+    pub disks_below: Vec<String>,
     /// The cgroup limits that the server lives under.
     pub limits: Option<host::cgroup::Sample>,
     /// Room of the file system that holds its data.

@@ -6,11 +6,19 @@
 //! growth of the count (`await`). The kernel lets one flush of a device run at a time, so that a flush may
 //! wait for another and its mean time double. `busy` (time with any request under way) is no measure of what
 //! a device can do at most: SSDs and arrays work in parallel.
+//!
+//! A volume (LVM, dm-crypt, an array of md, the paths to an NVMe together) hands its flushes to the disks
+//! that it lies on. The kernel counts them there alone (`block/blk-flush.c`); the volume's own count stays 0.
 
 use super::text::{decimal, grown, grown_32, lines, text, words};
 use rustix::fs::{major, minor, stat};
 use serde::{Deserialize, Serialize};
 use std::path::Path;
+
+/// How volumes are called that hand their flushes down.
+const VOLUMES: [&str; 2] = ["dm-", "md"];
+/// Levels of volumes that are looked through: dm-crypt on LVM on md is three.
+const DEEPEST: usize = 8;
 
 /// Requests of one kind since boot.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -29,7 +37,7 @@ pub struct Device {
     pub name: String,
     pub read: Totals,
     pub written: Totals,
-    /// Flushes of its cache; `None` before Linux 5.5.
+    /// Flushes of its cache; `None` before Linux 5.5, and of a volume that has never counted one.
     pub flushed: Option<Totals>,
     /// Requests under way now.
     pub in_flight: u64,
@@ -86,18 +94,59 @@ pub fn holding(path: &Path, sys: &Path) -> Option<String> {
 /// The device `MAJOR:MINOR`, by the name it has in a reading; `None` where that is none of this machine.
 pub fn called(number: &str, sys: &Path) -> Option<String> {
     let node = std::fs::canonicalize(sys.join("dev/block").join(number)).ok()?;
-    // A partition's directory lies in its disk's.
-    let disk = if node.join("partition").exists() { node.parent()? } else { &node };
+    disk_at(&node)
+}
+
+/// The disk of a device's directory; a partition's lies in its disk's.
+fn disk_at(node: &Path) -> Option<String> {
+    let disk = if node.join("partition").exists() { node.parent()? } else { node };
     Some(disk.file_name()?.to_str()?.to_owned())
 }
 
-/// Whether a device lies on others, which count the same work once more (a volume of LVM, an array of md, a
-/// file, a pool of ZFS), or is no disk at all but memory. Whoever adds devices up leaves it out. `sys` is
-/// `/sys`, elsewhere in tests.
+/// The disks at the bottom of a volume, by the names that they have in a reading: what flushes it. Empty for
+/// a disk that lies on no other. `sys` is `/sys`, elsewhere in tests.
+pub fn below(volume: &str, sys: &Path) -> Vec<String> {
+    let (mut bottom, mut level) = (Vec::new(), directly_below(volume, sys));
+    for _ in 0..DEEPEST {
+        let mut next = Vec::new();
+        for device in level {
+            let lower = directly_below(&device, sys);
+            if lower.is_empty() && !bottom.contains(&device) {
+                bottom.push(device);
+            }
+            next.extend(lower);
+        }
+        level = next;
+    }
+    bottom
+}
+
+/// What a device lies on, one level down.
+fn directly_below(name: &str, sys: &Path) -> Vec<String> {
+    let blocks = sys.join("block");
+    let entries = |dir: &Path| std::fs::read_dir(dir).into_iter().flatten().flatten();
+    let slaves = entries(&blocks.join(name).join("slaves"));
+    let mut lower: Vec<String> =
+        slaves.filter_map(|slave| disk_at(&std::fs::canonicalize(slave.path()).ok()?)).collect();
+    // The paths to `nvme0n1` are `nvme0c0n1` and its sisters, without a link.
+    if let Some((system, space)) = name.strip_prefix("nvme").and_then(|rest| rest.split_once('n')) {
+        let is_path = |other: &str| {
+            let path =
+                other.strip_prefix("nvme").and_then(|rest| rest.strip_prefix(system)?.strip_prefix('c'));
+            path.and_then(|path| path.split_once('n')).is_some_and(|(_, of)| of == space)
+        };
+        let names = entries(&blocks).filter_map(|entry| entry.file_name().into_string().ok());
+        lower.extend(names.filter(|other| is_path(other)));
+    }
+    lower
+}
+
+/// Whether a device lies on others, which count the same work once more (a volume of LVM, an array of md, the
+/// paths to an NVMe, a file, a pool of ZFS), or is no disk at all but memory. Whoever adds devices up leaves
+/// it out. `sys` is `/sys`, elsewhere in tests.
 pub fn lies_on_others(name: &str, sys: &Path) -> bool {
-    let slaves = std::fs::read_dir(sys.join("block").join(name).join("slaves"));
-    let has_slaves = slaves.is_ok_and(|mut slaves| slaves.next().is_some());
-    has_slaves || ["loop", "zram", "zd"].iter().any(|kind| name.starts_with(kind))
+    let other = ["loop", "zram", "zd"].iter().any(|kind| name.starts_with(kind));
+    other || !directly_below(name, sys).is_empty()
 }
 
 /// The device that holds `path` for a process with these mounts (its `mountinfo`), as `MAJOR:MINOR`; of
@@ -125,6 +174,8 @@ fn device(line: &[u8]) -> Option<Device> {
         return None;
     }
     let done = |requests: u64, sectors: u64, ms: u64| Totals { requests, sectors, ms };
+    let flushed = (count >= 17).then(|| done(figures[15], 0, figures[16]));
+    let is_volume = VOLUMES.iter().any(|kind| name.starts_with(kind));
     Some(Device {
         name,
         read: done(figures[0], figures[2], figures[3]),
@@ -132,7 +183,7 @@ fn device(line: &[u8]) -> Option<Device> {
         in_flight: figures[8],
         busy_ms: figures[9],
         queue_ms: figures[10],
-        flushed: (count >= 17).then(|| done(figures[15], 0, figures[16])),
+        flushed: flushed.filter(|flushed| flushed.requests > 0 || !is_volume),
     })
 }
 
@@ -241,6 +292,56 @@ mod tests {
         }
         let found = ["dm-0", "vda", "loop0", "nvme0n1"].map(|name| lies_on_others(name, dir.path()));
         assert_eq!(found, [true, false, true, false]);
+        std::fs::create_dir_all(dir.path().join("block/nvme0c1n1")).unwrap();
+        let found = ["nvme0n1", "nvme0c1n1", "nvme0n2"].map(|name| lies_on_others(name, dir.path()));
+        assert_eq!(found, [true, false, false], "two paths, one disk");
+    }
+
+    #[test]
+    fn what_flushes_a_volume_are_the_disks_at_its_bottom() {
+        let sys = tempfile::tempdir().unwrap();
+        let make = |path: &str| std::fs::create_dir_all(sys.path().join(path)).unwrap();
+        let device = |name: &str, below: &[&str]| {
+            make(&format!("devices/{name}/slaves"));
+            make("block");
+            let link = |at: &Path, to: &str| {
+                std::os::unix::fs::symlink(sys.path().join("devices").join(to), at).unwrap();
+            };
+            link(&sys.path().join("block").join(name), name);
+            for &lower in below {
+                let (_, called) = lower.rsplit_once('/').unwrap_or(("", lower));
+                link(&sys.path().join("devices").join(name).join("slaves").join(called), lower);
+            }
+        };
+        make("devices/sda/sda3");
+        std::fs::write(sys.path().join("devices/sda/sda3/partition"), "3\n").unwrap();
+        device("sda", &[]);
+        device("sdb", &[]);
+        device("md0", &["sda/sda3", "sdb"]);
+        device("dm-0", &["md0"]);
+        device("dm-1", &["dm-0"]);
+        for name in ["nvme1n1", "nvme1c0n1", "nvme1c4n1", "nvme1c0n2", "nvme10c0n1"] {
+            device(name, &[]);
+        }
+        let below = |name: &str| {
+            let mut names = below(name, sys.path());
+            names.sort_unstable();
+            names
+        };
+        assert_eq!(below("dm-1"), ["sda", "sdb"]);
+        assert_eq!(below("nvme1n1"), ["nvme1c0n1", "nvme1c4n1"]);
+        assert!(below("sda").is_empty() && below("nvme1c0n1").is_empty() && below("none").is_empty());
+    }
+
+    #[test]
+    fn a_volume_that_counts_no_flushes_does_not_say_that_there_are_none() {
+        let flushed = |name: &str, flushes: u64| {
+            let line =
+                format!("253 0 {name} 9 0 80 6 2000 0 160000 9000 3 4000 15000 0 0 0 0 {flushes} 700\n");
+            parse(line.as_bytes())[0].flushed.map(|flushed| flushed.requests)
+        };
+        assert_eq!((flushed("dm-0", 0), flushed("md127", 0)), (None, None));
+        assert_eq!((flushed("dm-2", 5), flushed("sda", 0)), (Some(5), Some(0)), "multipath counts its own");
     }
 
     #[test]

@@ -54,7 +54,7 @@ pub(super) fn flush_bound(window: &Window) -> Option<Finding> {
     // Who waits for a replica's acknowledgement waits for no flush of ours.
     let in_commit = (server.in_commit - server.in_semi_sync).max(0.0);
     let share = if server.active > 0.0 { in_commit / server.active } else { 0.0 };
-    let flushing = busiest(window, |disk| disk.flushed.map_or(0.0, |f| f.under_way));
+    let flushing = flushing(window);
     let flushed = flushing.and_then(|disk| disk.flushed);
     let waits_for_log = server.log.waits_per_s;
     // Where the binary log is not flushed, commits queue before it, and are grouped where nobody counts.
@@ -212,6 +212,15 @@ pub(super) fn disk_latency(window: &Window) -> Option<Finding> {
         }
         None => finding,
     })
+}
+
+/// The disk that flushes what is committed: of those below a volume the one that flushes most.
+fn flushing(window: &Window) -> Option<&host::disk::Sample> {
+    let flushes = |disk: &host::disk::Sample| disk.flushed.map_or(0.0, |work| work.under_way);
+    let disks = window.host.as_ref()?.disks.iter();
+    let below = disks.filter(|disk| window.disks_below.contains(&disk.name));
+    let most = below.max_by(|a, b| flushes(a).total_cmp(&flushes(b)));
+    most.or_else(|| busiest(window, flushes))
 }
 
 /// The disk with the server's data where that is known, else the one that does most of it.

@@ -59,6 +59,26 @@ fn only_the_disk_with_the_data_counts_once_it_is_known() {
 }
 
 #[test]
+fn flushes_of_a_volume_are_counted_by_the_disks_below_it() {
+    let mut window = with(|host, server| {
+        (server.active, server.in_commit) = (8.0, 7.5);
+        host.disks[0].flushed.as_mut().unwrap().under_way = 0.43;
+        let mut volume = host.disks[0].clone();
+        (volume.name, volume.flushed) = ("dm-0".to_owned(), None);
+        let mut other = host.disks[0].clone();
+        other.name = "sdb".to_owned();
+        other.flushed.as_mut().unwrap().under_way = 0.9;
+        host.disks.extend([volume, other]);
+    });
+    window.data_disk = Some("dm-0".to_owned());
+    window.disks_below = vec!["nvme0n1".to_owned()];
+    let finding = judge(&window).bottleneck.unwrap();
+    assert_eq!((finding.name, finding.who.as_deref()), (Name::FlushBound, Some("disk nvme0n1")));
+    window.host.as_mut().unwrap().disks[0].flushed.as_mut().unwrap().under_way = 0.01;
+    assert_eq!(named(&window), None, "its own disk hardly flushes");
+}
+
+#[test]
 fn commits_that_wait_behind_other_peoples_writes_are_an_effect_of_the_disk() {
     let window = with(|host, server| {
         (server.active, server.in_commit) = (16.0, 14.0);
