@@ -100,10 +100,25 @@ pub struct TopStatement {
     pub rows_sent: f64,
 }
 
+/// What ended of one statement since some moment.
+struct Added {
+    calls: u64,
+    /// The time of those calls, and what can have passed of it since that moment.
+    ms: f64,
+    since_ms: f64,
+    examined: f64,
+    sent: f64,
+}
+
 /// What took most time since `before`; `None` where nothing was added.
+///
+/// A statement is counted when it ends, with all that it took: a report of ten minutes would be all the time
+/// of the five seconds in which it ended. So of each call no more counts than passed since `before`.
 pub(super) fn top(before: &Digests, now: &Digests) -> Option<TopStatement> {
     // The table was emptied in between, or nothing ended.
     let total = Some(now.all_ms - before.all_ms).filter(|total| *total > 0.0)?;
+    let apart_ms = now.asked_s.zip(before.asked_s).map(|(now, then)| (now - then) * 1e3);
+    let at_most = |calls: u64| apart_ms.filter(|ms| *ms > 0.0).map_or(f64::INFINITY, |ms| ms * calls as f64);
     let added = |digest: &Digest| {
         let zero = Digest { calls: 0, mean_ms: 0.0, rows_examined: 0.0, rows_sent: 0.0, ..digest.clone() };
         let then = before.find(digest).filter(|then| then.calls <= digest.calls).unwrap_or(&zero);
@@ -111,22 +126,26 @@ pub(super) fn top(before: &Digests, now: &Digests) -> Option<TopStatement> {
         let sum = |of: fn(&Digest) -> f64| {
             (of(digest) * digest.calls as f64 - of(then) * then.calls as f64).max(0.0)
         };
-        (calls, sum(|d| d.mean_ms), sum(|d| d.rows_examined), sum(|d| d.rows_sent))
+        let ms = sum(|d| d.mean_ms);
+        let since_ms = ms.min(at_most(calls));
+        Added { calls, ms, since_ms, examined: sum(|d| d.rows_examined), sent: sum(|d| d.rows_sent) }
     };
     // One that was not known before may have been called long ago.
     let is_new =
         |digest: &Digest| before.asked_s.zip(digest.began_s).is_some_and(|(then, began)| began > then);
     let known = now.lately.iter().filter(|digest| is_new(digest) || before.find(digest).is_some());
-    let all = known.map(|digest| (digest, added(digest))).filter(|(_, of)| of.0 > 0);
-    let (digest, (calls, ms, examined, sent)) = all.max_by(|a, b| a.1.1.total_cmp(&b.1.1))?;
-    let each = |sum: f64| sum / calls as f64;
+    let all: Vec<(&Digest, Added)> =
+        known.map(|digest| (digest, added(digest))).filter(|(_, of)| of.calls > 0).collect();
+    let earlier_ms: f64 = all.iter().map(|(_, of)| of.ms - of.since_ms).sum();
+    let (digest, most) = all.into_iter().max_by(|(_, a), (_, b)| a.since_ms.total_cmp(&b.since_ms))?;
+    let each = |sum: f64| sum / most.calls as f64;
     Some(TopStatement {
         text: digest.text.clone(),
-        share: (ms / total).min(1.0),
-        calls,
-        mean_ms: each(ms),
-        rows_examined: each(examined),
-        rows_sent: each(sent),
+        share: most.since_ms / (total - earlier_ms).max(most.since_ms).max(1e-9),
+        calls: most.calls,
+        mean_ms: each(most.ms),
+        rows_examined: each(most.examined),
+        rows_sent: each(most.sent),
     })
 }
 
@@ -343,6 +362,35 @@ mod tests {
         let many: Vec<_> = (0..question::MOST_DIGESTS).map(|n| digest(&n.to_string(), 1, 1.0)).collect();
         assert_eq!(top(&of(105.5, 1e6, &many).following(&quiet), &again), None);
         assert_eq!(top(&of(140.5, 1e6, &[]).following(&quiet), &again), None);
+    }
+
+    #[test]
+    fn of_a_statement_that_ran_for_long_only_what_passed_since_the_last_question_counts() {
+        let digest = |key: &str, calls, mean_ms, began_s| Digest {
+            key: (None, Some(key.to_owned())),
+            text: key.to_owned(),
+            calls,
+            began_s: Some(began_s),
+            mean_ms,
+            p95_ms: None,
+            p99_ms: None,
+            rows_examined: 5000.0,
+            rows_sent: 1.0,
+        };
+        let of = |asked_s, all_ms, lately: &[Digest]| Digests {
+            asked_s: Some(asked_s),
+            all_ms,
+            lately: lately.to_vec(),
+            ..Digests::default()
+        };
+        // Four sessions are at work all the time; a report of ten minutes ends.
+        let before = of(100.0, 1e6, &[digest("usual", 1000, 10.0, 1.0)]);
+        let lately = [digest("usual", 3000, 10.0, 1.0), digest("report", 1, 600_000.0, 103.0)];
+        let top = |all_ms, lately: &[Digest]| top(&before, &of(105.0, all_ms, lately)).unwrap();
+        let found = top(1e6 + 620_000.0, &lately);
+        assert_eq!((found.text.as_str(), found.share), ("usual", 0.8));
+        let found = top(1e6 + 600_000.0, &lately[1..]);
+        assert_eq!((found.text.as_str(), found.share, found.mean_ms), ("report", 1.0, 600_000.0));
     }
 
     #[test]
