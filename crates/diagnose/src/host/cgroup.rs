@@ -331,20 +331,27 @@ impl Limits {
         let cpu = nearest(cpu.collect::<Vec<CpuLimit>>(), |limit| (limit.used, limit.cpus));
         let memory = self.memory.iter().zip(before.memory.iter().zip(&now.memory));
         let mut memory: Vec<MemoryLimit> = memory
-            .map(|(ceiling, (before, now))| MemoryLimit {
-                path: ceiling.dir.display().to_string(),
-                limit: ceiling.bytes,
-                used: now.bytes,
-                met_per_s: grown(now.met, before.met) as f64 / seconds,
-                killed: grown(now.killed, before.killed) + on_the_way.at(&ceiling.dir),
-                pressure: now.pressure.zip(before.pressure).map(|(now, before)| now.since(&before, seconds)),
+            .map(|(ceiling, (before, now))| {
+                let met = grown(now.met, before.met);
+                // Where it was not met, somebody else's want of memory killed: the host's, or that of a group
+                // below at a limit of its own.
+                let killed = if met > 0 { grown(now.killed, before.killed) } else { 0 };
+                MemoryLimit {
+                    path: ceiling.dir.display().to_string(),
+                    limit: ceiling.bytes,
+                    used: now.bytes,
+                    met_per_s: met as f64 / seconds,
+                    killed: killed + on_the_way.at(&ceiling.dir),
+                    pressure: now
+                        .pressure
+                        .zip(before.pressure)
+                        .map(|(now, before)| now.since(&before, seconds)),
+                }
             })
             .collect();
         // A kill is counted at every level above, too, and frees what was used: the innermost limit that was
         // met is the one that killed.
-        let kills = self.memory.iter().zip(&memory).position(|(ceiling, limit)| {
-            on_the_way.at(&ceiling.dir) > 0 || limit.killed > 0 && limit.met_per_s > 0.0
-        });
+        let kills = memory.iter().position(|limit| limit.killed > 0);
         let memory = match kills {
             Some(at) => Some(memory.swap_remove(at)),
             None => nearest(memory, |limit| (limit.used as f64, limit.limit as f64)),
@@ -406,9 +413,13 @@ impl Ceiling {
         match self.version {
             Version::Two => {
                 let events = read("memory.events");
+                // What a group below met at a limit of its own is counted above, too; from Linux 5.2 on this
+                // one is told by itself.
+                let own = Some(read("memory.events.local")).filter(|own| !own.is_empty());
+                let met = |name: &[u8]| named(own.as_ref().unwrap_or(&events), name).unwrap_or(0);
                 MemoryReading {
                     bytes: first(&read("memory.current")).unwrap_or(0),
-                    met: named(&events, b"max").unwrap_or(0) + named(&events, b"high").unwrap_or(0),
+                    met: met(b"max") + met(b"high"),
                     killed: named(&events, b"oom_kill").unwrap_or(0),
                     pressure: pressure::parse(&read("memory.pressure")),
                 }

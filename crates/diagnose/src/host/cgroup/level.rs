@@ -179,4 +179,31 @@ mod tests {
         let told = memory(&Kills::default());
         assert!(told.killed == 0 && told.path.ends_with("cg/pod"), "{told:?}");
     }
+
+    #[test]
+    fn what_another_server_met_at_a_limit_of_its_own_was_not_met_at_the_limit_of_both() {
+        let events = |met: u32, killed: u32| format!("low 0\nhigh 0\nmax {met}\noom 0\noom_kill {killed}\n");
+        let memory = |all: &str, own: Option<&str>| {
+            let mut files = vec![
+                ("cg/both/memory.max", "1000000\n"),
+                ("cg/both/memory.current", "900000\n"),
+                ("cg/both/memory.events", all),
+                ("cg/both/db/memory.max", "500000\n"),
+                ("cg/both/db/memory.current", "100000\n"),
+            ];
+            files.extend(own.map(|own| ("cg/both/memory.events.local", own)));
+            let root = host("0::/both/db\n", &[("cg", "cgroup2", "rw")], &files);
+            let limits = limits(&root).unwrap();
+            let mut before = limits.read().earlier(Duration::from_secs(10));
+            before.memory = vec![MemoryReading::default(); 2];
+            let on_the_way = limits.kills(&limits.read()).since(&limits.kills(&before));
+            let memory = limits.between(&before, &limits.read()).unwrap().memory.unwrap();
+            (memory.met_per_s > 0.0, memory.killed, on_the_way.is_empty())
+        };
+        let (all, none) = (events(50, 1), events(0, 0));
+        assert_eq!(memory(&all, Some(&none)), (false, 0, true), "the other one's limit");
+        assert_eq!(memory(&all, Some(&events(50, 0))), (true, 1, false));
+        assert_eq!(memory(&all, None), (true, 1, false), "an older kernel does not tell them apart");
+        assert_eq!(memory(&events(0, 1), None), (false, 0, true), "the host had none left");
+    }
 }
