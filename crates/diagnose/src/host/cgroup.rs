@@ -642,20 +642,23 @@ mod tests {
 
     #[test]
     fn a_process_that_may_run_on_some_of_the_cpus_is_pinned_to_those_that_are_online() {
-        let pinned_to = |allowed: &str| {
+        let pinned_in = |mounts: &[(&str, &str, &str)], allowed: &str| {
             let status = format!("Name:\tmariadbd\nCpus_allowed:\tf\nCpus_allowed_list:\t{allowed}\n");
             let stat = "cpu 1 1 1 1\ncpu0 1 1 1 1\ncpu1 1 1 1 1\ncpu9 1 1 1 1\n";
-            let root = host("0::/\n", &[], &[("proc/42/status", &status), ("proc/stat", stat)]);
+            let root = host("0::/\n", mounts, &[("proc/42/status", &status), ("proc/stat", stat)]);
             limits(&root).and_then(|limits| {
                 let mut before = limits.read();
                 before.at = before.at.checked_sub(std::time::Duration::from_secs(10)).unwrap();
                 limits.between(&before, &limits.read())?.pinned_to
             })
         };
+        let pinned_to = |allowed: &str| pinned_in(&[], allowed);
         assert_eq!(pinned_to("0"), Some(vec![0]));
         assert_eq!(pinned_to("1-3,9"), Some(vec![1, 9]));
         assert_eq!(pinned_to("0-255"), None, "more may be added, all that are there are allowed");
         assert_eq!((pinned_to("4-7"), pinned_to("")), (None, None));
+        let lxc = [("proc/stat", "fuse.lxcfs", "rw")];
+        assert_eq!(pinned_in(&lxc, "1,5,12"), None, "numbers of the host, and the container's own");
     }
 
     #[test]

@@ -7,14 +7,28 @@ use super::{Ceiling, IO, NO_LIMIT, ThreadCeiling, Throttle, Version};
 use std::path::{Component, Path, PathBuf};
 
 /// The online CPUs that the process in this directory may run on; `None` where that is all of them, or is
-/// not known.
+/// not known. In a container of LXC the CPUs are numbered anew (lxcfs), and those that a process may run on
+/// are not: then it is not known.
 pub(super) fn pinned_to(process: &Path, proc: &Path) -> Option<Vec<u32>> {
+    let mounts = std::fs::read_to_string(proc.join("self/mounts")).unwrap_or_default();
+    if are_numbered_anew(&mounts, &proc.join("stat")) {
+        return None;
+    }
     let status = std::fs::read_to_string(process.join("status")).ok()?;
     let allowed = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"))?;
     let online = cpu::parse(&std::fs::read(proc.join("stat")).ok()?).each;
     let left: Vec<u32> =
         online.iter().map(|(number, _)| *number).filter(|number| lists(allowed, *number)).collect();
     (!left.is_empty() && left.len() < online.len()).then_some(left)
+}
+
+/// Whether `stat` is a file of lxcfs.
+fn are_numbered_anew(mounts: &str, stat: &Path) -> bool {
+    mounts.lines().any(|line| {
+        let mut words = line.split(' ').skip(1);
+        let (at, kind) = (words.next(), words.next());
+        at.is_some_and(|at| Path::new(at) == stat) && kind == Some("fuse.lxcfs")
+    })
 }
 
 /// Whether a list of the kernel's (`0-3,8`) has a number.
