@@ -24,7 +24,7 @@ mod text;
 pub use sampler::{Roots, Sampler};
 
 use serde::{Deserialize, Serialize};
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, UdpSocket};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -43,9 +43,33 @@ pub fn is_here(address: &fleet::Address) -> bool {
     is_name_here(host, &own, || std::fs::read("/etc/hosts").unwrap_or_default())
 }
 
-/// Only an address of this machine can be bound.
 fn is_of_this_host(ip: IpAddr) -> bool {
-    std::net::UdpSocket::bind((ip, 0)).is_ok()
+    let family = if ip.is_ipv4() { "ipv4" } else { "ipv6" };
+    let binds_any = || {
+        let allowed = std::fs::read(format!("/proc/sys/net/{family}/ip_nonlocal_bind"));
+        allowed.is_ok_and(|text| text.starts_with(b"1"))
+    };
+    is_own(ip, UdpSocket::bind((ip, 0)).is_ok(), binds_any, || source_towards(ip))
+}
+
+/// Only an address of this machine can be bound, unless the system lets any be, as on hosts with a floating
+/// address (`ip_nonlocal_bind`): then packets to an own one leave from it.
+fn is_own(
+    ip: IpAddr,
+    can_bind: bool,
+    binds_any: impl FnOnce() -> bool,
+    source: impl FnOnce() -> Option<IpAddr>,
+) -> bool {
+    let is_local = ip.is_loopback() || ip.is_unspecified();
+    can_bind && (is_local || !binds_any() || source() == Some(ip))
+}
+
+/// The address that packets to `ip` leave from. To connect a datagram socket sends nothing.
+fn source_towards(ip: IpAddr) -> Option<IpAddr> {
+    let any: IpAddr = if ip.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
+    let socket = UdpSocket::bind((any, 0)).ok()?;
+    socket.connect((ip, 9)).ok()?;
+    Some(socket.local_addr().ok()?.ip())
 }
 
 /// `own`: this host's name; `hosts`: the text of `/etc/hosts`.
@@ -201,7 +225,8 @@ impl Sample {
 
 #[cfg(test)]
 mod tests {
-    use super::{is_here, is_name_here};
+    use super::{is_here, is_name_here, is_own};
+    use std::net::IpAddr;
 
     #[test]
     fn a_server_is_here_if_its_address_is_one_of_this_machine() {
@@ -210,6 +235,16 @@ mod tests {
         assert!(!here("192.0.2.7:3306") && !here("db.example:3306"));
         let own = rustix::system::uname().nodename().to_string_lossy().into_owned();
         assert!(here(&format!("{own}:3306")), "{own}");
+    }
+
+    #[test]
+    fn an_address_that_can_be_bound_because_any_can_is_not_this_machines() {
+        let [theirs, ours]: [IpAddr; 2] = ["192.0.2.7", "192.0.2.1"].map(|ip| ip.parse().unwrap());
+        let own = |ip: IpAddr, can_bind, binds_any| is_own(ip, can_bind, || binds_any, || Some(ours));
+        assert!(!own(theirs, true, true) && !own(theirs, false, false));
+        assert!(own(ours, true, true) && own(ours, true, false));
+        assert!(own(theirs, true, false), "a second address: packets to it leave from the first");
+        assert!(own("127.0.1.1".parse().unwrap(), true, true));
     }
 
     #[test]
