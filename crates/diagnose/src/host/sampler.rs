@@ -133,12 +133,8 @@ impl Sampler {
         self.disks = names(&self.places.sys.join("block"));
         let net = self.places.sys.join("class/net");
         let speed = |name: String| {
-            // A tunnel's driver (tun, tap) says 10 Mbit/s, whatever it carries.
-            if net.join(&name).join("tun_flags").exists() {
-                return None;
-            }
-            let speed = std::fs::read(net.join(&name).join("speed")).ok()?;
-            Some((name, nic::parse_speed(&speed)?))
+            let speed = nic::parse_speed(&std::fs::read(net.join(&name).join("speed")).ok()?)?;
+            (!has_no_link(&net, &name)).then_some((name, speed))
         };
         let links = names(&net).into_iter().filter_map(speed).collect();
         let seldom = Arc::new(SlowReading {
@@ -196,6 +192,24 @@ fn read_whole(file: &File, buffer: &mut Vec<u8>) -> std::io::Result<usize> {
     }
 }
 
+/// Whether the speed of an interface is that of no link: whatever it carries, the driver of a tunnel (tun,
+/// tap) says 10 Mbit/s, that of a container's pair (veth) 10 Gbit/s, and a bridge what its quickest port does.
+fn has_no_link(net: &Path, name: &str) -> bool {
+    let dir = net.join(name);
+    let lower = || names(&dir).into_iter().filter_map(|file| Some(file.strip_prefix("lower_")?.to_owned()));
+    let text = |file: &str| std::fs::read_to_string(dir.join(file)).unwrap_or_default();
+    if dir.join("bridge").exists() {
+        return lower().all(|port| has_no_link(net, &port));
+    }
+    // The other end of a pair has a number of its own. What lies on another interface (macvlan) says of which
+    // kind it is, also where a container does not see the other one.
+    let is_pair = || {
+        let lies_on_another = lower().next().is_some() || text("uevent").contains("DEVTYPE=");
+        text("ifindex") != text("iflink") && !dir.join("device").exists() && !lies_on_another
+    };
+    dir.join("tun_flags").exists() || is_pair()
+}
+
 fn names(dir: &Path) -> Vec<String> {
     let Ok(entries) = std::fs::read_dir(dir) else { return Vec::new() };
     entries.filter_map(|entry| Some(entry.ok()?.file_name().to_string_lossy().into_owned())).collect()
@@ -227,6 +241,34 @@ mod tests {
         };
         assert!(!sample.cpu.each.is_empty() && sample.memory.level.total > 0 && !sample.nics.is_empty());
         assert!(sample.cost_ms > 0.0);
+    }
+
+    #[test]
+    fn what_pairs_of_containers_and_bridges_of_those_say_is_no_links_speed() {
+        let sys = tempfile::tempdir().unwrap();
+        let net = sys.path().join("class/net");
+        let interface = |name: &str, files: &[(&str, &str)]| {
+            std::fs::create_dir_all(net.join(name)).unwrap();
+            for (file, text) in [("speed", "10000\n")].iter().chain(files) {
+                std::fs::write(net.join(name).join(file), text).unwrap();
+            }
+        };
+        let pair = [("ifindex", "5\n"), ("iflink", "4\n"), ("uevent", "INTERFACE=veth1\nIFINDEX=5\n")];
+        interface("veth1", &pair);
+        interface("eth0", &[("ifindex", "2\n"), ("iflink", "2\n"), ("device", "")]);
+        let on_eth0 =
+            [("ifindex", "6\n"), ("iflink", "2\n"), ("lower_eth0", ""), ("uevent", "DEVTYPE=vlan\n")];
+        interface("eth0.7", &on_eth0);
+        interface("macvlan1", &[("ifindex", "7\n"), ("iflink", "2\n"), ("uevent", "DEVTYPE=macvlan\n")]);
+        interface("bond0", &[("ifindex", "8\n"), ("iflink", "8\n"), ("lower_eth0", "")]);
+        interface("docker0", &[("bridge", ""), ("lower_veth1", "")]);
+        interface("br0", &[("bridge", ""), ("lower_veth1", ""), ("lower_eth0", "")]);
+        interface("tun0", &[("tun_flags", "0x1001\n")]);
+        let mut sampler = Sampler::new(Roots { proc: sys.path().join("proc"), sys: sys.path().into() });
+        let mut links: Vec<String> =
+            sampler.read().seldom.links.iter().map(|(name, _)| name.clone()).collect();
+        links.sort_unstable();
+        assert_eq!(links, ["bond0", "br0", "eth0", "eth0.7", "macvlan1"]);
     }
 
     #[test]
