@@ -67,6 +67,8 @@ enum DataDirectory {
     At(PathBuf),
     /// We may not look there; it is on this device, `MAJOR:MINOR`.
     On(String),
+    /// In a container whose process is not known.
+    Unknown,
 }
 
 impl Surroundings {
@@ -82,10 +84,11 @@ impl Surroundings {
         if self.looked_at.is_none_or(|at| now.saturating_duration_since(at) >= SELDOM) {
             self.looked_at = Some(now);
             let pid = self.find_limits(settings, roots);
-            let data = data_directory(&settings.datadir, pid, roots);
+            let data = data_directory(settings, pid, roots);
             self.data_disk = match &data {
                 DataDirectory::At(path) => disk::holding(path, sys),
                 DataDirectory::On(device) => disk::called(device, sys),
+                DataDirectory::Unknown => None,
             };
             let volume = self.data_disk.as_deref();
             self.disks_below = volume.map_or_else(Vec::new, |volume| disk::below(volume, sys));
@@ -164,7 +167,7 @@ impl Surroundings {
     fn measure_room(&mut self, settings: &Settings, data: &DataDirectory, now: Instant) {
         let room = match data {
             DataDirectory::At(path) => disk::room(path),
-            DataDirectory::On(_) => None,
+            DataDirectory::On(_) | DataDirectory::Unknown => None,
         };
         self.space = room.map(|(total, available)| {
             self.room.push_back((now, available));
@@ -179,10 +182,11 @@ impl Surroundings {
 /// Where the data of process `pid` are for us. A container has mounts of its own: what has the same path here
 /// may be another file system, as `/var/lib/mysql` of a package that nobody uses. Then it is looked at
 /// through the process, which its user and root may do; for others its mounts still tell the device.
-fn data_directory(datadir: &str, pid: Option<u32>, proc: &Path) -> DataDirectory {
-    let path = Path::new(datadir);
+fn data_directory(settings: &Settings, pid: Option<u32>, proc: &Path) -> DataDirectory {
+    let path = Path::new(&settings.datadir);
     let Some(process) = pid.map(|pid| proc.join(pid.to_string())) else {
-        return DataDirectory::At(path.to_owned());
+        let elsewhere = is_called_otherwise(settings, proc);
+        return if elsewhere { DataDirectory::Unknown } else { DataDirectory::At(path.to_owned()) };
     };
     let mounts = |of: &Path| std::fs::read_to_string(of.join("mountinfo")).unwrap_or_default();
     let (its, ours) = (mounts(&process), mounts(&proc.join("self")));
@@ -206,11 +210,20 @@ fn full_in_s(room: &VecDeque<(Instant, u64)>) -> Option<f64> {
     (fell && seconds >= TELLS).then(|| *last as f64 / (taken as f64 / seconds.as_secs_f64()))
 }
 
+/// Whether the server says another host name than ours, as in a container of its own: what has the path of a
+/// file of its own here may be another server's.
+fn is_called_otherwise(settings: &Settings, proc: &Path) -> bool {
+    let ours = std::fs::read_to_string(proc.join("sys/kernel/hostname")).unwrap_or_default();
+    let (ours, its) = (ours.trim(), settings.hostname.as_str());
+    !ours.is_empty() && !its.is_empty() && ours != its
+}
+
 /// The process of the server: by its pid file, if that can be read and names a server here, else by what is
 /// visible of the servers' processes.
 fn server_process(settings: &Settings, proc: &Path) -> Result<u32, ProcessUnknown> {
     let pid_file = PathBuf::from(&settings.datadir).join(&settings.pid_file);
-    let by_file = std::fs::read_to_string(&pid_file).ok().and_then(|text| text.trim().parse().ok());
+    let text = std::fs::read_to_string(&pid_file).ok().filter(|_| !is_called_otherwise(settings, proc));
+    let by_file = text.and_then(|text| text.trim().parse().ok());
     if let Some(server) = by_file.and_then(|pid| process::database_server(pid, proc)) {
         return Ok(server.pid);
     }
@@ -254,6 +267,34 @@ mod tests {
             std::fs::write(root.path().join("42/comm"), called).unwrap();
             assert_eq!(server_process(&settings, root.path()).ok(), expected);
         }
+    }
+
+    #[test]
+    fn a_server_in_a_container_is_not_taken_for_the_one_whose_files_have_its_paths_here() {
+        let root = tempfile::tempdir().unwrap();
+        let (proc, data) = (root.path().join("proc"), root.path().join("data"));
+        write(root.path(), "data/db.pid", "42\n");
+        write(&proc, "sys/kernel/hostname", "db-host\n");
+        for (pid, listens) in [(42, "0100007F:0CEA"), (43, "00000000:0CEA")] {
+            write(&proc, &format!("{pid}/comm"), "mariadbd\n");
+            let line = format!("   0: {listens} 00000000:0000 0A 00000000:00000000\n");
+            write(&proc, &format!("{pid}/net/tcp"), &line);
+        }
+        let found = |hostname: &str| {
+            let settings = Settings {
+                datadir: data.display().to_string(),
+                pid_file: "db.pid".to_owned(),
+                hostname: hostname.to_owned(),
+                port: 3306,
+                ..Settings::default()
+            };
+            let pid = server_process(&settings, &proc).ok();
+            (pid, data_directory(&settings, pid, &proc))
+        };
+        assert_eq!(found("db-host"), (Some(42), DataDirectory::At(data.clone())));
+        assert_eq!(found("3f2a9c11d0be"), (None, DataDirectory::Unknown), "either may be it");
+        write(&proc, "43/cmdline", "mariadbd\0--port=3306\0");
+        assert_eq!(found("3f2a9c11d0be").0, Some(43));
     }
 
     /// A file below a directory, with the directories above it.
