@@ -2,7 +2,7 @@
 //! and the room there. Read where the server runs on this host; looked up anew when its process changes.
 
 use diagnose::host::cgroup::{Kills, Limits, Reading, Sample};
-use diagnose::host::{disk, process};
+use diagnose::host::{disk, process, tcp};
 use diagnose::server::Settings;
 use diagnose::verdict::Space;
 use std::collections::VecDeque;
@@ -59,6 +59,8 @@ pub(crate) struct Surroundings {
     /// Room left, oldest first.
     room: VecDeque<(Instant, u64)>,
     space: Option<Space>,
+    /// The process, where it is known, and what TCP counted in its network, oldest first.
+    tcp: (Option<u32>, VecDeque<(Instant, tcp::Reading)>),
 }
 
 /// Where a server's data are for us.
@@ -84,6 +86,9 @@ impl Surroundings {
         if self.looked_at.is_none_or(|at| now.saturating_duration_since(at) >= SELDOM) {
             self.looked_at = Some(now);
             let pid = self.find_limits(settings, roots);
+            if self.tcp.0 != pid {
+                self.tcp = (pid, VecDeque::new());
+            }
             let data = data_directory(settings, pid, roots);
             self.data_disk = match &data {
                 DataDirectory::At(path) => disk::holding(path, sys),
@@ -110,6 +115,32 @@ impl Surroundings {
             }
             self.readings.push_back(reading);
         }
+        self.read_tcp(now, window, roots);
+    }
+
+    /// A container may have a network of its own, whose counters are not the host's.
+    fn read_tcp(&mut self, now: Instant, window: Duration, proc: &Path) {
+        let (Some(pid), readings) = (self.tcp.0, &mut self.tcp.1) else { return };
+        let net = proc.join(format!("{pid}/net"));
+        let file = |name: &str| std::fs::read(net.join(name)).unwrap_or_default();
+        let (snmp, netstat) = (file("snmp"), file("netstat"));
+        if snmp.is_empty() {
+            readings.clear();
+            return;
+        }
+        while readings.len() > 1
+            && readings.front().is_some_and(|(at, _)| now.saturating_duration_since(*at) > window)
+        {
+            readings.pop_front();
+        }
+        readings.push_back((now, tcp::parse(&snmp, &netstat)));
+    }
+
+    /// TCP in the network of the server's process over the window; `None` where that is not known.
+    pub(crate) fn tcp(&self) -> Option<tcp::Sample> {
+        let ((began, first), (ended, last)) = (self.tcp.1.front()?, self.tcp.1.back()?);
+        let seconds = ended.saturating_duration_since(*began).as_secs_f64();
+        (seconds >= 1e-3).then(|| last.since(first, seconds))
     }
 
     /// The limits over the window, with the kill that may have begun it; `None` where there are none.
@@ -295,6 +326,25 @@ mod tests {
         assert_eq!(found("3f2a9c11d0be"), (None, DataDirectory::Unknown), "either may be it");
         write(&proc, "43/cmdline", "mariadbd\0--port=3306\0");
         assert_eq!(found("3f2a9c11d0be").0, Some(43));
+    }
+
+    #[test]
+    fn what_tcp_sends_again_is_counted_in_the_network_of_the_server() {
+        let proc = tempfile::tempdir().unwrap();
+        let (start, mut surroundings) = (Instant::now(), Surroundings::default());
+        write(proc.path(), "42/comm", "mariadbd\n");
+        let mut again = |s: u64, sent: u64, again: u64| {
+            let text = format!("Tcp: OutSegs RetransSegs\nTcp: {sent} {again}\n");
+            write(proc.path(), "42/net/snmp", &text);
+            let (at, window) = (start + Duration::from_secs(s), Duration::from_secs(10));
+            surroundings.look(&Settings::default(), at, window, proc.path(), Path::new("/none"));
+            surroundings.tcp().and_then(|tcp| tcp.sent_again_share)
+        };
+        assert_eq!(again(0, 1000, 900), None, "one look counts nothing");
+        assert_eq!(again(5, 2000, 950), Some(0.05));
+        assert_eq!((again(10, 3000, 1000), again(15, 4000, 1000)), (Some(0.05), Some(0.025)));
+        std::fs::rename(proc.path().join("42"), proc.path().join("43")).unwrap();
+        assert_eq!(again(20, 5000, 1000), None, "another process");
     }
 
     /// A file below a directory, with the directories above it.

@@ -80,5 +80,8 @@ impl WatchedServer {
         window.disks_below = self.surroundings.disks_below();
         window.limits = self.surroundings.limits(now);
         window.space = self.surroundings.space();
+        if let (Some(host), Some(tcp)) = (window.host.as_mut(), self.surroundings.tcp()) {
+            host.tcp = tcp;
+        }
     }
 }
