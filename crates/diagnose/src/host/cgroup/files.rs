@@ -89,14 +89,18 @@ impl Hierarchies {
     }
 
     /// The mount of a controller's hierarchy and the process's group in it: of version 1 where the controller
-    /// is mounted by itself, else of version 2.
+    /// is mounted by itself, else of version 2. Of several mounts the first that has the group counts: a
+    /// container may have the host's beside its own.
     fn group(&self, controller: &str) -> Option<(PathBuf, &str, Version)> {
-        let mount = |wanted: &dyn Fn(&str, &str) -> bool| {
-            self.mounts.lines().find_map(|line| {
+        let mount = |path: &str, wanted: &dyn Fn(&str, &str) -> bool| {
+            let all = self.mounts.lines().filter_map(|line| {
                 let mut words = line.split(' ').skip(1);
-                let (path, kind, options) = (words.next()?, words.next()?, words.next()?);
-                wanted(kind, options).then(|| PathBuf::from(path))
-            })
+                let (at, kind, options) = (words.next()?, words.next()?, words.next()?);
+                wanted(kind, options).then(|| PathBuf::from(at))
+            });
+            let all: Vec<PathBuf> = all.collect();
+            let has_it = |mount: &&PathBuf| below(path, self.top(mount)).is_some();
+            all.iter().find(has_it).or(all.first()).cloned()
         };
         let mut lines = self.groups.lines().filter_map(|line| {
             let (_, rest) = line.split_once(':')?;
@@ -104,11 +108,11 @@ impl Hierarchies {
         });
         let of_it = |names: &str| names.split(',').any(|name| name == controller);
         if let Some((_, path)) = lines.clone().find(|(names, _)| of_it(names)) {
-            let mount = mount(&|kind, options| kind == "cgroup" && of_it(options))?;
+            let mount = mount(path, &|kind, options| kind == "cgroup" && of_it(options))?;
             return Some((mount, path, Version::One));
         }
         let (_, path) = lines.find(|(names, _)| names.is_empty())?;
-        Some((mount(&|kind, _| kind == "cgroup2")?, path, Version::Two))
+        Some((mount(path, &|kind, _| kind == "cgroup2")?, path, Version::Two))
     }
 
     /// The group at the top of a mount; of several mounts at one place the last is the one to be seen.

@@ -64,4 +64,27 @@ mod tests {
         assert!(sample.memory.is_none() && sample.threads.is_none() && sample.files.is_none());
         assert_eq!(Limits::of_cpu(43, &root.path().join("proc")), None);
     }
+
+    #[test]
+    fn of_two_mounts_the_one_that_has_the_group_counts() {
+        let root = host(
+            "0::/../../system.slice/db\n",
+            &[("own", "cgroup2", "ro"), ("host", "cgroup2", "ro")],
+            &[
+                ("own/cpu.max", "10000 100000\n"),
+                ("host/system.slice/db/cpu.max", "50000 100000\n"),
+                ("host/system.slice/cpu.max", "max 100000\n"),
+            ],
+        );
+        let at = root.path().display();
+        let tops = format!(
+            "36 35 0:30 / {at}/own ro - cgroup2 cgroup ro\n\
+             37 35 0:30 /../.. {at}/host ro - cgroup2 cgroup ro\n"
+        );
+        std::fs::write(root.path().join("proc/self/mountinfo"), tops).unwrap();
+        let proc = root.path().join("proc");
+        let limits = Limits::of_cpu(42, &proc).unwrap();
+        assert_eq!(limits.cpu_quota(), Some((root.path().join("host/system.slice/db").as_path(), 0.5)));
+        assert!(!Limits::are_elsewhere(42, &proc));
+    }
 }
