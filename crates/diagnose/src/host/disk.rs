@@ -15,8 +15,6 @@ use rustix::fs::{major, minor, stat};
 use serde::{Deserialize, Serialize};
 use std::path::Path;
 
-/// How volumes are called that hand their flushes down.
-const VOLUMES: [&str; 2] = ["dm-", "md"];
 /// Levels of volumes that are looked through: dm-crypt on LVM on md is three.
 const DEEPEST: usize = 8;
 
@@ -37,7 +35,8 @@ pub struct Device {
     pub name: String,
     pub read: Totals,
     pub written: Totals,
-    /// Flushes of its cache; `None` before Linux 5.5, and of a volume that has never counted one.
+    /// Flushes of its cache; `None` before Linux 5.5, and where none was ever counted: of a volume, and of a
+    /// disk without a cache that loses its data (a cloud's, an array with a battery), which is not flushed.
     pub flushed: Option<Totals>,
     /// Requests under way now.
     pub in_flight: u64,
@@ -68,7 +67,7 @@ pub struct Sample {
     pub name: String,
     pub read: Work,
     pub written: Work,
-    /// Flushes; `None` where the kernel does not count them.
+    /// Flushes; `None` where there are none to count, or the kernel does not.
     pub flushed: Option<Work>,
     /// Share of time with any request under way, 0 to 1.
     pub busy: f64,
@@ -175,7 +174,6 @@ fn device(line: &[u8]) -> Option<Device> {
     }
     let done = |requests: u64, sectors: u64, ms: u64| Totals { requests, sectors, ms };
     let flushed = (count >= 17).then(|| done(figures[15], 0, figures[16]));
-    let is_volume = VOLUMES.iter().any(|kind| name.starts_with(kind));
     Some(Device {
         name,
         read: done(figures[0], figures[2], figures[3]),
@@ -183,7 +181,7 @@ fn device(line: &[u8]) -> Option<Device> {
         in_flight: figures[8],
         busy_ms: figures[9],
         queue_ms: figures[10],
-        flushed: flushed.filter(|flushed| flushed.requests > 0 || !is_volume),
+        flushed: flushed.filter(|flushed| flushed.requests > 0),
     })
 }
 
@@ -334,14 +332,15 @@ mod tests {
     }
 
     #[test]
-    fn a_volume_that_counts_no_flushes_does_not_say_that_there_are_none() {
+    fn a_device_that_never_counts_a_flush_does_not_say_how_long_commits_wait_for_it() {
         let flushed = |name: &str, flushes: u64| {
             let line =
                 format!("253 0 {name} 9 0 80 6 2000 0 160000 9000 3 4000 15000 0 0 0 0 {flushes} 700\n");
             parse(line.as_bytes())[0].flushed.map(|flushed| flushed.requests)
         };
-        assert_eq!((flushed("dm-0", 0), flushed("md127", 0)), (None, None));
-        assert_eq!((flushed("dm-2", 5), flushed("sda", 0)), (Some(5), Some(0)), "multipath counts its own");
+        assert_eq!((flushed("dm-0", 0), flushed("md127", 0)), (None, None), "the disks below do");
+        assert_eq!(flushed("sda", 0), None, "it has no cache to flush");
+        assert_eq!((flushed("dm-2", 5), flushed("sda", 7)), (Some(5), Some(7)), "multipath counts its own");
     }
 
     #[test]

@@ -260,11 +260,11 @@ pub static RULES: &[Rule] = &[
         name: FlushBound,
         called: "flushes of commits",
         when: ">= 30 % of the sessions at work wait for their commit, and either >= 2 of them while the disk flushes \
-               >= 30 % of the time, or it flushes >= 60 % of it; without sight of the disk >= 50 % of the sessions and \
-               >= 2; the two that ask for >= 2 only with >= 1.5 commits to a flush, where MariaDB counts them \
-               (sync_binlog = 1); none of that where nothing is flushed at a commit (innodb_flush_log_at_trx_commit 0 or \
-               2, and sync_binlog 0 or no binary log); or, with one in its commit half of the time, somebody waits each \
-               second for room in the redo log's buffer (I)",
+               >= 30 % of the time, or it flushes >= 60 % of it; without sight of the disk, or of one without a cache \
+               to flush, >= 50 % of the sessions and >= 2; the two that ask for >= 2 only with >= 1.5 commits to a \
+               flush, where MariaDB counts them (sync_binlog = 1); none of that where nothing is flushed at a commit \
+               (innodb_flush_log_at_trx_commit 0 or 2, and sync_binlog 0 or no binary log); or, with one in its commit \
+               half of the time, somebody waits each second for room in the redo log's buffer (I)",
         explains: &[],
         next: &[
             "a disk with power-loss protection, whose flush is free",
