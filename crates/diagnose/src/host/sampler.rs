@@ -193,7 +193,7 @@ fn read_whole(file: &File, buffer: &mut Vec<u8>) -> std::io::Result<usize> {
 }
 
 /// Whether the speed of an interface is that of no link: whatever it carries, the driver of a tunnel (tun,
-/// tap) says 10 Mbit/s, that of a container's pair (veth) 10 Gbit/s, and a bridge what its quickest port does.
+/// tap) says 10 Mbit/s, that of a container's pair (veth) 10 Gbit/s, and a bridge what its best port does.
 fn has_no_link(net: &Path, name: &str) -> bool {
     let dir = net.join(name);
     let lower = || names(&dir).into_iter().filter_map(|file| Some(file.strip_prefix("lower_")?.to_owned()));
@@ -201,8 +201,8 @@ fn has_no_link(net: &Path, name: &str) -> bool {
     if dir.join("bridge").exists() {
         return lower().all(|port| has_no_link(net, &port));
     }
-    // The other end of a pair has a number of its own. What lies on another interface (macvlan) says of which
-    // kind it is, also where a container does not see the other one.
+    // The other end of a pair has a number of its own. What lies on another interface (macvlan) says its
+    // kind, also where a container does not see the other one.
     let is_pair = || {
         let lies_on_another = lower().next().is_some() || text("uevent").contains("DEVTYPE=");
         text("ifindex") != text("iflink") && !dir.join("device").exists() && !lies_on_another

@@ -346,8 +346,7 @@ mod tests {
             ..Digests::default()
         };
         let quiet = of(100.5, 1e6, &[digest("usual", 1000, 1.0)]);
-        // One that ended first after that question is new; one that did before may have been called for
-        // years.
+        // One that ended first after that question is new; one that did before may have run for years.
         let now = of(105.5, 1e6 + 1000.0, &[digest("new", 80, 101.0), digest("old", 90_000, 100.0)]);
         let found = top(&quiet, &now).unwrap();
         assert_eq!((found.text.as_str(), found.calls), ("new", 80));
