@@ -342,7 +342,7 @@ pub(super) fn digests(dialect: Dialect) -> String {
     };
     format!(
         "SELECT schema_name AS in_schema, digest AS digest, LEFT(digest_text, 200) AS text, count_star AS calls, \
-         UNIX_TIMESTAMP(first_seen) AS began_s, UNIX_TIMESTAMP(NOW(6)) AS asked_s, \
+         UNIX_TIMESTAMP(first_seen) AS began_s, UNIX_TIMESTAMP() AS asked_s, \
          sum_timer_wait / 1e9 AS ms, {quantiles}, sum_rows_examined AS examined, sum_rows_sent AS sent, \
          (SELECT SUM(sum_timer_wait) / 1e9 FROM performance_schema.events_statements_summary_by_digest) AS all_ms \
          FROM performance_schema.events_statements_summary_by_digest \
