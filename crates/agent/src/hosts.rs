@@ -1,7 +1,7 @@
 //! Several hosts, each judged by the agent that runs on it, put together in one view.
 //!
 //! Agents see the same fleet. A server is told of by the agent on its own host, which has the host's
-//! evidence; those that no agent stands beside are told of by the first that knows them (`together.rs`). Each
+//! evidence; those that no agent stands beside are told of by the first that knows them (`merge.rs`). Each
 //! agent is asked at its own pace (`follow.rs`), so that one which is silent delays nobody.
 
 mod error;

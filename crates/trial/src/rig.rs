@@ -1,5 +1,5 @@
 //! What an experiment is run on: settings through `knob`, journaled and read back; the workload through
-//! `load`, in this process; this host's figures through `observe`.
+//! `load`, in this process; this host's figures through `diagnose`.
 
 use crate::guard::Window;
 use crate::run::{Assignment, Restore, Rig, RigError, Stretch};

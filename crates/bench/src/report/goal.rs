@@ -1,6 +1,6 @@
 //! Goals: what the relay and zero-hop are to reach beside others on the same cores, as data; and whether a
 //! run says so. What zero-hop and insight cost is a few per cent, for which rounds are too coarse: see
-//! `bench/pair.rs`.
+//! `pair.rs`.
 
 use super::{Report, shown};
 use crate::bound::Bound;
