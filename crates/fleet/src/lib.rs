@@ -43,6 +43,6 @@ pub use server::{
     KnownZone, Lack, Load, Newcomer, Replication, Server, ServerName, State, Thread, ZoneSource,
 };
 pub use snapshot::{Snapshot, WriterStatus};
-pub use units::{Share, UnitError, Weight};
+pub use units::{UnitError, Weight};
 pub use version::{Flavour, Version, VersionError};
 pub use zone::Zone;

@@ -3,11 +3,6 @@
 use crate::Blame;
 use serde::Serialize;
 
-/// A share of a whole, 0 to 1.
-#[derive(Clone, Copy, Debug, PartialEq, PartialOrd, Serialize)]
-#[serde(transparent)]
-pub struct Share(f64);
-
 /// A relative capacity, > 0 and finite; 1 is one ordinary server.
 #[derive(Clone, Copy, Debug, PartialEq, PartialOrd, Serialize)]
 #[serde(transparent)]
@@ -16,9 +11,6 @@ pub struct Weight(f64);
 /// Why a number is not what its unit asks for.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum UnitError {
-    /// Not between 0 and 1.
-    #[error("{0} is not a share; a share lies between 0 and 1")]
-    NotAShare(f64),
     /// Not positive and finite.
     #[error("{0} is not a weight; a weight is above 0 and at most 1000")]
     NotAWeight(f64),
@@ -28,23 +20,6 @@ impl UnitError {
     /// Whose fault it is: whoever wrote it.
     pub fn blame(&self) -> Blame {
         Blame::Config
-    }
-}
-
-impl Share {
-    /// Nothing.
-    pub const NONE: Self = Self(0.0);
-    /// The whole.
-    pub const WHOLE: Self = Self(1.0);
-
-    /// Checks that `value` lies in 0..=1.
-    pub fn new(value: f64) -> Result<Self, UnitError> {
-        if (0.0..=1.0).contains(&value) { Ok(Self(value)) } else { Err(UnitError::NotAShare(value)) }
-    }
-
-    /// As a fraction of 1.
-    pub fn fraction(self) -> f64 {
-        self.0
     }
 }
 
