@@ -520,11 +520,6 @@ impl Bypass {
         Ok(self.sessions()?.iter().filter(|session| session.target == target).count())
     }
 
-    /// Forgets a session whose socket is no more although the kernel never told.
-    pub fn forget_session(&self, session: &Session) {
-        let _ = self.map(Map::Sessions).delete(&session.cookie.to_ne_bytes());
-    }
-
     pub(crate) fn map(&self, map: Map) -> &MapFd {
         &self.maps[map as usize]
     }

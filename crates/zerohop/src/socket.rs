@@ -45,12 +45,8 @@ pub struct Socket {
     pub sent: u64,
     /// Bytes received.
     pub received: u64,
-    /// No data went either way for this long.
+    /// No data went either way for this long; the kernel's clock ticks every few milliseconds.
     pub quiet: Duration,
-    /// Since we last sent data; the kernel's clock ticks every few milliseconds.
-    pub sent_ago: Duration,
-    /// Since we last received data.
-    pub received_ago: Duration,
     /// Bytes are under way: unread here, not yet acknowledged there, or not even sent.
     pub busy: bool,
     family: u8,
@@ -209,17 +205,14 @@ fn socket(answer: &[u8]) -> Option<Socket> {
     let counts = info.get(..148)?;
     // The kernel reads these two, like the counts below, under the socket's lock.
     let under_way = u32_at(counts, 24) > 0 || u32_at(counts, 144) > 0;
-    let (since_sent, since_received) = (u32_at(counts, 44), u32_at(counts, 52));
-    let ms = |ms: u32| Duration::from_millis(u64::from(ms));
+    let (since_sent_ms, since_received_ms) = (u32_at(counts, 44), u32_at(counts, 52));
     Some(Socket {
         cookie: u64_at(&identity, 40),
         local: address(family, &identity, 0, 4),
         peer: address(family, &identity, 2, 20),
         sent: u64_at(counts, 120),
         received: u64_at(counts, 128),
-        quiet: ms(since_sent.min(since_received)),
-        sent_ago: ms(since_sent),
-        received_ago: ms(since_received),
+        quiet: Duration::from_millis(since_sent_ms.min(since_received_ms).into()),
         busy: under_way || u32_at(head, 56) > 0 || u32_at(head, 60) > 0,
         family,
         identity,
