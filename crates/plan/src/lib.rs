@@ -3,7 +3,7 @@
 //!
 //! * [`comparison`]: a configuration beside the baseline, block by block: the ratio with its interval,
 //!   whether it differs, whether it is equivalent;
-//! * [`multiplicity`]: several comparisons at once: Holm's adjustment, Dunnett's critical value;
+//! * [`multiplicity`]: several comparisons at once: Holm's adjustment;
 //! * [`quantile`]: quantiles of a sample;
 //! * [`queue`]: response time at another load or on other cores;
 //! * [`scalability`]: throughput at a concurrency, from closed loops; [`open_law`]: the same from open ones;
