@@ -34,7 +34,7 @@ pub(super) const STATUS: &str = "SHOW GLOBAL STATUS WHERE Variable_name IN (\
     'Com_delete', 'Com_delete_multi', 'Com_replace', 'Com_replace_select', 'Com_load', 'Handler_commit', \
     'Binlog_commits', 'Binlog_group_commits', 'Threads_connected', 'Threads_running', 'Threads_created', \
     'Connection_errors_max_connections', 'Created_tmp_tables', 'Created_tmp_disk_tables', \
-    'Innodb_row_lock_current_waits', 'Innodb_row_lock_waits', 'Innodb_row_lock_time', \
+    'Innodb_row_lock_current_waits', 'Innodb_row_lock_waits', \
     'Innodb_buffer_pool_pages_total', 'Innodb_buffer_pool_pages_free', 'Innodb_buffer_pool_pages_dirty', \
     'Innodb_buffer_pool_read_requests', 'Innodb_buffer_pool_reads', 'Innodb_buffer_pool_read_ahead', \
     'Innodb_buffer_pool_read_ahead_evicted', 'Innodb_buffer_pool_pages_flushed', 'Innodb_buffer_pool_wait_free', \

@@ -35,8 +35,6 @@ pub struct Status {
     pub row_waits_now: u64,
     /// Row-lock waits that began.
     pub row_waits: u64,
-    /// Milliseconds of row-lock waits that ended.
-    pub row_wait_ms: u64,
     /// Pages of the buffer pool.
     pub pages: u64,
     /// Of those, empty.
@@ -113,7 +111,6 @@ impl Status {
             temporary_on_disk: n("created_tmp_disk_tables"),
             row_waits_now: n("innodb_row_lock_current_waits"),
             row_waits: n("innodb_row_lock_waits"),
-            row_wait_ms: n("innodb_row_lock_time"),
             pages: n("innodb_buffer_pool_pages_total"),
             pages_free: n("innodb_buffer_pool_pages_free"),
             pages_dirty: n("innodb_buffer_pool_pages_dirty"),
