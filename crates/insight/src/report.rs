@@ -97,7 +97,6 @@ pub struct Report {
     taken_over: TakenOver,
     /// How long the span is.
     pub span: Duration,
-    pub requests_under_way: usize,
     /// Requests that there was no room for, since the start.
     pub requests_untold: u64,
 }
@@ -268,7 +267,6 @@ impl Collector {
             clusters,
             taken_over: if recent.is_some() { TakenOver::default() } else { self.taken_over.clone() },
             span: now.saturating_duration_since(from),
-            requests_under_way: self.requests.under_way(),
             requests_untold: self.requests.untold,
         }
     }
