@@ -1,6 +1,5 @@
 //! What a replica says about its own replication: enough for a verdict. Lag in milliseconds, by positions, is
-//! [`crate::Watcher`]'s; here it is the server's own word in whole seconds, which reads 0 while nothing
-//! arrives.
+//! `observe`'s; here it is the server's own word in whole seconds, which reads 0 while nothing arrives.
 
 use observe::Rows;
 use serde::{Deserialize, Serialize};
