@@ -1,5 +1,6 @@
 //! Each fault does what it says, and its end undoes it. Real servers, one lab for each group of faults.
 
+use crate::until::until;
 use lab::{Account, Change, Fault, Lab, ProcessState, Role, Spec};
 use mysql_async::Conn;
 use mysql_async::prelude::Queryable;
@@ -11,14 +12,6 @@ use std::time::{Duration, Instant};
 const SOON: Duration = Duration::from_millis(300);
 /// For what is expected.
 const PATIENCE: Duration = Duration::from_secs(20);
-
-async fn until(what: &str, mut holds: impl AsyncFnMut() -> bool) {
-    let deadline = Instant::now() + Duration::from_secs(60);
-    while !holds().await {
-        assert!(Instant::now() < deadline, "never happened: {what}");
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
-}
 
 /// Whether a server answers an application of a zone within a moment, however it fails otherwise.
 async fn answers(lab: &Lab, from: &str, server: &str) -> bool {

@@ -7,3 +7,4 @@ mod faults;
 mod mysql;
 mod scripted;
 mod servers;
+mod until;

@@ -1,18 +1,10 @@
 //! The lab on a real mysqld, from target/mysql (`make test-mysql` brings it there).
 
+use crate::until::until;
 use lab::{Account, Fault, Lab, Role, Spec};
 use mysql_async::Conn;
 use mysql_async::prelude::Queryable;
-use std::time::{Duration, Instant};
 use testkit::mysqld;
-
-async fn until(what: &str, mut holds: impl AsyncFnMut() -> bool) {
-    let deadline = Instant::now() + Duration::from_secs(60);
-    while !holds().await {
-        assert!(Instant::now() < deadline, "never happened: {what}");
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
-}
 
 async fn has(lab: &Lab, server: &str, id: u32) -> bool {
     let mut conn = lab.connect(server).await.unwrap();

@@ -1,21 +1,13 @@
 //! The lab on real servers: they come up, replicate, see clients where they are, and disappear however the
 //! owner ends.
 
+use crate::until::until;
 use lab::{Account, Lab, Role, Spec, Status, control};
 use mysql_async::Conn;
 use mysql_async::prelude::Queryable;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
-
-async fn until(what: &str, mut holds: impl AsyncFnMut() -> bool) {
-    let deadline = Instant::now() + Duration::from_secs(60);
-    while !holds().await {
-        assert!(Instant::now() < deadline, "never happened: {what}");
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
-}
 
 async fn number(conn: &mut Conn, query: &str) -> Option<u32> {
     conn.query_first(query).await.ok().flatten()
