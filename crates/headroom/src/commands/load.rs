@@ -230,14 +230,15 @@ async fn send(args: RunArgs, environment: &Environment) -> anyhow::Result<ExitCo
         }
         terminal::complain(&format!("interrupted: the figures are of the first {:.1} s", outcome.seconds));
     }
-    if let Some(store) = store {
-        let run = store.keep(&outcome, &target, &args.label)?;
-        terminal::complain(&format!("kept as run {run}: headroom report {run}"));
-    }
+    // Whoever cannot be shown the figures has them in the history, and the other way round.
+    let kept = store.map(|store| store.keep(&outcome, &target, &args.label));
     if args.json {
         terminal::print_json(&outcome)?;
     } else {
         terminal::print(&load::outcome::text::outcome(&outcome, Paint::for_stdout(environment.no_colour)))?;
+    }
+    if let Some(run) = kept.transpose()? {
+        terminal::complain(&format!("kept as run {run}: headroom report {run}"));
     }
     Ok(if outcome.is_sound() { exit::DONE } else { exit::no() })
 }

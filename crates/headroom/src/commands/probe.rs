@@ -115,11 +115,12 @@ pub(crate) async fn run(args: ProbeArgs, environment: &Environment) -> anyhow::R
         probe = scope.measure(busy_before, &mut progress) => probe?,
         () = stop.received() => bail!("interrupted; nothing was kept, the probe's file is removed"),
     };
-    if let (Some(store), Some(kept)) = (&store, &kept) {
-        probe.keep(store)?;
+    // What was found is shown also where the history cannot be written.
+    let in_history = store.as_ref().map(|store| probe.keep(store)).transpose();
+    show(&args, &probe, || probe::text::one(&probe))?;
+    if let (Some(()), Some(kept)) = (in_history?, &kept) {
         terminal::complain(&format!("kept in {}", kept.path().display()));
     }
-    show(&args, &probe, || probe::text::one(&probe))?;
     Ok(exit::DONE)
 }
 

@@ -5,6 +5,8 @@ use lab::{Account, DATABASE, Lab, Spec};
 use mysql_async::Conn;
 use mysql_async::prelude::Queryable;
 use serde_json::Value;
+use std::fs::File;
+use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
@@ -17,8 +19,13 @@ fn example(language: &str) -> &'static str {
 }
 
 fn headroom(lab: &Lab, file: &Path, words: &str, more: &[&str]) -> Output {
+    command(lab, file, words, more).output().unwrap()
+}
+
+fn command(lab: &Lab, file: &Path, words: &str, more: &[&str]) -> Command {
     let socket = lab.socket("a1").unwrap();
-    Command::new(env!("CARGO_BIN_EXE_headroom"))
+    let mut command = Command::new(env!("CARGO_BIN_EXE_headroom"));
+    command
         .arg("load")
         .args(words.split(' '))
         .arg(file)
@@ -27,9 +34,8 @@ fn headroom(lab: &Lab, file: &Path, words: &str, more: &[&str]) -> Output {
         .env_clear()
         .env("HEADROOM_USER", Account::App.user())
         .env("HEADROOM_PASSWORD", lab.password(Account::App))
-        .stdin(Stdio::null())
-        .output()
-        .unwrap()
+        .stdin(Stdio::null());
+    command
 }
 
 async fn count(root: &mut Conn, what: &str) -> u64 {
@@ -100,5 +106,29 @@ async fn the_guides_example_is_prepared_sent_and_removed_and_the_server_counted_
         assert_eq!(report["tables"], serde_json::json!(["sbtest1", "sbtest2"]), "{report:#}");
     }
     root.disconnect().await.unwrap();
+    lab.down().await.unwrap();
+}
+
+#[tokio::test]
+async fn figures_are_shown_where_the_history_cannot_be_written_any_more() {
+    let base = tempfile::tempdir().unwrap();
+    let lab = Lab::up(&Spec::new(&[("a", 1)]), base.path()).await.unwrap();
+    let workload = Path::new("oltp_point_select");
+    let prepared = headroom(&lab, workload, "prepare", &["--table-size", "100"]);
+    assert!(prepared.status.success(), "{prepared:?}");
+
+    let (kept, shown) = (base.path().join("kept"), base.path().join("shown.json"));
+    let history = kept.join("history.sqlite");
+    let more = ["--table-size", "100", "--json", "--time", "3s", "--store", history.to_str().unwrap()];
+    let mut run = command(&lab, workload, "run", &more);
+    let mut child = run.stdout(File::create(&shown).unwrap()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut said = BufReader::new(child.stderr.take().unwrap()).lines().map(Result::unwrap);
+    said.find(|line| line.contains("transactions/s")).unwrap();
+    std::fs::remove_dir_all(&kept).unwrap();
+    let rest: Vec<String> = said.collect();
+    assert_eq!(child.wait().unwrap().code(), Some(2), "{rest:?}");
+    assert!(rest.iter().any(|line| line.contains("history.sqlite")), "{rest:?}");
+    let outcome: Value = serde_json::from_slice(&std::fs::read(&shown).unwrap()).unwrap();
+    assert!(outcome["totals"]["done"].as_u64().unwrap() > 0, "{outcome:#}");
     lab.down().await.unwrap();
 }
