@@ -198,7 +198,7 @@ impl<'a> ReplayConnection<'a> {
     ) -> Result<Progress, ConnectionError> {
         if matches!(self.state, State::LoggingIn(..)) {
             return if self.log_in(bytes, epoll, context)? {
-                self.go_on(epoll)
+                self.go_on(epoll, now_ns())
             } else {
                 Ok(Progress::Nothing)
             };
@@ -262,9 +262,11 @@ impl<'a> ReplayConnection<'a> {
         }
     }
 
-    /// Sends what has to be said, or is ready.
-    pub(super) fn go_on(&mut self, epoll: &Epoll) -> Result<Progress, ConnectionError> {
+    /// Sends what has to be said, or is ready, and free from then on: until its login is answered, that it is
+    /// late is the target's doing.
+    pub(super) fn go_on(&mut self, epoll: &Epoll, now_ns: u64) -> Result<Progress, ConnectionError> {
         let Some((command, body, preparing)) = self.setup.pop_front() else {
+            self.free_since_ns = now_ns;
             self.state = State::Ready;
             return Ok(Progress::Ready);
         };
@@ -351,14 +353,10 @@ impl<'a> ReplayConnection<'a> {
                         self.prepared.last(finish.prepared.filter(|_| error.is_none()).unwrap_or(REFUSED));
                         self.prepared.recorded(number);
                     }
-                    self.free_since_ns = now_ns;
-                    self.go_on(epoll)
+                    self.go_on(epoll, now_ns)
                 }
                 Some(code) => Err(ConnectionError::SetUp { code }),
-                None => {
-                    self.free_since_ns = now_ns;
-                    self.go_on(epoll)
-                }
+                None => self.go_on(epoll, now_ns),
             },
             _ => Ok(Progress::Nothing),
         }
@@ -398,5 +396,19 @@ impl<'a> ReplayConnection<'a> {
             self.writes = full;
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_session_is_free_from_its_login_on_and_not_from_the_start() {
+        let script = ScriptSession { at_us: 5_000_000, ..ScriptSession::default() };
+        let mut session = ReplayConnection::new(&script, 0, false);
+        let progress = session.go_on(&Epoll::new().unwrap(), 5_200_000_000);
+        assert!(matches!(progress, Ok(Progress::Ready)));
+        assert_eq!(session.free_since_ns, 5_200_000_000, "a login that took 200 ms too long is the target's");
     }
 }

@@ -181,7 +181,8 @@ impl<'a> Player<'a> {
     fn advance(&mut self, at: usize) {
         while matches!(self.connections[at].state, State::Ready) {
             if !self.connections[at].setup.is_empty() {
-                match self.connections[at].go_on(&self.epoll) {
+                let now_ns = self.now_ns();
+                match self.connections[at].go_on(&self.epoll, now_ns) {
                     Ok(_) => return,
                     Err(error) => return self.fail(at, error),
                 }
