@@ -263,10 +263,11 @@ pub fn replay(
 }
 
 /// The same to one target after the other, until `stop`; a person sees how it comes along. Returns what came
-/// of each, by the target's name.
+/// of each, by the target's name. A later target that nothing can be sent to has answered nothing, and takes
+/// no figures from those before it.
 ///
 /// # Errors
-/// As [`replay`].
+/// As [`replay`], at the first target.
 pub fn replay_each(
     script: &Script,
     plans: &[ReplayPlan],
@@ -284,13 +285,23 @@ pub fn replay_each(
                 let ReplayProgress { done, failed, .. } = progress;
                 format!("{}: {done} of {total} commands answered, {failed} failed", plan.target)
             });
-        })?;
+        });
+        let outcome = match outcome {
+            Err(error) if !runs.is_empty() => ReplayOutcome::never_begun(script, &error),
+            outcome => outcome?,
+        };
         runs.push((plan.target.to_string(), outcome));
     }
     Ok(runs)
 }
 
 impl ReplayOutcome {
+    /// Of a target that nothing was sent to, for this reason.
+    fn never_begun(script: &Script, why: &LoadError) -> Self {
+        let lost_sessions = [(why.to_string(), script.sessions.len() as u64)].into();
+        Self { outcomes: vec![None; script.steps.len()], lost_sessions, ..Self::default() }
+    }
+
     /// Commands answered without an error.
     pub fn answered(&self) -> usize {
         self.outcomes.iter().flatten().filter(|outcome| outcome.error.is_none()).count()
@@ -317,5 +328,42 @@ impl ReplayOutcome {
         }
         self.seconds = self.seconds.max(result.ended_ns as f64 / 1e9);
         result.cpu_ns
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use lab::scripted::{Reply, Script as Answers, ScriptedServer};
+    use wire::Command;
+
+    #[tokio::test]
+    async fn a_second_target_that_is_not_there_takes_no_figures_from_the_first() {
+        let server = ScriptedServer::start(Answers::new("8.0.39", |_, _| Reply::Ok)).await.unwrap();
+        let nobody = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        let plan = |port| ReplayPlan {
+            target: Address::tcp("127.0.0.1", port),
+            tls: None,
+            account: Account { user: "load".to_owned(), ..Account::default() },
+            speed: 1.0,
+            read_only: true,
+            threads: 1,
+            grace: Duration::from_secs(5),
+        };
+        let (there, not_there) = (plan(server.address().port()), plan(nobody.port()));
+        let each = |plans: Vec<ReplayPlan>| {
+            tokio::task::spawn_blocking(move || {
+                let (command, body) = (Command::Query, b"SELECT 1".to_vec());
+                let step = ScriptStep { session: 0, at_us: 1, command, body, group: 0, recorded: None };
+                let session = ScriptSession { steps: vec![0], ..ScriptSession::default() };
+                let script = Script { sessions: vec![session], steps: vec![step], ..Script::default() };
+                replay_each(&script, &plans, &AtomicBool::new(false))
+            })
+        };
+        let runs = each(vec![there.clone(), not_there.clone()]).await.unwrap().unwrap();
+        assert_eq!((runs[0].1.answered(), runs[1].1.answered()), (1, 0), "{runs:?}");
+        let why = runs[1].1.lost_sessions.keys().next().unwrap();
+        assert!(why.contains("cannot connect"), "{why}");
+        assert!(each(vec![not_there, there]).await.unwrap().is_err(), "nothing was measured yet");
     }
 }
