@@ -23,10 +23,10 @@ pub(crate) struct WorkloadArgs {
     #[arg(long, default_value = "special", value_parser = distribution)]
     distribution: Distribution,
     /// Shape of pareto.
-    #[arg(long, value_name = "H")]
+    #[arg(long, value_name = "H", value_parser = share)]
     pareto_h: Option<f64>,
     /// Shape of zipfian.
-    #[arg(long, value_name = "EXPONENT")]
+    #[arg(long, value_name = "EXPONENT", value_parser = exponent)]
     zipfian_exponent: Option<f64>,
     /// Write parameters into the statement's text instead of preparing it (sysbench: --db-ps-mode=disable).
     #[arg(long)]
@@ -94,4 +94,32 @@ pub(crate) fn named(name: &str, options: &Options) -> anyhow::Result<Named> {
 fn distribution(name: &str) -> Result<Distribution, String> {
     Distribution::named(name)
         .ok_or_else(|| format!("'{name}' is none of uniform, gaussian, special, pareto and zipfian"))
+}
+
+/// Beyond its ends a pareto distribution is none, and would ask for one row only.
+fn share(text: &str) -> Result<f64, String> {
+    let share = text.parse::<f64>().ok().filter(|share| *share > 0.0 && *share < 1.0);
+    share.ok_or_else(|| format!("'{text}' is not between 0 and 1"))
+}
+
+fn exponent(text: &str) -> Result<f64, String> {
+    let exponent = text.parse::<f64>().ok().filter(|exponent| *exponent >= 0.0 && exponent.is_finite());
+    exponent.ok_or_else(|| format!("'{text}' is not 0 or more"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shapes_that_would_ask_for_one_row_only_are_refused() {
+        assert_eq!((share("0.2"), share("0.9")), (Ok(0.2), Ok(0.9)));
+        for wrong in ["0", "1", "20", "-0.2", "nan", "inf", "a fifth"] {
+            assert!(share(wrong).is_err(), "{wrong}");
+        }
+        assert_eq!((exponent("0"), exponent("1.5")), (Ok(0.0), Ok(1.5)));
+        for wrong in ["-0.8", "nan", "inf", ""] {
+            assert!(exponent(wrong).is_err(), "{wrong}");
+        }
+    }
 }
