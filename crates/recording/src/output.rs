@@ -15,21 +15,44 @@ pub struct Output {
     path: PathBuf,
     sealed: bool,
     writer: Writer<File>,
+    replaced: Option<Replaced>,
+}
+
+/// The file whose place ours takes, under another name until ours is sure to stay. It is removed with this.
+#[derive(Debug)]
+struct Replaced(PathBuf);
+
+impl Drop for Replaced {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0);
+    }
 }
 
 impl Output {
-    /// Makes it. A file that may be replaced is removed first and not written to: who could read it, or has
-    /// it open, does not read the recording.
+    /// Makes it. A file that may be replaced is moved away first and not written to: who could read it, or
+    /// has it open, does not read the recording. It is removed with [`Output::begun`] or at the end, and is
+    /// back in its place after an error here and after [`Output::discard`].
     ///
     /// # Errors
     /// It is there already and may not be replaced, is no ordinary file, or cannot be made.
     pub fn create(path: &Path, force: bool, key: Option<&Key>) -> Result<Self, RecordingError> {
-        if force {
-            make_way(path)?;
-        }
+        let replaced = if force { make_way(path)? } else { None };
         let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
-        let file = file.map_err(|source| RecordingError::Make { path: path.to_owned(), source })?;
-        Ok(Self { path: path.to_owned(), sealed: key.is_some(), writer: Writer::new(file, key)? })
+        let file = file.map_err(|source| RecordingError::Make { path: path.to_owned(), source });
+        match file.and_then(|file| Writer::new(file, key)) {
+            Ok(writer) => Ok(Self { path: path.to_owned(), sealed: key.is_some(), writer, replaced }),
+            Err(error) => {
+                if let Some(Replaced(aside)) = &replaced {
+                    let _ = std::fs::rename(aside, path);
+                }
+                Err(error)
+            }
+        }
+    }
+
+    /// It is sure to stay: a file that it replaces is removed.
+    pub fn begun(&mut self) {
+        self.replaced = None;
     }
 
     /// Its name.
@@ -74,9 +97,13 @@ impl Output {
         length.map(|found| found.len()).map_err(|source| RecordingError::NotOnDisk { path, source })
     }
 
-    /// Removes the file, which nobody but us has written to and nothing of worth is in.
+    /// Removes the file, which nobody but us has written to and nothing of worth is in. One that it was to
+    /// replace is back in its place.
     pub fn discard(self) {
-        let _ = std::fs::remove_file(self.path);
+        let _ = match &self.replaced {
+            Some(Replaced(aside)) => std::fs::rename(aside, &self.path),
+            None => std::fs::remove_file(&self.path),
+        };
     }
 
     fn ends_here(&self, source: RecordingError) -> RecordingError {
@@ -84,14 +111,18 @@ impl Output {
     }
 }
 
-fn make_way(path: &Path) -> Result<(), RecordingError> {
+fn make_way(path: &Path) -> Result<Option<Replaced>, RecordingError> {
     let named = || path.to_owned();
     match std::fs::symlink_metadata(path) {
-        Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
         Err(source) => Err(RecordingError::LookAt { path: named(), source }),
         Ok(found) if !found.is_file() => Err(RecordingError::NoOrdinaryFile { path: named() }),
         Ok(_) => {
-            std::fs::remove_file(path).map_err(|source| RecordingError::Replace { path: named(), source })
+            let mut aside = path.as_os_str().to_owned();
+            aside.push(format!(".replaced-{}", std::process::id()));
+            let moved = std::fs::rename(path, &aside);
+            moved.map_err(|source| RecordingError::Replace { path: named(), source })?;
+            Ok(Some(Replaced(aside.into())))
         }
     }
 }
@@ -112,6 +143,21 @@ mod tests {
         Output::create(&path, true, None).unwrap().finish().unwrap();
         assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
         assert_eq!(std::io::read_to_string(before).unwrap(), "old", "who has the old one open reads that");
+        assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 1, "the old one is removed");
+    }
+
+    #[test]
+    fn a_file_that_was_to_be_replaced_is_back_where_no_recording_came() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a.hrec");
+        std::fs::write(&path, "old").unwrap();
+        Output::create(&path, true, None).unwrap().discard();
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "old");
+        let mut output = Output::create(&path, true, None).unwrap();
+        output.begun();
+        assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 1, "the old one is removed");
+        output.discard();
+        assert!(!path.exists());
     }
 
     #[test]

@@ -127,6 +127,7 @@ async fn from_router(
             return Err(error);
         }
     };
+    output.begun();
     let unix_us = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_micros() as u64);
     output.push(&Event::RecordingStart(RecordingStart {
         unix_us,
