@@ -186,7 +186,10 @@ impl Survey {
         {
             return Some(found.id);
         }
-        self.at(&channel.source).filter(|id| *id != of).or_else(|| self.by_server_id(channel.source_id, of))
+        let named = self.at(&channel.source).filter(|id| *id != of);
+        // An address that nobody has answered at may be another one of a server that we know.
+        let answers = |id: &ServerId| self.entries.get(id).is_some_and(|e| e.answer.is_some());
+        named.filter(answers).or_else(|| self.by_server_id(channel.source_id, of)).or(named)
     }
 
     /// The server an address, as servers write it, leads to.
@@ -258,9 +261,11 @@ impl Survey {
         let by = entry.name.clone();
         let mut mentioned: Vec<(Address, Origin)> = Vec::new();
         let mut by_the_cloud: Vec<Address> = Vec::new();
+        let mut sources: Vec<ServerId> = Vec::new();
         for channel in answer.channels.list() {
-            if self.source_of(id, channel).is_none() {
-                mentioned.push((channel.source.clone(), Origin::Discovered));
+            match self.source_of(id, channel) {
+                Some(source) => sources.push(source),
+                None => mentioned.push((channel.source.clone(), Origin::Discovered)),
             }
         }
         for replica in &answer.replicas {
@@ -286,6 +291,11 @@ impl Survey {
                 mentioned.extend(members.iter().map(|(_, member)| (member.clone(), Origin::Discovered)));
             }
             None => {}
+        }
+        for source in sources {
+            if let Some(entry) = self.entries.get_mut(&source) {
+                entry.named_at = now;
+            }
         }
         for address in by_the_cloud {
             self.add(&address, Origin::Discovered, true, now);

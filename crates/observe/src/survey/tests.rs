@@ -215,6 +215,63 @@ fn what_was_only_told_of_is_forgotten_when_it_is_gone_for_long() {
     assert_eq!(names(&survey), ["a:3306"], "what the configuration names stays");
 }
 
+/// A replica that somebody left open for writes.
+fn open_replica(key: &str, source: &str, now: Instant) -> Answer {
+    let mut answer = replicating(answer(key, now), source);
+    answer.switches.read_only = false;
+    answer
+}
+
+#[test]
+fn a_source_that_does_not_answer_stays_known_while_a_replica_names_it_and_its_replica_is_no_primary() {
+    let (mut survey, now) = survey(&["b"]);
+    let mut view = crate::view::View::default();
+    survey.take(0, Ok(open_replica("B", "a", now)), now);
+    let a = id_of(&survey, "a:3306");
+    survey.take(a, Err(refused()), now);
+    let look = |survey: &mut Survey, view: &mut crate::view::View, at: Instant| {
+        survey.take(0, Ok(open_replica("B", "a", at)), at);
+        let snapshot = view.snapshot(survey, at);
+        let role = snapshot.server(&ServerName::new("b:3306")).unwrap().role;
+        (survey.entries.contains_key(&a), role, snapshot.primary().is_some())
+    };
+    let after = |seconds| now + Duration::from_secs(seconds);
+    for second in 1..30 {
+        assert_eq!(look(&mut survey, &mut view, after(second)), (true, Role::Replica, false), "{second} s");
+    }
+    // The same of one that answered once.
+    survey.take(a, Ok(answer("A", after(30))), after(30));
+    survey.take(a, Err(refused()), after(31));
+    for minute in 1..30 {
+        let at = after(31) + Duration::from_secs(60 * minute);
+        let (known, role, _) = look(&mut survey, &mut view, at);
+        assert_eq!((known, role), (true, Role::Replica), "{minute} min");
+    }
+    let later = after(31) + Duration::from_secs(60 * 60);
+    survey.take(0, Ok(answer("B", later)), later);
+    assert_eq!(names(&survey), ["b:3306"], "nobody names it any more");
+}
+
+#[test]
+fn a_source_at_an_address_where_nobody_answers_is_the_server_that_has_its_number() {
+    let (mut survey, now) = survey(&["b", "a"]);
+    let replica = |at: Instant| {
+        let mut replica = replicating(answer("B", at), "10.0.0.9");
+        let Channels::Known(channels) = &mut replica.channels else { unreachable!("they are known") };
+        channels[0].source_id = 7;
+        replica
+    };
+    survey.take(0, Ok(replica(now)), now);
+    survey.take(id_of(&survey, "10.0.0.9:3306"), Err(refused()), now);
+    let mut source = answer("A", now);
+    source.identity.server_id = 7;
+    survey.take(1, Ok(source), now);
+    assert_eq!(survey.source_of(0, &replica(now).channels.list()[0]), Some(1));
+    let later = now + Duration::from_secs(10);
+    survey.take(0, Ok(replica(later)), later);
+    assert_eq!(names(&survey), ["b:3306", "a:3306"], "and the address is forgotten");
+}
+
 #[test]
 fn reconfiguring_keeps_what_it_does_not_touch() {
     let (mut survey, now) = survey(&["a"]);
