@@ -127,7 +127,7 @@ fn role(members: &[Member], graph: &Graph, at: usize, facts: &Facts, chosen: Opt
         return Role::Replica;
     }
     let below_somebody = !facts.channels.is_empty() && !graph.is_promoted(members, at);
-    if below_somebody && !(graph.is_top(at) && facts.switches.writable()) {
+    if below_somebody && !(graph.is_top(at) && facts.switches.writable() && !facts.source_unasked) {
         return Role::Replica;
     }
     if facts.channels_unknown.is_some() && !facts.switches.writable() && facts.listed_by.is_some() {

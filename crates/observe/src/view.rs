@@ -258,12 +258,14 @@ fn seen(survey: &Survey, shown: &[&Entry], refused: &[Option<Claim>], highest: u
         .map(|(entry, refused)| {
             let facts = entry.answer.as_ref().map(|answer| {
                 let channels = answer.channels.list().to_vec();
-                let sources =
-                    channels.iter().map(|c| place.get(&survey.source_of(entry.id, c)?).copied()).collect();
+                let known: Vec<Option<ServerId>> =
+                    channels.iter().map(|c| survey.source_of(entry.id, c)).collect();
+                let sources = known.iter().map(|id| place.get(id.as_ref()?).copied()).collect();
                 Facts {
                     switches: answer.switches,
                     channels,
                     sources,
+                    source_unasked: known.iter().flatten().any(|id| !place.contains_key(id)),
                     channels_unknown: match &answer.channels {
                         Channels::Unknown { why, .. } => Some(why.clone()),
                         Channels::Known(_) => None,

@@ -50,6 +50,7 @@ impl Graph {
         members[at].facts.as_ref().is_some_and(|facts| {
             facts.switches.writable()
                 && facts.refused.is_none()
+                && !facts.source_unasked
                 && facts.managed_writer != Some(false)
                 && (!facts.channels_denied || self.followers(members, at) > 0)
                 && (self.is_top(at) || self.is_promoted(members, at))

@@ -22,6 +22,8 @@ pub(crate) struct Facts {
     pub(crate) channels: Vec<Channel>,
     /// For each channel the place in the list of the server it leads to, if it is one of ours.
     pub(crate) sources: Vec<Option<usize>>,
+    /// A channel leads to a server that was not asked yet: it is not in the list, and this one is below it.
+    pub(crate) source_unasked: bool,
     /// Set when its channels could not be asked.
     pub(crate) channels_unknown: Option<String>,
     /// They could not be asked for want of a privilege: it may be a replica as well as a primary.

@@ -253,6 +253,26 @@ fn a_source_that_does_not_answer_stays_known_while_a_replica_names_it_and_its_re
 }
 
 #[test]
+fn a_replica_of_a_server_that_was_not_asked_yet_is_no_primary() {
+    let (mut survey, now) = survey(&["a", "b"]);
+    let mut view = crate::view::View::default();
+    survey.take(0, Ok(answer("A", now)), now);
+    survey.take(1, Ok(open_replica("B", "a", now)), now);
+    let before = view.snapshot(&survey, now);
+    assert_eq!(before.primary().map(|p| p.name.as_str()), Some("a:3306"));
+    // A failover by somebody else, to a server that we hear of only now.
+    survey.take(0, Err(refused()), now);
+    survey.take(1, Ok(open_replica("B", "c", now)), now);
+    let role = |snapshot: &fleet::Snapshot| snapshot.server(&ServerName::new("b:3306")).unwrap().role;
+    let during = view.snapshot(&survey, now);
+    assert_eq!((role(&during), during.primary().is_none()), (Role::Replica, true));
+    survey.take(id_of(&survey, "c:3306"), Ok(answer("C", now)), now);
+    let after = view.snapshot(&survey, now);
+    assert_eq!(role(&after), Role::Replica);
+    assert_eq!(after.primary().map(|p| p.name.as_str()), Some("c:3306"));
+}
+
+#[test]
 fn a_source_at_an_address_where_nobody_answers_is_the_server_that_has_its_number() {
     let (mut survey, now) = survey(&["b", "a"]);
     let replica = |at: Instant| {
