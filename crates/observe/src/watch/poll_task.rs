@@ -37,6 +37,8 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 pub(super) struct PollTask {
     pub(super) reach: Address,
     pub(super) how: PollTerms,
+    /// Where its name must lead.
+    pub(super) inside: Option<DiscoveryScope>,
     poke: Arc<Notify>,
     wake: Arc<Notify>,
     stop: CancellationToken,
@@ -81,10 +83,10 @@ impl PollTask {
         let (id, reach) = (entry.id, entry.reach.clone());
         let (called, to, who, deadline) =
             (entry.called.clone(), reach.clone(), how.who.clone(), how.deadline);
-        let (seen, budget) = (announced.clone(), how.budget);
+        let (seen, budget, within) = (announced.clone(), how.budget, inside.clone());
         let poller = move || {
             let (called, to, who) = (called.clone(), to.clone(), who.clone());
-            Poller::new(called, to, who, deadline, inside.clone(), seen.clone(), budget)
+            Poller::new(called, to, who, deadline, within.clone(), seen.clone(), budget)
         };
         // One that was discovered must agree with itself a few times before it is picked: no reason to wait
         // for that.
@@ -93,7 +95,7 @@ impl PollTask {
             VisitTerms { interval: how.interval, budget: how.budget, longest: how.longest, newcomer_polls };
         let signals = Signals { poke: poke.clone(), wake: wake.clone(), announced, stop: stop.clone() };
         let task = visit_until(id, poller, terms, tell, signals);
-        (Self { reach, how, poke, wake, stop, task: None }, task)
+        (Self { reach, how, inside, poke, wake, stop, task: None }, task)
     }
 
     /// Whether its task is over although nobody stopped it.

@@ -5,7 +5,7 @@ use super::command::Command;
 use super::poll_task::{PollTask, PollTerms};
 use crate::epoch::file::{self, Remembered};
 use crate::epoch::{Fence, Memory};
-use crate::survey::{ServerId, Survey};
+use crate::survey::{Entry, ServerId, Survey};
 use crate::switchover::SwitchoverState;
 use crate::view::View;
 use crate::view::zones::own_by_rule;
@@ -214,17 +214,19 @@ impl Publisher {
     }
 
     /// Starts a task for every server that has none, ends those of servers that no longer exist, and starts
-    /// anew those whose address or account changed.
+    /// anew those whose address or account changed, or where their names may lead.
     fn send_visitors(&mut self) {
         let how = PollTerms::of(&self.survey.config);
-        let entries = &self.survey.entries;
+        let survey = &self.survey;
         self.polls.retain(|id, polls| {
-            entries.get(id).is_some_and(|entry| entry.reach == polls.reach) && polls.how == how
+            let stays =
+                |entry: &Entry| entry.reach == polls.reach && survey.must_lead_into(entry) == polls.inside;
+            survey.entries.get(id).is_some_and(stays) && polls.how == how
         });
-        for (id, entry) in entries {
+        for (id, entry) in &survey.entries {
             if !self.polls.contains_key(id) {
                 let (stop, tell) = (self.stop.child_token(), self.commands.clone());
-                let inside = self.survey.must_lead_into(entry);
+                let inside = survey.must_lead_into(entry);
                 let announced = self.announced.clone();
                 let (mut polls, task) = PollTask::start(entry, how.clone(), inside, tell, announced, stop);
                 polls.task = Some(self.tasks.spawn(task).abort_handle());
@@ -337,7 +339,32 @@ fn recall(path: Option<&Path>) -> (Fence, Memory) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::survey::Origin;
+    use config::Matcher;
     use fleet::{Address, Server, ServerName, WriterStatus};
+
+    #[tokio::test]
+    async fn after_a_reload_a_name_must_lead_into_the_networks_in_force() {
+        let within = |net: &str| {
+            let within = Some(vec![Matcher::Net(net.parse().unwrap())]);
+            FleetConfig { discover_within: within, ..FleetConfig::default() }
+        };
+        let (now, (commands, _inbox)) = (Instant::now(), mpsc::unbounded_channel());
+        let (tasks, stop, announced) =
+            (TaskTracker::new(), CancellationToken::new(), SwitchoverState::new(now));
+        let (mut publisher, ..) =
+            Publisher::new(within("10.0.0.0/8"), None, metadata::EC2, commands, tasks, stop, announced);
+        let called = Address::tcp("db2.invalid", 3306);
+        let entry = Entry::new(7, ServerName::new("db2"), called.clone(), called, Origin::Discovered, now);
+        publisher.survey.entries.insert(7, entry);
+        let inside = |publisher: &Publisher| publisher.polls[&7].inside.as_ref().map(ToString::to_string);
+        publisher.send_visitors();
+        assert_eq!(inside(&publisher).as_deref(), Some("10.0.0.0/8"));
+        publisher.take(Command::Reconfigure(Box::new(within("10.1.0.0/16"))));
+        publisher.look_after_visitors();
+        assert_eq!(inside(&publisher).as_deref(), Some("10.1.0.0/16"));
+        publisher.stop.cancel();
+    }
 
     #[test]
     fn a_new_primary_is_looked_for_while_the_one_known_is_silent_and_again_once_none_is_known() {
