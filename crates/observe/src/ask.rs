@@ -68,12 +68,13 @@ impl ControlConnection {
         inside: Option<&DiscoveryScope>,
     ) -> Result<Self, AskError> {
         let what = || format!("the connection attempt to {to}");
-        within(deadline, what, Self::open_unbounded(to, who, inside)).await
+        within(deadline, what, Self::open_unbounded(to, who, deadline, inside)).await
     }
 
     async fn open_unbounded(
         to: &Address,
         who: &Credentials,
+        deadline: Duration,
         inside: Option<&DiscoveryScope>,
     ) -> Result<Self, AskError> {
         let addresses = resolve(to).await?;
@@ -85,7 +86,7 @@ impl ControlConnection {
         }
         let secure = who.tls.mode != TlsMode::Disabled && !matches!(to, Address::Unix(_));
         let mut transport = match secure {
-            true => Some(Transport::open(to, &addresses, &who.tls).await?),
+            true => Some(Transport::open(to, &addresses, &who.tls, deadline).await?),
             false => None,
         };
         let conn = Conn::new(options(to, &addresses, who, transport.as_ref())).await;
@@ -93,7 +94,8 @@ impl ControlConnection {
             conn.map_err(|e| transport.as_mut().and_then(Transport::failure).unwrap_or_else(|| failure(e)))?;
         let plain = transport.as_ref().is_some_and(|transport| transport.plain);
         let plain_because = plain.then(|| "the server offers no TLS".to_owned());
-        let peer = addresses.first().copied();
+        // Without TLS the driver connects, and does not say to which.
+        let peer = transport.as_ref().and_then(|transport| transport.peer).or(addresses.first().copied());
         Ok(Self { conn, transport, peer, local: peer.and_then(local_address_towards), plain_because })
     }
 

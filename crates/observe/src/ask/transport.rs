@@ -38,6 +38,8 @@ pub(super) struct Transport {
     pub(super) socket: String,
     /// Whether the server is reached without TLS, though that is preferred.
     pub(super) plain: bool,
+    /// Which of its addresses answered.
+    pub(super) peer: Option<IpAddr>,
     carrier: JoinHandle<()>,
     failed: oneshot::Receiver<AskError>,
 }
@@ -66,13 +68,19 @@ impl Keys for ServersKey {
 }
 
 impl Transport {
-    /// Connects, reads the greeting, and waits for the driver. The port of `to` at one of `addresses`; `tls`
-    /// is not off.
-    pub(super) async fn open(to: &Address, addresses: &[IpAddr], tls: &Tls) -> Result<Self, AskError> {
+    /// Connects, reads the greeting, and waits for the driver. The port of `to` at one of `addresses`, with
+    /// `deadline` for all of them; `tls` is not off.
+    pub(super) async fn open(
+        to: &Address,
+        addresses: &[IpAddr],
+        tls: &Tls,
+        deadline: Duration,
+    ) -> Result<Self, AskError> {
         let Address::Tcp { port, .. } = to else { return Err(odd("a unix socket needs no TLS")) };
         let at: Vec<SocketAddr> = addresses.iter().map(|ip| SocketAddr::new(*ip, *port)).collect();
-        let mut server = TcpStream::connect(at.as_slice()).await?;
+        let mut server = connect_to_first(&at, deadline).await?;
         server.set_nodelay(true)?;
+        let peer = server.peer_addr().ok().map(|peer| peer.ip());
         let (_, greeting) = packet(&mut server).await?;
         if let Ok(refusal) = ErrPacket::parse(&greeting) {
             let state = String::from_utf8_lossy(&refusal.sqlstate).into_owned();
@@ -111,7 +119,7 @@ impl Transport {
                 Err(why) => drop(tell.send(why)),
             }
         });
-        Ok(Self { socket, plain: !offers, carrier, failed })
+        Ok(Self { socket, plain: !offers, peer, carrier, failed })
     }
 
     /// Why the way has failed, if it has: more than the driver knows.
@@ -123,6 +131,19 @@ impl Transport {
     pub(super) async fn finish(self) {
         let _ = tokio::time::timeout(PARTING, self.carrier).await;
     }
+}
+
+/// Connects to the addresses of a name in their order. Each but the last has its share of the time: behind a
+/// filter that drops IPv6 the first may never answer, where clients reach the next.
+async fn connect_to_first(addresses: &[SocketAddr], deadline: Duration) -> io::Result<TcpStream> {
+    let Some((last, others)) = addresses.split_last() else { return Err(io::ErrorKind::NotFound.into()) };
+    let share = deadline / addresses.len() as u32;
+    for address in others {
+        if let Ok(Ok(stream)) = tokio::time::timeout(share, TcpStream::connect(address)).await {
+            return Ok(stream);
+        }
+    }
+    TcpStream::connect(last).await
 }
 
 /// The one connection that is this process's own.
@@ -227,4 +248,34 @@ impl From<TlsError> for AskError {
 
 fn odd(what: &str) -> AskError {
     AskError::Broken { why: format!("a login went wrong: {what}") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tokio::net::{TcpListener, TcpSocket};
+
+    #[tokio::test]
+    async fn of_several_addresses_the_one_that_answers_is_taken_and_told() {
+        let answers = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let port = answers.local_addr().unwrap().port();
+        // Its queue has room for one: the kernel drops whoever comes after that, as a filter does.
+        let drops = TcpSocket::new_v4().unwrap();
+        drops.bind(SocketAddr::from(([127, 0, 0, 2], port))).unwrap();
+        let drops = drops.listen(0).unwrap();
+        let _waits = TcpStream::connect(drops.local_addr().unwrap()).await.unwrap();
+        let greets = async {
+            let (mut stream, _) = answers.accept().await.unwrap();
+            // A packet of one byte, which offers no TLS.
+            stream.write_all(&[1, 0, 0, 0, 10]).await.unwrap();
+            stream
+        };
+        let (to, deadline) = (Address::tcp("db", port), Duration::from_secs(2));
+        let addresses: Vec<IpAddr> = [3, 2, 1].map(|last| IpAddr::from([127, 0, 0, last])).to_vec();
+        let tls = Tls::default();
+        let opens = tokio::time::timeout(deadline, Transport::open(&to, &addresses, &tls, deadline));
+        let (opened, _stream) = tokio::join!(opens, greets);
+        let opened = opened.expect("there is time left for the last one").unwrap();
+        assert_eq!(opened.peer, Some(addresses[2]), "not the first, which refuses, nor the silent one");
+    }
 }
