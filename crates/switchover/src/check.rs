@@ -17,6 +17,7 @@ use crate::facts::Facts;
 use crate::failover::exposure::Exposure;
 use crate::login::LoginAttempt;
 pub use announcement::{AskingRouters, told_before};
+pub(crate) use candidate::at_a_replica;
 pub(crate) use privileges::failover_privileges;
 pub(crate) use replication::is_source;
 use serde::Serialize;

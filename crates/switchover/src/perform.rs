@@ -55,6 +55,10 @@ pub struct Plan {
     /// ran, since a replica calls those that are disabled by the same name. Left to a person.
     #[serde(default)]
     pub events_left: Vec<ScheduledEvent>,
+    /// Events that are enabled at the candidate of a failover: they run once it takes writes. One that was
+    /// copied from a primary, or was the primary of a MySQL fleet, has them.
+    #[serde(default)]
+    pub events_enabled: Vec<ScheduledEvent>,
     /// The account does not see all events: there may be others than these.
     #[serde(default)]
     pub events_unknown: bool,
@@ -426,6 +430,11 @@ impl Plan {
         self.events_left.iter().map(|event| self.candidate.dialect().enable_event(event)).collect()
     }
 
+    /// What stops the events that run at the candidate once it was promoted.
+    pub(crate) fn statements_that_stop_events(&self) -> Vec<String> {
+        self.events_enabled.iter().map(|event| self.candidate.dialect().disable_event(event)).collect()
+    }
+
     /// As it stands in `headroom.switchover`, which goes into binary logs and backups and which the watching
     /// account may read: without the text of a command that fences. Whoever goes on from there does so after
     /// the fence.
@@ -585,6 +594,7 @@ pub(crate) mod tests {
             others: Vec::new(),
             events: Vec::new(),
             events_left: Vec::new(),
+            events_enabled: Vec::new(),
             events_unknown: false,
             semi_sync: false,
             semi_sync_stays_off: false,

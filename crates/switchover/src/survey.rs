@@ -146,6 +146,7 @@ impl Survey {
             others: self.others.iter().map(|facts| self.member(facts)).collect(),
             events: self.primary.events.clone().unwrap_or_default(),
             events_left: Vec::new(),
+            events_enabled: Vec::new(),
             events_unknown: self.primary.events.is_none(),
             semi_sync: self.primary.semi_sync_source(),
             // The former primary acknowledges at least.

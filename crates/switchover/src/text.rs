@@ -119,6 +119,10 @@ pub fn outcome(plan: &Plan, outcome: &Outcome, journal: &Path, flags: &Flags, pa
         if let Some(words) = failover::text::events_left(&plan.candidate.name, &plan.statements_of_events()) {
             text.push_str(&format!("{} {words}\n", paint.yellow("look at:")));
         }
+        let stop = plan.statements_that_stop_events();
+        if let Some(words) = failover::text::events_run(&plan.candidate.name, &stop) {
+            text.push_str(&format!("{} {words}\n", paint.yellow("look at:")));
+        }
         if plan.events_unknown {
             let words = failover::text::events_unknown(&plan.candidate.name);
             text.push_str(&format!("{} {words}\n", paint.yellow("look at:")));

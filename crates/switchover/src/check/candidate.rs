@@ -94,14 +94,19 @@ fn own_events(s: &Situation<'_>, own: &[&ScheduledEvent]) -> (String, String) {
         s.primary.server,
         names.join(", ")
     );
-    // In its binary log this would be an errant transaction, and super_read_only refuses it.
-    let mut statements = vec!["SET SESSION sql_log_bin = 0".to_owned()];
-    statements.extend(own.iter().map(|event| dialect.disable_event_on_replica(event)));
-    if s.candidate.is_on(&["super_read_only"]) == Some(true) {
-        statements.insert(0, "SET GLOBAL super_read_only = OFF".to_owned());
-        statements.push("SET GLOBAL super_read_only = ON".to_owned());
+    let statements: Vec<String> = own.iter().map(|event| dialect.disable_event_on_replica(event)).collect();
+    let statements = at_a_replica(s.candidate, &statements.join("; "));
+    (facts, format!("nothing, if they shall run there; else on {candidate}: {statements}"))
+}
+
+/// Statements that change what a replica alone has. In its binary log they would be an errant transaction,
+/// and super_read_only refuses them.
+pub(crate) fn at_a_replica(replica: &Facts, statements: &str) -> String {
+    let unlogged = format!("SET SESSION sql_log_bin = 0; {statements}");
+    if replica.is_on(&["super_read_only"]) == Some(true) {
+        return format!("SET GLOBAL super_read_only = OFF; {unlogged}; SET GLOBAL super_read_only = ON");
     }
-    (facts, format!("nothing, if they shall run there; else on {candidate}: {}", statements.join("; ")))
+    unlogged
 }
 
 /// Those that the primary runs.

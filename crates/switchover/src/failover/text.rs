@@ -4,7 +4,7 @@ use super::risk::LossRisk;
 use super::scene::Scene;
 use super::unfinished::Stopped;
 use crate::Error;
-use crate::check::{Finding, Level};
+use crate::check::{Finding, Level, at_a_replica};
 use crate::facts::Facts;
 use fleet::ServerName;
 use serde::Serialize;
@@ -45,6 +45,8 @@ pub struct Checked {
     pub semi_sync_stays_off: bool,
     /// Statements by which events that the dead primary may have run are enabled at the candidate.
     pub events_left: Vec<String>,
+    /// Events that are enabled at the candidate, `schema.name`: they run once it takes writes.
+    pub events_enabled: Vec<String>,
     /// The account does not see all events of the candidate: there may be others.
     pub events_unknown: bool,
     pub silent: Vec<ServerName>,
@@ -75,6 +77,9 @@ impl Checked {
             could_be_lost: loss.as_ref().err().map(ToString::to_string),
             semi_sync_stays_off: chosen.as_ref().is_ok_and(|chosen| scene.semi_sync_stays_off(chosen)),
             events_left: chosen.as_ref().map_or_else(|_| Vec::new(), |chosen| events_of(scene, chosen)),
+            events_enabled: chosen
+                .as_ref()
+                .map_or_else(|_| Vec::new(), |chosen| enabled_names(scene, chosen)),
             events_unknown: chosen.as_ref().is_ok_and(|chosen| events_are_unknown(scene, chosen)),
             silent: scene.silent.clone(),
             replicas: scene.known().into_iter().cloned().collect(),
@@ -110,6 +115,11 @@ pub fn check(
     }
     if let Ok(candidate) = chosen.as_ref()
         && let Some(words) = events_left(candidate.as_str(), &events_of(scene, candidate))
+    {
+        text.push_str(&format!("{} {words}\n", paint.yellow("WARN")));
+    }
+    if let Ok(candidate) = chosen.as_ref()
+        && let Some(words) = events_enabled(scene, candidate)
     {
         text.push_str(&format!("{} {words}\n", paint.yellow("WARN")));
     }
@@ -156,13 +166,48 @@ pub fn nobody_promoted(stopped: &Stopped) -> String {
     )
 }
 
+fn facts_of<'a>(scene: &'a Scene, candidate: &ServerName) -> Option<&'a Facts> {
+    scene.replicas.iter().find(|facts| facts.server == *candidate)
+}
+
 fn events_of(scene: &Scene, candidate: &ServerName) -> Vec<String> {
-    let chosen = scene.replicas.iter().find(|facts| facts.server == *candidate);
     let statements = |facts: &Facts| {
         let events = facts.replica_side_events.iter().flatten();
         events.map(|event| facts.dialect().enable_event(event)).collect()
     };
-    chosen.map_or_else(Vec::new, statements)
+    facts_of(scene, candidate).map_or_else(Vec::new, statements)
+}
+
+fn enabled_names(scene: &Scene, candidate: &ServerName) -> Vec<String> {
+    let events = facts_of(scene, candidate).and_then(|facts| facts.events.as_deref()).unwrap_or_default();
+    events.iter().map(|event| format!("{}.{}", event.schema, event.name)).collect()
+}
+
+/// What is said, before it takes over, of events that are enabled at the candidate; nothing where there are
+/// none.
+fn events_enabled(scene: &Scene, candidate: &ServerName) -> Option<String> {
+    let facts = facts_of(scene, candidate)?;
+    let events = facts.events.as_deref().filter(|events| !events.is_empty())?;
+    let statements: Vec<String> =
+        events.iter().map(|event| facts.dialect().disable_event_on_replica(event)).collect();
+    Some(format!(
+        "{} events are enabled at {candidate}, so they change data there once it takes writes. Whether the dead primary \
+         ran them nobody can tell. Those that shall not run, at {candidate} before: {}",
+        events.len(),
+        at_a_replica(facts, &listed(&statements))
+    ))
+}
+
+/// What is said of events that run since a failover, because they were enabled at who took over; nothing
+/// where there are none.
+pub fn events_run(candidate: &str, statements: &[String]) -> Option<String> {
+    let (count, listed) = (statements.len(), listed(statements));
+    (count > 0).then(|| {
+        format!(
+            "{count} events were enabled at {candidate}, so they run there now. Whether the dead primary ran them nobody \
+             can tell: those that shall not run, at {candidate}: {listed}"
+        )
+    })
 }
 
 /// What is said of events that nobody runs after a failover; nothing where there are none.
@@ -186,16 +231,16 @@ pub(super) fn listed(statements: &[String]) -> String {
 }
 
 fn events_are_unknown(scene: &Scene, candidate: &ServerName) -> bool {
-    let chosen = scene.replicas.iter().find(|facts| facts.server == *candidate);
-    chosen.is_some_and(|facts| facts.replica_side_events.is_none())
+    facts_of(scene, candidate)
+        .is_some_and(|facts| facts.replica_side_events.is_none() || facts.events.is_none())
 }
 
 /// What is said where the account does not see all events.
 pub fn events_unknown(candidate: &str) -> String {
     format!(
-        "whether {candidate} has events that the dead primary ran, and that stand still there, is not known: the account \
-         may not see them all. GRANT EVENT ON *.* to it, or look with one that may: SELECT EVENT_SCHEMA, EVENT_NAME, \
-         STATUS FROM information_schema.EVENTS"
+        "whether {candidate} has events that the dead primary ran, and that stand still there, or others that run there \
+         once it takes writes, is not known: the account may not see them all. GRANT EVENT ON *.* to it, or look with one \
+         that may: SELECT EVENT_SCHEMA, EVENT_NAME, STATUS FROM information_schema.EVENTS"
     )
 }
 

@@ -135,6 +135,11 @@ impl Operator<'_> {
         {
             tracing::error!("{words}");
         }
+        if outcome.state == State::Done
+            && let Some(words) = text::events_run(candidate, &plan.statements_that_stop_events())
+        {
+            tracing::error!("{words}");
+        }
         if plan.events_unknown && outcome.state == State::Done {
             tracing::error!("{}", text::events_unknown(candidate));
         }

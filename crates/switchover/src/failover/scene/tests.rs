@@ -1,6 +1,7 @@
 //! Who is the dead one, who follows it, and what is planned, of facts that are made up.
 
 use super::*;
+use crate::facts::ScheduledEvent;
 use crate::facts::tests::{channel, facts};
 use crate::failover::text;
 use fleet::Server;
@@ -276,7 +277,53 @@ fn events_that_the_account_does_not_see_are_said_to_be_unknown() {
     };
     assert!(words(&scene).contains("GRANT EVENT ON *.*"), "{}", words(&scene));
     scene.replicas[0].replica_side_events = Some(Vec::new());
+    assert!(words(&scene).contains("run there once it takes writes, is not known"), "{}", words(&scene));
+    scene.replicas[0].events = Some(Vec::new());
     assert!(!words(&scene).contains("EVENT"), "{}", words(&scene));
+}
+
+#[test]
+fn events_that_are_enabled_at_who_takes_over_are_named_with_what_stops_them() {
+    let nightly = ScheduledEvent {
+        schema: "app".to_owned(),
+        name: "nightly".to_owned(),
+        definer: "root@localhost".to_owned(),
+    };
+    // A MySQL primary that came back keeps its events as they were.
+    let came_back = Facts {
+        channels: vec![Channel { receiver_runs: false, ..channel("a1", 3306, 11) }],
+        variables: [("version", "8.4.2"), ("super_read_only", "ON")]
+            .map(|(name, value)| (name.to_owned(), value.to_owned()))
+            .into(),
+        events: Some(vec![nightly]),
+        replica_side_events: Some(Vec::new()),
+        ..facts("a2", "8.4.2")
+    };
+    let scene = Scene {
+        primary: ServerAddress { name: ServerName::new("a1"), reach: Address::tcp("a1", 3306) },
+        source: ("a1".to_owned(), 3306),
+        replicas: vec![came_back],
+        others: Vec::new(),
+        silent: Vec::new(),
+        unread: Vec::new(),
+        epoch: 0,
+    };
+    let chosen = Ok(ServerName::new("a2"));
+    let loss = scene.rule_out_loss(&SourceEvidence::Stated);
+    let check = text::check(&scene, &chosen, &loss, false, None, term::Paint::off());
+    let event = "ALTER DEFINER = 'root'@'localhost' EVENT `app`.`nightly` DISABLE";
+    let before = format!(
+        "SET GLOBAL super_read_only = OFF; SET SESSION sql_log_bin = 0; {event} ON REPLICA; SET GLOBAL super_read_only = ON"
+    );
+    assert!(check.contains("1 events are enabled at a2") && check.contains(&before), "{check}");
+    let json = text::Checked::of(&scene, &chosen, &loss, false, None);
+    assert_eq!((json.events_enabled, json.events_unknown), (vec!["app.nightly".to_owned()], false));
+    let plan = scene.plan(&ServerName::new("a2"), FenceBy::Nothing, Deadlines::default(), "here").unwrap();
+    let done = crate::perform::Outcome::new(crate::step::State::Done);
+    let journal = std::path::Path::new("j");
+    let words = crate::text::outcome(&plan, &done, journal, &Flags::default(), term::Paint::off());
+    assert!(words.contains("1 events were enabled at a2") && words.contains(event), "{words}");
+    assert!(!words.contains("sql_log_bin"), "its replicas shall have it too: {words}");
 }
 
 #[test]
