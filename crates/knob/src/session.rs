@@ -240,11 +240,15 @@ impl Session {
             _ => None,
         };
         let entries = self.journal.entries();
-        let newest = |key: &str| entries.iter().rfind(|entry| entry.intent.key == key);
-        // Entries of one state were left together.
-        let still_left = |entry: &&Entry| {
-            left_at(entry).is_some() && newest(&entry.intent.key).and_then(left_at) == left_at(entry)
+        // The same variable of another server is another state.
+        let same_state = |one: &Entry, other: &Entry| {
+            one.intent.key == other.intent.key
+                && identity::difference(&one.intent.facts, &other.intent.facts).is_none()
         };
+        let newest = |entry: &Entry| entries.iter().rfind(|other| same_state(entry, other));
+        // Entries of one state were left together.
+        let still_left =
+            |entry: &&Entry| left_at(entry).is_some() && newest(entry).and_then(left_at) == left_at(entry);
         let left: Vec<&Entry> = entries.iter().filter(still_left).collect();
         let wanted = |entry: &&&Entry| match which {
             Which::All => true,

@@ -91,6 +91,16 @@ fn session(dir: &Path, variables: &Variables) -> Session {
     session
 }
 
+/// Two servers, a and b.
+fn two_servers(dir: &Path, a: &Variables, b: &Variables) -> Session {
+    let (a, b) = (Arc::clone(a), Arc::clone(b));
+    let connect: Connect = Box::new(move |address| {
+        let variables = if address == "a" { &a } else { &b };
+        Ok(Box::new(MySql(Arc::clone(variables), address.to_owned())) as Box<dyn Server>)
+    });
+    Session::open(Host::new("/nowhere"), dir, connect).unwrap()
+}
+
 /// Where no server answers.
 fn without_servers(dir: &Path) -> Session {
     let connect: Connect = Box::new(|address| {
@@ -247,4 +257,22 @@ fn what_was_set_at_several_servers_is_closed_only_for_one_that_is_named() {
     assert_eq!(first.forget(&name, Some("b")).unwrap().len(), 1);
     let open: Vec<&str> = first.journal().open_entries().map(|entry| entry.intent.value.as_str()).collect();
     assert_eq!(open, ["77"]);
+}
+
+#[test]
+fn force_reaches_what_was_left_at_one_server_after_a_change_of_the_same_variable_at_another() {
+    let dir = tempfile::tempdir().unwrap();
+    let (a, b) = (variables(&[("max_connections", "151")]), variables(&[("max_connections", "151")]));
+    let mut session = two_servers(dir.path(), &a, &b);
+    for (address, variables) in [("a", &a), ("b", &b)] {
+        set_at(&mut session, address, &["server.max_connections=88"]);
+        variables.lock().unwrap().insert("max_connections".to_owned(), "66".to_owned());
+    }
+    let left = session.restore(&Which::All, false);
+    assert!(left.len() == 2 && left.iter().all(|one| matches!(one.end, Some(End::Left { .. }))), "{left:?}");
+    set_at(&mut session, "b", &["server.max_connections=99"]);
+    let restored = session.restore(&Which::All, true);
+    assert!(restored.iter().all(|one| one.end == Some(End::Restored)), "{restored:?}");
+    assert_eq!(a.lock().unwrap()["max_connections"], "151");
+    assert_eq!(b.lock().unwrap()["max_connections"], "66", "what somebody set before our last change");
 }
