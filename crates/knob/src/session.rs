@@ -182,11 +182,19 @@ impl Session {
     /// Puts changes back. With `force` also what somebody else has changed since, be it that an earlier
     /// restore has left it for that.
     pub fn restore(&mut self, which: &Which, force: bool) -> Vec<RestoreOutcome> {
+        self.restore_at(which, force, None)
+    }
+
+    /// The same. With `server`, of the settings of servers only those of the one at this address; it makes no
+    /// difference to settings of this host.
+    pub fn restore_at(&mut self, which: &Which, force: bool, server: Option<&str>) -> Vec<RestoreOutcome> {
         if force {
-            self.reopen(which);
+            self.reopen(which, server);
         }
         let boot = self.host.boot_id();
-        let chosen: Vec<Entry> = self.chosen(which).into_iter().cloned().collect();
+        let entries = self.journal.entries();
+        let chosen = self.chosen(which).into_iter().filter(|entry| is_at(entry, server, entries));
+        let chosen: Vec<Entry> = chosen.cloned().collect();
         let mut all = Vec::new();
         for undo in restore::plan(chosen.iter(), force) {
             let managed = undo.managed();
@@ -234,7 +242,7 @@ impl Session {
     }
 
     /// Announces again what was left as somebody else had changed it, unless we have changed it since.
-    fn reopen(&mut self, which: &Which) {
+    fn reopen(&mut self, which: &Which, server: Option<&str>) {
         let left_at = |entry: &Entry| match &entry.phase {
             Phase::Closed { end: End::Left { .. }, at } => Some(*at),
             _ => None,
@@ -249,7 +257,8 @@ impl Session {
         // Entries of one state were left together.
         let still_left =
             |entry: &&Entry| left_at(entry).is_some() && newest(entry).and_then(left_at) == left_at(entry);
-        let left: Vec<&Entry> = entries.iter().filter(still_left).collect();
+        let left = entries.iter().filter(still_left);
+        let left: Vec<&Entry> = left.filter(|entry| is_at(entry, server, entries)).collect();
         let wanted = |entry: &&&Entry| match which {
             Which::All => true,
             Which::Knobs(names) => left
@@ -353,6 +362,17 @@ impl Undo {
         });
         programs.find_map(|program| Managed::of_program(program)?.ok())
     }
+}
+
+/// Whether an entry is of this host, or of the server at this address where one is named, be it that it was
+/// changed by another address of that server.
+fn is_at(entry: &Entry, server: Option<&str>, entries: &[Entry]) -> bool {
+    let (Some(server), Some(address)) = (server, entry.intent.facts.get(ADDRESS)) else { return true };
+    let is_it = |other: &Entry| {
+        other.intent.facts.get(ADDRESS).is_some_and(|at| at == server)
+            && identity::difference(&entry.intent.facts, &other.intent.facts).is_none()
+    };
+    address == server || entries.iter().any(is_it)
 }
 
 /// An earlier change that a later one has undone.

@@ -63,12 +63,12 @@ pub fn restored(all: &[RestoreOutcome], restore: &str) -> String {
         {
             text.push_str(&format!("  before: {}\n", before.join("; ")));
         }
+        let server = outcome.server().map_or_else(String::new, |at| format!(" --server '{at}'"));
+        let knobs = knobs.join("' '");
         if matches!(end, Some(End::Left { .. })) {
-            text.push_str(&format!("  to overwrite it: {restore} --force '{}'\n", knobs.join("' '")));
+            text.push_str(&format!("  to overwrite it: {restore}{server} --force '{knobs}'\n"));
         }
         if matches!(failed, Some(Refusal::Unreachable { .. })) {
-            let server = outcome.server().map_or_else(String::new, |at| format!(" --server '{at}'"));
-            let knobs = knobs.join("' '");
             text.push_str(&format!("  if it is removed for good: {restore}{server} --forget '{knobs}'\n"));
         }
     }

@@ -69,6 +69,8 @@ Examples:
       Everything that is open in the journal, newest first; what somebody else changed since stays, and is named.
   headroom knob restore block.scheduler@vda
       This one, and what is one state with it.
+  headroom knob restore server.max_connections --server 10.0.0.8:3306
+      At this server alone, where several are changed. Settings of this host are as without it.
   headroom knob restore --left
       Only what a dead process left: for ExecStopPost of a systemd unit.
   headroom knob restore --forget server.max_connections --server 10.0.0.9:3306
@@ -165,26 +167,28 @@ async fn restore(args: RestoreArgs, environment: &Environment) -> anyhow::Result
     let command = restore_command(&args.place, &args.login);
     let connect = args.login.connect(environment)?;
     let (directory, force) = (args.place.journals(environment)?, args.force);
-    let forgotten = args.forget.then(|| args.login.address());
+    let (forget, server) = (args.forget, args.login.address());
+    let at = server.as_ref().map_or_else(String::new, |server| format!(" at {server}"));
     let restored = blocking(move || {
         let mut session = session(host, &directory, connect)?;
-        match (&which, forgotten) {
-            (Which::Knobs(knobs), Some(server)) => Ok(session.forget(knobs, server.as_deref())?),
-            _ => anyhow::Ok(session.restore(&which, force)),
+        match &which {
+            Which::Knobs(knobs) if forget => Ok(session.forget(knobs, server.as_deref())?),
+            _ => anyhow::Ok(session.restore_at(&which, force, server.as_deref())),
         }
     })
     .await?;
     if args.json {
         terminal::print_json(&restored)?;
     } else if restored.is_empty() {
-        terminal::print("Nothing is changed.\n")?;
+        let or_at = if at.is_empty() { String::new() } else { format!(" here or{at}") };
+        terminal::print(&format!("Nothing is changed{or_at}.\n"))?;
     } else {
         terminal::print(&text::restored(&restored, &command))?;
     }
     if named && restored.is_empty() {
-        terminal::complain(
-            "headroom: the journal has no open entry of that name; `headroom knob journal` shows them",
-        );
+        terminal::complain(&format!(
+            "headroom: the journal has no open entry of that name{at}; `headroom knob journal` shows them"
+        ));
         return Ok(exit::no());
     }
     // Closed without being put back is what was asked for.

@@ -276,3 +276,30 @@ fn force_reaches_what_was_left_at_one_server_after_a_change_of_the_same_variable
     assert_eq!(a.lock().unwrap()["max_connections"], "151");
     assert_eq!(b.lock().unwrap()["max_connections"], "66", "what somebody set before our last change");
 }
+
+#[test]
+fn what_was_set_at_several_servers_is_put_back_at_the_one_that_is_named() {
+    let dir = tempfile::tempdir().unwrap();
+    let (a, b) = (variables(&[("max_connections", "151")]), variables(&[("max_connections", "151")]));
+    let mut session = two_servers(dir.path(), &a, &b);
+    let at = |variables: &Variables| variables.lock().unwrap()["max_connections"].clone();
+    for address in ["a", "b"] {
+        set_at(&mut session, address, &["server.max_connections=88"]);
+    }
+    assert_eq!(session.restore_at(&Which::All, false, Some("c")), []);
+    let name = Which::Knobs(vec!["server.max_connections".to_owned()]);
+    let restored = session.restore_at(&name, false, Some("a"));
+    assert_eq!((restored.len(), restored[0].server()), (1, Some("a")), "{restored:?}");
+    assert_eq!((at(&a), at(&b)), ("151".to_owned(), "88".to_owned()));
+
+    // What is left at several is overwritten at one, and the line that is shown names it.
+    set_at(&mut session, "a", &["server.max_connections=88"]);
+    for variables in [&a, &b] {
+        variables.lock().unwrap().insert("max_connections".to_owned(), "66".to_owned());
+    }
+    let words = text::restored(&session.restore(&Which::All, false), "headroom knob restore");
+    let line = "headroom knob restore --server 'b' --force 'server.max_connections'";
+    assert!(words.contains(line), "{words}");
+    session.restore_at(&name, true, Some("b"));
+    assert_eq!((at(&a), at(&b)), ("66".to_owned(), "151".to_owned()));
+}
