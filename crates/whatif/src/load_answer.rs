@@ -65,6 +65,10 @@ pub struct WithCores {
     /// The largest rate whose p99 meets the objective as far as the model may say: estimate, and the rate at
     /// which the unfavourable end of the p99 does.
     pub within_objective: Option<(f64, f64)>,
+    /// The model ends at the first of these rates, and the p99 still meets the objective there: the largest
+    /// rate that meets it is not known.
+    #[serde(default)]
+    pub model_ends_there: bool,
 }
 
 /// The scalability law.
@@ -116,10 +120,12 @@ pub fn answer(question: &LoadQuestion, seen: Vec<LoadPoint>) -> LoadAnswer {
         let growths = question.growths.iter().filter(|_| question.baseline.per_s.estimate > 0.0);
         for cores in &numbers {
             rows.extend(growths.clone().map(|growth| at_load(queue, question, *growth, *cores)));
+            let within = question.objective_ms.and_then(|limit| within(queue, *cores, limit));
             by_cores.push(WithCores {
                 cores: *cores,
                 saturation: queue.saturation(*cores),
-                within_objective: question.objective_ms.and_then(|limit| within(queue, *cores, limit)),
+                within_objective: within.map(|(rates, _)| rates),
+                model_ends_there: within.is_some_and(|(_, model_ends)| model_ends),
             });
         }
     }
@@ -197,8 +203,9 @@ fn at_load(queue: &Queue, question: &LoadQuestion, growth: f64, cores: u32) -> A
     }
 }
 
-/// The largest rates at which the p99, and its unfavourable end, meet the objective.
-fn within(queue: &Queue, cores: u32, limit_ms: f64) -> Option<(f64, f64)> {
+/// The largest rates at which the p99, and its unfavourable end, meet the objective; and whether it is the
+/// model that ends at the first.
+fn within(queue: &Queue, cores: u32, limit_ms: f64) -> Option<((f64, f64), bool)> {
     // The p99 grows with the rate, and beyond the edge there is none: a bisection.
     let largest = |meets: &dyn Fn(&Interval) -> bool| {
         let holds = |rate: f64| queue.quantile_s(0.99, rate, cores).is_ok_and(|p99| meets(&ms(&p99)));
@@ -207,9 +214,12 @@ fn within(queue: &Queue, cores: u32, limit_ms: f64) -> Option<(f64, f64)> {
             let middle = f64::midpoint(low, high);
             if holds(middle) { low = middle } else { high = middle }
         }
-        (low > 0.0).then_some(low)
+        let model_ends = queue.quantile_s(0.99, high, cores).is_err();
+        (low > 0.0).then_some((low, model_ends))
     };
-    Some((largest(&|p99| p99.estimate <= limit_ms)?, largest(&|p99| p99.high <= limit_ms).unwrap_or(0.0)))
+    let (rate, model_ends) = largest(&|p99| p99.estimate <= limit_ms)?;
+    let sure = largest(&|p99| p99.high <= limit_ms).map_or(0.0, |(rate, _)| rate);
+    Some(((rate, sure), model_ends))
 }
 
 fn law_of(law: &Scalability) -> Law {
@@ -365,10 +375,15 @@ impl Answer for LoadAnswer {
                 let _ = match with.within_objective {
                     Some((rate, sure)) => write!(
                         text,
-                        "; p99 < {} ms up to {} a second (surely up to {})",
+                        "; p99 < {} ms up to {} a second (surely up to {}){}",
                         figure(limit),
                         figure(rate),
-                        figure(sure)
+                        figure(sure),
+                        if with.model_ends_there {
+                            ", where the model ends: more may meet it, too"
+                        } else {
+                            ""
+                        }
                     ),
                     None => write!(text, "; {}", self.without_objective(limit)),
                 };
@@ -471,6 +486,18 @@ mod tests {
         let without = |one: LoadPoint| LoadPoint { shape: Vec::new(), ..one };
         let text = answer(&asked, ladder().into_iter().map(without).collect()).text();
         assert!(text.contains("whether p99 < 0.500 ms is not known") && !text.contains("no rate"), "{text}");
+    }
+
+    #[test]
+    fn a_loose_objective_ends_where_the_model_does_and_that_is_said() {
+        let of = |limit| answer(&LoadQuestion { objective_ms: Some(limit), ..question() }, ladder());
+        let (loose, strict) = (of(2000.0), of(20.0));
+        let (rate, _) = loose.by_cores[0].within_objective.unwrap();
+        assert!(loose.by_cores[0].model_ends_there && (rate - 850.0).abs() < 50.0, "{rate}");
+        assert!(loose.text().contains(", where the model ends: more may meet it"), "{}", loose.text());
+        let (rate, _) = strict.by_cores[0].within_objective.unwrap();
+        assert!(!strict.by_cores[0].model_ends_there && rate < 820.0, "{rate}");
+        assert!(!strict.text().contains("where the model ends"), "{}", strict.text());
     }
 
     #[test]

@@ -66,8 +66,13 @@ impl Report {
                         Some((rate, sure)) => (
                             format!("{} {unit} a second", figure(rate)),
                             format!(
-                                "surely {} {unit} a second; no rate beyond the model's edge counts; {on}",
-                                figure(sure)
+                                "surely {} {unit} a second; {}; {on}",
+                                figure(sure),
+                                if now.model_ends_there {
+                                    "the model ends there, and more may meet it, too"
+                                } else {
+                                    "no rate beyond the model's edge counts"
+                                }
                             ),
                         ),
                         None => ("none named".to_owned(), format!("{}; {on}", load.without_objective(limit))),
