@@ -29,7 +29,7 @@ pub struct Growth {
     to: f64,
 }
 
-/// When the ceiling is met, days after the last observation.
+/// When the ceiling is met, days after [`Growth::last_day`].
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Meeting {
     /// At the earliest.
@@ -76,7 +76,12 @@ impl Growth {
         crate::Interval { low: (line - reach).exp(), estimate: line.exp(), high: (line + reach).exp() }
     }
 
-    /// Days after the last observation that a forecast reaches.
+    /// The last day with a load: one without any tells no trend.
+    pub fn last_day(&self) -> f64 {
+        self.to
+    }
+
+    /// Days after the last one with a load that a forecast reaches.
     pub fn horizon(&self) -> f64 {
         REACH * (self.to - self.from)
     }

@@ -20,7 +20,7 @@ const MONTH_S: f64 = 30.4 * 86_400.0;
 
 /// What growth predicts, and what comes: reads a second on a day.
 pub(crate) const ON_DAY: &str = "reads_per_s on day";
-/// Days after the last one for which the reads are predicted, as far as a forecast reaches.
+/// Days after the last one with reads for which the reads are predicted, as far as a forecast reaches.
 const DAYS: [f64; 7] = [7.0, 14.0, 30.0, 60.0, 90.0, 180.0, 365.0];
 
 /// What else is known.
@@ -38,7 +38,7 @@ pub struct Context {
     pub writes: Option<(f64, f64)>,
 }
 
-/// When a ceiling is met, days from the last observation.
+/// When a ceiling is met, days from the last observation of a load.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Forecast {
     pub what: String,
@@ -202,16 +202,14 @@ pub fn answer(
         today: context.today.clone(),
         fewest: plan.readers.clone(),
         forecasts,
-        growth_then: growth.as_ref().map(|growth| then(growth, &context.seen)).unwrap_or_default(),
+        growth_then: growth.as_ref().map(then).unwrap_or_default(),
         growth_seen: context.seen.clone(),
     })
 }
 
-/// Reads on days to come.
-fn then(growth: &Growth, seen: &[(f64, f64)]) -> Vec<(f64, Interval)> {
-    let last =
-        seen.iter().map(|(day, _)| *day).filter(|day| day.is_finite()).fold(f64::NEG_INFINITY, f64::max);
-    let days = DAYS.iter().filter(|after| **after <= growth.horizon()).map(|after| last + after);
+/// Reads on days to come. They count from where the trend ends, as the days of a ceiling do.
+fn then(growth: &Growth) -> Vec<(f64, Interval)> {
+    let days = DAYS.iter().filter(|after| **after <= growth.horizon()).map(|after| growth.last_day() + after);
     days.map(|day| (day, growth.on(day, LEVEL))).collect()
 }
 
@@ -260,6 +258,12 @@ impl ReplicasAnswer {
     pub fn one_more(&self) -> Interval {
         let (low, high) = (self.one_more, self.one_more_at_most.unwrap_or(self.one_more));
         Interval { low, estimate: f64::midpoint(low, high), high }
+    }
+
+    /// The last day with reads, where others without any come after it: a forecast counts from there.
+    fn counted_from(&self) -> Option<f64> {
+        let from = Growth::new(&self.growth_seen)?.last_day();
+        self.growth_seen.iter().any(|(day, _)| *day > from).then_some(from)
     }
 
     /// The zones, as a subject: `the readers of zones a, b`.
@@ -403,6 +407,12 @@ impl Answer for ReplicasAnswer {
                 ),
             };
         }
+        if let Some(day) = self.counted_from() {
+            let _ = writeln!(
+                text,
+                "Days count from day {day}, the last one with reads: those after it are left out."
+            );
+        }
         if let Some(saved) = self.saved_by_waiting {
             let verb = if saved >= 0.0 { "saves" } else { "costs" };
             let _ = writeln!(
@@ -451,6 +461,23 @@ mod tests {
         assert!(of(30).contains("Growth meets no ceiling within the 87 days"), "{}", of(30));
         assert!(of(3).contains("Growth is not forecast: that takes 5 days"), "{}", of(3));
         assert!(!of(0).contains("Growth"), "{}", of(0));
+    }
+
+    #[test]
+    fn days_without_reads_at_the_end_move_no_forecast() {
+        let zones = vec![("a".to_owned(), 400.0), ("b".to_owned(), 400.0)];
+        let question = ReplicasQuestion { zones, reader_per_s: 500.0, apply_share: 0.0, fill: 1.0 };
+        let of = |empty: i32| {
+            let reads = |day: i32| if day < 30 { 500.0 * 1.01_f64.powi(day) } else { 0.0 };
+            let seen = (0..30 + empty).map(|day| (f64::from(day), reads(day))).collect();
+            let context = Context { seen, ..Context::default() };
+            answer(&question, &context, &Prices::default()).unwrap()
+        };
+        let (whole, cut) = (of(0), of(5));
+        assert_eq!(whole.growth_then[0].0, 36.0);
+        assert_eq!((&whole.growth_then, &whole.forecasts), (&cut.growth_then, &cut.forecasts));
+        assert!(cut.text().contains("Days count from day 29, the last one with reads"), "{}", cut.text());
+        assert!(!whole.text().contains("Days count from"), "{}", whole.text());
     }
 
     #[test]
