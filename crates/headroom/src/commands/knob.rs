@@ -19,8 +19,20 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use term::{CommandLine, exit, terminal};
 
+const EXAMPLES: &str = "\
+Examples:
+  headroom knob list
+      What this host has, with present values.
+  headroom knob set memory.thp=never -- sysbench oltp_read_write run
+      While the command runs; then it is put back.
+  headroom knob set --keep block.scheduler@vda=none
+      Until `headroom knob restore`.
+  headroom knob journal
+      What is changed, and by whom.";
+
 /// Settings of this host and of a server.
 #[derive(Subcommand, Debug, Clone)]
+#[command(after_help = EXAMPLES)]
 pub(crate) enum KnobCommand {
     /// What can be changed here, with the present values.
     List(list::ListArgs),

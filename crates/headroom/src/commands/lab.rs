@@ -13,8 +13,19 @@ use term::{Paint, exit, terminal};
 
 use up::UpArgs;
 
+const EXAMPLES: &str = "\
+Examples:
+  headroom lab up --detach
+      A primary and a replica in zone a, a replica in b and in c. They run on in the background.
+  headroom lab status
+      Its servers, and how to connect.
+  headroom lab fault b1 freeze
+      b1 accepts connections and answers nobody.
+  headroom lab down";
+
 /// Real servers with replication, zones, distance and faults on this machine.
 #[derive(Subcommand, Debug, Clone)]
+#[command(after_help = EXAMPLES)]
 pub(crate) enum LabCommand {
     /// Start servers and replication; Ctrl-C stops them and leaves nothing behind.
     Up(UpArgs),

@@ -38,6 +38,29 @@ Examples:
 
 Exit code 1: there are figures, and they must not be used (the text says why).";
 
+const RUN_EXAMPLES: &str = "\
+Examples:
+  headroom load run oltp_read_write --server db1 --tables 4 --table-size 100000 --clients 16
+      A closed loop.
+  headroom load run oltp_read_only --server db1 --rate 500 --clients 64 --time 60s
+      An open loop: 500 transactions a second, whatever the server does.
+  headroom load run shop.toml --reader db2 --writer db1 --database shop --json
+      A workload of your own.
+
+Exit code 1: there are figures, and they must not be used (the text says why).";
+
+const PREPARE_EXAMPLES: &str = "\
+Examples:
+  headroom load prepare oltp_read_write --server db1 --tables 4 --table-size 100000
+  headroom load prepare shop.toml --server db1 --database shop
+      A workload of your own: the statements that its file has for this.";
+
+const CLEANUP_EXAMPLES: &str = "\
+Examples:
+  headroom load cleanup oltp_read_write --server db1 --tables 4
+  headroom load cleanup shop.toml --server db1 --database shop
+      A workload of your own: the statements that its file has for this.";
+
 /// Send a workload and report rates, latencies and errors.
 #[derive(Subcommand, Debug, Clone)]
 #[command(after_help = EXAMPLES)]
@@ -45,8 +68,10 @@ pub(crate) enum LoadCommand {
     /// Send it, measure, print.
     Run(Box<RunArgs>),
     /// Make and fill the tables (sysbench's own: either tool can prepare, both can run).
+    #[command(after_help = PREPARE_EXAMPLES)]
     Prepare(PrepareArgs),
     /// Remove the tables.
+    #[command(after_help = CLEANUP_EXAMPLES)]
     Cleanup(PrepareArgs),
     /// What can be sent.
     List(ListArgs),
@@ -79,6 +104,7 @@ pub(crate) struct TargetArgs {
 
 /// Flags of `headroom load run`.
 #[derive(Args, Debug, Clone)]
+#[command(after_help = RUN_EXAMPLES)]
 pub(crate) struct RunArgs {
     #[command(flatten)]
     workload: WorkloadArgs,
@@ -161,6 +187,7 @@ pub(crate) struct PrepareArgs {
 
 /// Flags of `headroom load list`.
 #[derive(Args, Debug, Clone)]
+#[command(after_help = "Examples:\n  headroom load list\n  headroom load list --json")]
 pub(crate) struct ListArgs {
     /// Print JSON.
     #[arg(long)]

@@ -9,8 +9,16 @@ use std::process::ExitCode;
 use term::{exit, terminal};
 use zerohop::pins;
 
+const EXAMPLES: &str = "\
+Examples:
+  headroom zero-hop status
+      What is pinned, of running routers and of those that have ended.
+  headroom zero-hop off 127.0.0.1:3306
+      New connections to this listener go through the router again. It asks first.";
+
 /// What is pinned in the kernel so that connections go straight to a server.
 #[derive(Subcommand, Debug, Clone)]
+#[command(after_help = EXAMPLES)]
 pub(crate) enum ZeroHopCommand {
     /// Show everything that is pinned, of running processes and of those that have ended.
     #[command(after_help = "Example:\n  headroom zero-hop status --json")]
