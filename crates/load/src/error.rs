@@ -20,8 +20,11 @@ pub enum LoadError {
         "no workload is called '{name}'; headroom load list names them, and a file of your own ends in .toml"
     )]
     UnknownWorkload { name: String },
-    #[error("cannot read the workload {name}")]
-    UnreadWorkload { name: String, source: io::Error },
+    #[error(
+        "cannot read the workload {name}: {error}; name a file that is there, and that this user may read, or one \
+         of headroom load list"
+    )]
+    UnreadWorkload { name: String, error: io::Error },
     /// A workload's file is wrong.
     #[error(transparent)]
     WorkloadFile(#[from] FileError),
@@ -54,9 +57,13 @@ pub enum LoadError {
     /// A recording cannot be read.
     #[error(transparent)]
     Recording(#[from] recording::RecordingError),
-    /// A file cannot be opened.
-    #[error("cannot open {}: {source}", path.display())]
-    Open { path: PathBuf, source: io::Error },
+    /// The file of a recording cannot be opened.
+    #[error(
+        "cannot open {}: {error}; name a recording that is there, and that this user may read (headroom record \
+         --out FILE makes one)",
+        path.display()
+    )]
+    Open { path: PathBuf, error: io::Error },
     /// A file's recording cannot be used.
     #[error("{}: {source}", path.display())]
     RecordingFile { path: PathBuf, source: Box<LoadError> },

@@ -77,7 +77,7 @@ pub fn open(
     options: ScriptOptions,
 ) -> Result<(Script, compare::Groups), LoadError> {
     let opened = File::open(file);
-    let opened = opened.map_err(|source| LoadError::Open { path: file.to_owned(), source })?;
+    let opened = opened.map_err(|error| LoadError::Open { path: file.to_owned(), error })?;
     let unusable = |source| LoadError::RecordingFile { path: file.to_owned(), source: Box::new(source) };
     let reader = Reader::new(BufReader::new(opened), key).map_err(|error| unusable(error.into()))?;
     let mut groups = compare::Groups::default();

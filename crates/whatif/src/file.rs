@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 /// What is wrong with a file of the user.
 #[derive(Debug, thiserror::Error)]
 pub enum FileError {
-    #[error("cannot read {path}: {source}")]
-    Unreadable { path: PathBuf, source: std::io::Error },
+    #[error("cannot read {path}: {error}; name a file that is there, and that this user may read")]
+    Unreadable { path: PathBuf, error: std::io::Error },
     /// What is in it is wrong.
     #[error("{name}: {source}")]
     Wrong {
@@ -115,7 +115,7 @@ impl From<toml::de::Error> for Mistake {
 /// A file as text, without the mark (U+FEFF) that spreadsheets put before it.
 pub(crate) fn read(path: &Path) -> Result<String, FileError> {
     let text = std::fs::read_to_string(path)
-        .map_err(|source| FileError::Unreadable { path: path.to_owned(), source })?;
+        .map_err(|error| FileError::Unreadable { path: path.to_owned(), error })?;
     Ok(text.strip_prefix('\u{feff}').map(str::to_owned).unwrap_or(text))
 }
 

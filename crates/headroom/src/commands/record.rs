@@ -3,7 +3,7 @@
 
 use crate::environment::Environment;
 use crate::key::KeyArgs;
-use anyhow::{Context, bail};
+use anyhow::{anyhow, bail};
 use clap::Args;
 use console::control::server::RecordRequest;
 use daemon::recorder::{self, LONGEST};
@@ -102,9 +102,19 @@ fn from_log(
     key: Option<&Key>,
 ) -> anyhow::Result<RecordingSummary> {
     let name = path.display().to_string();
+    let variable = match kind {
+        Kind::Slow => "slow_query_log_file",
+        Kind::General => "general_log_file",
+    };
+    let unread = |error: std::io::Error| {
+        anyhow!(
+            "cannot open {name}: {error}; SELECT @@GLOBAL.{variable} names the server's log: run this on its host, as \
+             a user that may read it"
+        )
+    };
     let input: Box<dyn BufRead> = match path.to_str() {
         Some("-") => Box::new(std::io::stdin().lock()),
-        _ => Box::new(BufReader::new(File::open(path).with_context(|| format!("cannot open {name}"))?)),
+        _ => Box::new(BufReader::new(File::open(path).map_err(unread)?)),
     };
     Ok(take::log(kind, input, &name, Output::create(&args.out, args.force, key)?)?)
 }

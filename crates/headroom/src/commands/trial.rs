@@ -7,7 +7,7 @@ use crate::commands::load::{account_with_tls, credentials_with_tls, named, tls::
 use crate::commands::refused;
 use crate::environment::Environment;
 use crate::version;
-use anyhow::{Context, bail};
+use anyhow::{Context, anyhow, bail};
 use clap::{Args, Subcommand};
 use fleet::Address;
 use knob::apply::Manner;
@@ -184,7 +184,13 @@ pub(crate) async fn run(command: TrialCommand, environment: &Environment) -> any
 
 /// The spec and its text.
 fn spec(path: &Path) -> anyhow::Result<(Spec, String)> {
-    let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
+    let text = std::fs::read_to_string(path).map_err(|error| {
+        anyhow!(
+            "cannot read {}: {error}; name a spec that is there, and that this user may read (headroom trial init \
+             --server HOST:PORT > FILE writes one)",
+            path.display()
+        )
+    })?;
     let spec = Spec::parse(&text, &path.display().to_string())?;
     Ok((spec, text))
 }

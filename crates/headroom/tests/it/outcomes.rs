@@ -20,7 +20,7 @@ const LIMIT: Duration = Duration::from_secs(60);
 type Row = (&'static str, i32, &'static str);
 
 /// No server is needed: these end before they reach one, or find none.
-const ALONE: [Row; 72] = [
+const ALONE: [Row; 75] = [
     ("", 64, ""),
     ("rout", 64, "unrecognized subcommand 'rout'"),
     ("route", 64, "name one with --server"),
@@ -62,6 +62,11 @@ const ALONE: [Row; 72] = [
     ("load run", 64, "required arguments"),
     ("load run oltp_read_only --user app", 64, "name a server with --server"),
     ("load run oltp_read_only --server 127.0.0.1:1 --no-store", 64, "no account is named"),
+    (
+        "load run nowhere.toml --server 127.0.0.1:1 --user app --no-store",
+        2,
+        "cannot read the workload nowhere.toml: No such file or directory (os error 2); name a file",
+    ),
     ("load run oltp_raed_only --server 127.0.0.1:1 --user app", 64, "no workload is called 'oltp_raed_only'"),
     (
         "load run oltp_read_only --server 127.0.0.1:1 --user app --no-store",
@@ -79,9 +84,18 @@ const ALONE: [Row; 72] = [
         2,
         "cannot connect to 127.0.0.1:1",
     ),
-    ("replay nowhere.hrec --server 127.0.0.1:1 --user app", 2, "cannot open nowhere.hrec"),
+    (
+        "replay nowhere.hrec --server 127.0.0.1:1 --user app",
+        2,
+        "cannot open nowhere.hrec: No such file or directory (os error 2); name a recording that is there",
+    ),
     ("replay", 64, "required arguments"),
     ("record", 64, "required arguments"),
+    (
+        "record --from-slow-log nowhere.log --out {dir}/r.hrec",
+        2,
+        "cannot open nowhere.log: No such file or directory (os error 2); SELECT @@GLOBAL.slow_query_log_file",
+    ),
     ("record --out {dir}/r.hrec --for 25h", 64, "--for must be above 0 and at most 24h"),
     ("report --store nowhere.sqlite", 2, "there is no history at nowhere.sqlite"),
     ("knob list innodb --root {dir}", 1, "this host has no knob like 'innodb'; headroom knob list --all"),
@@ -89,7 +103,11 @@ const ALONE: [Row; 72] = [
     ("knob set server.sync_binlog=0 --dry-run --root {dir}", 1, "is dangerous: "),
     ("knob set server.sync_binlog=0 --dry-run --root {dir} --json", 1, "{"),
     ("trial plan", 64, "required arguments"),
-    ("trial run nowhere.toml --user app", 2, "cannot read nowhere.toml"),
+    (
+        "trial run nowhere.toml --user app",
+        2,
+        "cannot read nowhere.toml: No such file or directory (os error 2); name a spec that is there",
+    ),
     ("trial init --server 127.0.0.1:1 --user app", 2, "Connection refused"),
     ("trial report nowhere", 2, "nowhere holds no experiment; name the directory of a headroom trial run"),
     ("plan memory oltp_read_only --sizes 1G,2G,3G", 64, "name the server with --server"),
@@ -110,6 +128,7 @@ const ALONE: [Row; 72] = [
         64,
         "must be a share above 0 and at most 1, such as 0.9",
     ),
+    ("plan placement nowhere.csv", 2, "(os error 2); name a file that is there, and that this user may read"),
     ("plan placement small.csv", 1, "no placement: what roles want is not known: network of r1"),
     ("plan placement small.csv --json", 1, "{"),
     ("demo --only z", 64, "'z' is no part of the demo"),
@@ -119,7 +138,11 @@ const ALONE: [Row; 72] = [
     ("lab up --base {dir} --replicas 1,1,1,1", 64, "4 numbers of replicas for 3 zones; give one a zone"),
     ("lab up --base {dir} --replicas 199 --detach", 64, "a zone has at most 199 servers"),
     ("lab up --base {dir} --zones a,a", 64, "zone 'a' is there twice"),
-    ("lab up --base {dir} --config nowhere.toml", 2, "cannot read nowhere.toml"),
+    (
+        "lab up --base {dir} --config nowhere.toml",
+        2,
+        "cannot read nowhere.toml: No such file or directory (os error 2); name a file that is there",
+    ),
     ("bench relay", 64, "benchmarks are in a program of their own: headroom-bench"),
 ];
 

@@ -28,7 +28,7 @@ impl Named {
             Some(file) => file,
             None if name.ends_with(".toml") => {
                 let text = std::fs::read_to_string(name);
-                let unread = |source| LoadError::UnreadWorkload { name: name.to_owned(), source };
+                let unread = |error| LoadError::UnreadWorkload { name: name.to_owned(), error };
                 File::parse(&text.map_err(unread)?, name)?
             }
             None => return Err(LoadError::UnknownWorkload { name: name.to_owned() }),

@@ -2,7 +2,7 @@
 
 use super::{WhichArgs, base, default_base};
 use crate::environment::Environment;
-use anyhow::{Context, bail};
+use anyhow::{Context, anyhow, bail};
 use clap::Args;
 use lab::{Lab, Spec, SpecError, Status, text, zone_config};
 use rustix::process::{Pid, Signal, kill_process};
@@ -237,8 +237,13 @@ async fn end(child: &mut tokio::process::Child) {
 fn spec(args: &UpArgs) -> anyhow::Result<Spec> {
     let spec = match &args.config {
         Some(path) => {
-            let text =
-                std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
+            let text = std::fs::read_to_string(path).map_err(|error| {
+                anyhow!(
+                    "cannot read {}: {error}; name a file that is there, and that this user may read, or none: \
+                     --zones and --replicas describe a lab, too",
+                    path.display()
+                )
+            })?;
             Spec::parse(&text, &path.display().to_string())?
         }
         None => spec_of_flags(args).map_err(|error| exit::usage_error(error.to_string()))?,

@@ -4,7 +4,7 @@ use super::{KeepArgs, ledger_path, none, past, show, verdict};
 use crate::commands::knob::{blocking, credentials_as};
 use crate::environment::Environment;
 use ::agent::Agents;
-use anyhow::{Context, bail};
+use anyhow::{Context, anyhow, bail};
 use clap::Args;
 use console::token::Token;
 use console::watch_view::{ServerWatch, VerdictView, WatchView};
@@ -225,8 +225,13 @@ impl ReportArgs {
                 Agents::new(std::slice::from_ref(agent), self.agent_ca.as_deref(), token)?.ask().await
             }
             (None, Some(path)) => {
-                let text = std::fs::read_to_string(path)
-                    .with_context(|| format!("cannot read {}", path.display()))?;
+                let text = std::fs::read_to_string(path).map_err(|error| {
+                    anyhow!(
+                        "cannot read {}: {error}; name a file that is there, and that this user may read \
+                         (headroom watch --once --json > FILE writes one)",
+                        path.display()
+                    )
+                })?;
                 serde_json::from_str(&text).with_context(|| {
                     format!("{}: not what headroom watch --once --json prints", path.display())
                 })?
