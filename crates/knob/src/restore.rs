@@ -86,10 +86,10 @@ pub fn plan<'a>(entries: impl Iterator<Item = &'a Entry>, force: bool) -> Vec<Un
 /// earlier one had left nor what was there before. Those that are being put back are put back together; a
 /// later change of what is half put back has found our own work.
 fn was_changed_between(earlier: &Undo, later: &Entry) -> bool {
-    let after = match (&earlier.last.phase, &later.phase) {
-        (Phase::Written { after }, _)
-        | (Phase::Restoring { after: Some(after) }, Phase::Restoring { .. }) => after,
-        _ => return false,
+    let ((Phase::Written { after }, _) | (Phase::Restoring { after: Some(after) }, Phase::Restoring { .. })) =
+        (&earlier.last.phase, &later.phase)
+    else {
+        return false;
     };
     let is = |there: &[ItemValue], found: &ItemValue| {
         value_of(there, &found.item).is_none_or(|one| same(&found.item, one, &found.value))
