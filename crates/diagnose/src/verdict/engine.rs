@@ -8,8 +8,10 @@ use crate::server::{self, Blocker};
 /// Of the redo log's room, used since the checkpoint: from here on the engine writes pages in a hurry, then
 /// makes statements wait for them (InnoDB's limits are 75 to 94 % by version).
 const REDO_USED: f64 = 0.75;
-/// A log that holds this much of its writes is no cause.
-const REDO_HOLDS_S: f64 = 300.0;
+/// A log that holds this much of its writes is no cause: pages are then written by the rates of the last 30 s
+/// (`innodb_flushing_avg_loops`), and four times that smooths whatever bursts there are. MariaDB lets any log
+/// fill up to 7/8 before it writes pages, so how full it is says nothing by itself.
+const REDO_HOLDS_S: f64 = 120.0;
 /// Undo logs that purge has left, while a transaction is open this long.
 const HISTORY: f64 = 20_000.0;
 const OPEN_S: f64 = 10.0;
