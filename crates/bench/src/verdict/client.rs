@@ -255,21 +255,6 @@ pub(super) async fn group_by_text(mut conn: Conn, until: Instant, number: u32) -
     Ok(())
 }
 
-/// The same where a TEXT column stays in memory: three hundred rows that are too large for it.
-pub(super) async fn group_rows(mut conn: Conn, until: Instant, number: u32) -> anyhow::Result<()> {
-    let mut at = number;
-    while Instant::now() < until {
-        at = usual(at);
-        conn.query_drop(format!(
-            "SELECT CONCAT(filler, id) AS f, COUNT(*) FROM app.big WHERE id BETWEEN {at} AND {} GROUP BY f \
-             ORDER BY 2 LIMIT 1",
-            at + 300
-        ))
-        .await?;
-    }
-    Ok(())
-}
-
 pub(super) async fn connect_for_each(to: Opts, until: Instant) -> anyhow::Result<()> {
     let mut at = 0;
     while Instant::now() < until {

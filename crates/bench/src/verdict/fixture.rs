@@ -313,10 +313,9 @@ impl<'a> VerdictFixture<'a> {
                     made.clients.spawn(client::change_at_a_rate(root, until, number, every));
                 }
             }
-            Making::TemporaryTables => match self.lab.flavour() {
-                Flavour::MariaDb => made.clients(self, 2 * level, until, client::group_by_text).await?,
-                Flavour::MySql => made.clients(self, 2 * level, until, client::group_rows).await?,
-            },
+            Making::TemporaryTables => {
+                made.clients(self, 2 * level, until, client::group_by_text).await?;
+            }
             Making::NewConnections => {
                 for _ in 0..2 * level {
                     made.clients.spawn(client::connect_for_each(self.app.clone(), until));

@@ -85,7 +85,7 @@ pub(crate) enum Making {
     RedoLog,
     /// A snapshot left open while rows change.
     Purge,
-    /// GROUP BY over a TEXT column, or more rows than fit in memory (MySQL).
+    /// GROUP BY over a TEXT column, which the engine for tables in memory does not take.
     TemporaryTables,
     /// A connection for each statement.
     NewConnections,
@@ -259,7 +259,8 @@ impl Making {
             (Self::ReplicationLag, Flavour::MySql) => quick(("binlog_group_commit_sync_delay", "20000")),
             (Self::TableCache, _) => vec![("table_open_cache", "50")],
             (Self::MemoryLimit, _) => vec![("myisam_use_mmap", "1")],
-            (Self::TemporaryTables, Flavour::MySql) => vec![("tmp_table_size", "1024")],
+            // Its own engine keeps a TEXT column in memory, whatever tmp_table_size says.
+            (Self::TemporaryTables, Flavour::MySql) => vec![("internal_tmp_mem_storage_engine", "MEMORY")],
             (Self::Admission, Flavour::MySql) => vec![("innodb_thread_concurrency", "2")],
             _ => Vec::new(),
         }
