@@ -63,8 +63,8 @@ pub fn plan<'a>(entries: impl Iterator<Item = &'a Entry>, force: bool) -> Vec<Un
             last: entry.clone(),
             twins: entry.intent.twins,
         });
-        if !force && !undo.ids.is_empty() && was_changed_between(&undo, entry) {
-            undo.before.clone_from(&entry.intent.before);
+        if !force && !undo.ids.is_empty() {
+            keep_theirs(&mut undo, entry);
         }
         undo.ids.push(entry.id);
         if !undo.knobs.contains(&entry.intent.knob) {
@@ -82,19 +82,39 @@ pub fn plan<'a>(entries: impl Iterator<Item = &'a Entry>, force: bool) -> Vec<Un
     undos
 }
 
-/// Whether somebody else changed a state between two changes of ours: the later one found neither what the
-/// earlier one had left nor what was there before. Those that are being put back are put back together; a
-/// later change of what is half put back has found our own work.
-fn was_changed_between(earlier: &Undo, later: &Entry) -> bool {
+/// Takes over what somebody else set between two changes of ours, item by item: what they left alone goes
+/// back to what was there before the first. Another scheduler has other settings, and twins set each other to
+/// zero: there their state counts as a whole.
+fn keep_theirs(undo: &mut Undo, later: &Entry) {
+    let theirs = changed_between(undo, later);
+    let decides = |one: &ItemValue| {
+        undo.twins || matches!(&one.item, Item::File { path, .. } if path.ends_with("/queue/scheduler"))
+    };
+    if theirs.iter().any(decides) {
+        undo.before.clone_from(&later.intent.before);
+        return;
+    }
+    for one in theirs {
+        if let Some(before) = undo.before.iter_mut().find(|before| before.item == one.item) {
+            before.value.clone_from(&one.value);
+        }
+    }
+}
+
+/// What somebody else changed between two changes of ours: the later one found neither what the earlier one
+/// had left nor what was there before. Those that are being put back are put back together; a later change of
+/// what is half put back has found our own work.
+fn changed_between(earlier: &Undo, later: &Entry) -> Vec<ItemValue> {
     let ((Phase::Written { after }, _) | (Phase::Restoring { after: Some(after) }, Phase::Restoring { .. })) =
         (&earlier.last.phase, &later.phase)
     else {
-        return false;
+        return Vec::new();
     };
     let is = |there: &[ItemValue], found: &ItemValue| {
         value_of(there, &found.item).is_none_or(|one| same(&found.item, one, &found.value))
     };
-    later.intent.before.iter().any(|found| !is(after, found) && !is(&earlier.before, found))
+    let theirs = later.intent.before.iter().filter(|found| !is(after, found) && !is(&earlier.before, found));
+    theirs.cloned().collect()
 }
 
 /// What is to be done with a state.

@@ -76,6 +76,22 @@ fn what_somebody_else_set_between_two_changes_is_put_back() {
 }
 
 #[test]
+fn of_a_state_only_what_somebody_else_set_stays_as_they_set_it() {
+    let entries = |a: &str, b: &str| {
+        let both = |of_a: &str, of_b: &str| vec![at(a, of_a), at(b, of_b)];
+        let written = |of_a, of_b| Phase::Written { after: both(of_a, of_b) };
+        [
+            entry(1, "a", &both("1", "1"), &[at(a, "2")], written("2", "1")),
+            entry(2, "a", &both("2", "5"), &[at(b, "3")], written("2", "3")),
+        ]
+    };
+    assert_eq!(one(&entries("a", "b")).before, [at("a", "1"), at("b", "5")]);
+    // Another scheduler has other settings.
+    let disk = ["block/vda/queue/nr_requests", "block/vda/queue/scheduler"];
+    assert_eq!(one(&entries(disk[0], disk[1])).before, [at(disk[0], "2"), at(disk[1], "5")]);
+}
+
+#[test]
 fn the_same_name_on_another_thing_is_another_state() {
     let mut entries = [
         entry(1, "a", &[at("a", "1")], &[at("a", "2")], Phase::Opened),
