@@ -1,5 +1,6 @@
 //! `headroom switchover`: checks, moves the primary, and shows what came of it.
 
+mod left;
 mod warm;
 
 use crate::environment::Environment;
@@ -16,7 +17,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 use switchover::check::{self, Level, Limits};
 use switchover::failover::text::NotDone;
-use switchover::journal::{self, Journal, JournalRecord, Newest};
+use switchover::journal::{self, Journal, JournalRecord};
 use switchover::perform::{self, Deadlines, Kind, Logins, Outcome, Plan};
 use switchover::step::{self, State};
 use switchover::survey::Survey;
@@ -152,13 +153,6 @@ pub(crate) struct Resuming {
     pub(crate) undo: bool,
     pub(crate) take_over: TakeOverArgs,
     pub(crate) json: bool,
-}
-
-/// `--resume --json` where nothing is left to do.
-#[derive(serde::Serialize)]
-struct Over<'a> {
-    journal: &'a std::path::Path,
-    over: Option<&'a State>,
 }
 
 /// Flags of whoever changes roles: of `switchover` and `failover`.
@@ -348,26 +342,9 @@ pub(crate) async fn resume(
     how: Resuming,
     environment: &Environment,
 ) -> anyhow::Result<ExitCode> {
-    let directory = operator.journals(environment)?;
-    let Newest { mut journal, mut lines, damaged } = journal::reopen_newest(&directory)?.with_context(|| {
-        format!(
-            "there is no journal in {}; name its directory with --journal, or go on by what the servers show: \
-             --from-servers",
-            directory.display()
-        )
-    })?;
-    damaged.iter().for_each(|error| terminal::complain(&format!("{error}; what it began is not known")));
-    if journal::is_over(&lines) {
-        match left_before(journal.path(), lines.first(), operator, source, environment).await? {
-            Some(older) => {
-                let over = journal.path().display();
-                terminal::complain(&format!("{over} is over, {} is not: it goes on", older.display()));
-                (journal, lines) = Journal::reopen(&older)?;
-            }
-            None if damaged.is_empty() => return say_over(journal.path(), &lines, how.json),
-            None => bail!("no older journal has anything left; what the servers show: --from-servers"),
-        }
-    }
+    let Some((mut journal, lines)) = left::find(operator, source, how.json, environment).await? else {
+        return Ok(exit::DONE);
+    };
     let path = journal.path().to_owned();
     let Some(JournalRecord::Plan { plan, .. }) = lines.first() else {
         bail!("{} does not begin with a plan", path.display())
@@ -380,7 +357,7 @@ pub(crate) async fn resume(
     };
     let logins = Logins { admin, replication, flags: operator.flags(source) };
     if let Some(epoch) = perform::superseded(plan, &logins).await {
-        bail!(superseded(&path, plan, epoch));
+        bail!(left::superseded(&path, plan, epoch));
     }
     how.take_over.end_sessions(plan, &logins).await?;
     let promoted = perform::promoted(plan, &logins).await;
@@ -414,70 +391,6 @@ pub(crate) async fn resume(
     }
     let plan = plan.clone();
     perform(&plan, &logins, &mut journal, state, false, how.json, environment).await
-}
-
-/// Why a journal is not gone on with where the servers have a later epoch.
-fn superseded(path: &std::path::Path, plan: &Plan, epoch: u64) -> String {
-    format!(
-        "{} is of epoch {}, and the servers are at epoch {epoch}: what it began is over, nothing was touched",
-        path.display(),
-        plan.epoch
-    )
-}
-
-/// Nothing is left to do.
-fn say_over(path: &std::path::Path, lines: &[JournalRecord], json: bool) -> anyhow::Result<ExitCode> {
-    if json {
-        let over = lines.iter().rev().find_map(|line| match line {
-            JournalRecord::Over { state, .. } => Some(state),
-            _ => None,
-        });
-        terminal::print_json(&Over { journal: path, over })?;
-    } else {
-        terminal::complain(&format!("{}: this switchover is over, nothing is left to do", path.display()));
-    }
-    Ok(exit::DONE)
-}
-
-/// The newest journal that is not over, where the newest of all is: what was refused or undone since hides
-/// none. Only one of the fleet that is meant: the one that is named, else that of the newest journal, `over`,
-/// which begins with `newest`. The others are named.
-async fn left_before(
-    over: &std::path::Path,
-    newest: Option<&JournalRecord>,
-    operator: &OperatorArgs,
-    source: &SourceArgs,
-    environment: &Environment,
-) -> anyhow::Result<Option<PathBuf>> {
-    let journal::Unfinished { left, unread } = journal::unfinished(over);
-    for error in unread {
-        terminal::complain(&format!("whether something older was cut off is not known: {error}"));
-    }
-    if left.is_empty() {
-        return Ok(None);
-    }
-    let admin = operator.admin_alone(source, environment)?;
-    let snapshot = fleet_now(source, &admin, environment).await;
-    let logins = Logins { admin, replication: Default::default(), flags: operator.flags(source) };
-    let is_meant = |plan: &Plan| match (&snapshot, newest) {
-        (Some(snapshot), _) => plan.is_of(snapshot),
-        (None, Some(JournalRecord::Plan { plan: newest, .. })) => plan.shares_a_server(newest),
-        (None, _) => false,
-    };
-    let mut older = None;
-    for (path, plan) in left {
-        if !is_meant(&plan) {
-            let of =
-                if snapshot.is_some() { "this fleet" } else { "the newest one; --config names its fleet" };
-            terminal::complain(&format!("{} is not over, and names no server of {of}", path.display()));
-        } else if older.is_none() {
-            match perform::superseded(&plan, &logins).await {
-                Some(epoch) => terminal::complain(&superseded(&path, &plan, epoch)),
-                None => older = Some(path),
-            }
-        }
-    }
-    Ok(older)
 }
 
 /// What to type where undoing is refused.
