@@ -15,6 +15,7 @@ use fleet::Address;
 use knob::journal::Journal;
 use knob::session::{Connect, RestoreOutcome, Session, Which};
 use knob::{Host, name, text};
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use term::{CommandLine, exit, terminal};
@@ -185,7 +186,13 @@ async fn restore(args: RestoreArgs, environment: &Environment) -> anyhow::Result
         let mut session = session(host, &directory, connect)?;
         match &which {
             Which::Knobs(knobs) if forget => Ok(session.forget(knobs, server.as_deref())?),
-            _ => anyhow::Ok(session.restore_at(&which, force, server.as_deref())),
+            _ => {
+                let restored = session.restore_at(&which, force, server.as_deref());
+                if server.is_some() && restored.iter().all(|outcome| outcome.server().is_none()) {
+                    complain_of_what_is_left(&session);
+                }
+                anyhow::Ok(restored)
+            }
         }
     })
     .await?;
@@ -205,6 +212,17 @@ async fn restore(args: RestoreArgs, environment: &Environment) -> anyhow::Result
     }
     // Closed without being put back is what was asked for.
     Ok(if args.forget { exit::DONE } else { verdict(&restored) })
+}
+
+/// A server may have been named by another address than now.
+fn complain_of_what_is_left(session: &Session) {
+    let open = session.journal().open_entries();
+    let at = open.filter_map(|entry| entry.intent.facts.get(knob::identity::ADDRESS).cloned());
+    let at: BTreeSet<String> = at.collect();
+    if !at.is_empty() {
+        let at = at.into_iter().collect::<Vec<_>>().join(", ");
+        terminal::complain(&format!("headroom: --server names none of these, which are left as they are: {at}"));
+    }
 }
 
 /// Takes the journal, and says what of it was lost.
