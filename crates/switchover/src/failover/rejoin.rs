@@ -215,7 +215,9 @@ pub async fn rejoin(
     if let Some(channel) = named.filter(|_| !dialect.is_mariadb()) {
         let why = format!(
             "replicates by a channel named '{}', and such a server is not moved by this tool; nothing was touched. Where \
-             nobody needs that channel, there: {}, then again",
+             nobody needs that channel, there: {} FOR CHANNEL '{}'; {}, then again",
+            channel.name,
+            dialect.stop_replication(),
             channel.name,
             dialect.forget_channel(&channel.name)
         );
