@@ -102,22 +102,22 @@ fn disk_at(node: &Path) -> Option<String> {
     Some(disk.file_name()?.to_str()?.to_owned())
 }
 
-/// The disks at the bottom of a volume, by the names that they have in a reading: what flushes it. Empty for
-/// a disk that lies on no other. `sys` is `/sys`, elsewhere in tests.
+/// What a volume lies on, at all levels, by the names that they have in a reading: the disks at the bottom
+/// flush it, and multipath, which may stand between, counts its own. Empty for a disk that lies on no other.
+/// `sys` is `/sys`, elsewhere in tests.
 pub fn below(volume: &str, sys: &Path) -> Vec<String> {
-    let (mut bottom, mut level) = (Vec::new(), directly_below(volume, sys));
+    let (mut found, mut level) = (Vec::new(), directly_below(volume, sys));
     for _ in 0..DEEPEST {
         let mut next = Vec::new();
         for device in level {
-            let lower = directly_below(&device, sys);
-            if lower.is_empty() && !bottom.contains(&device) {
-                bottom.push(device);
+            if !found.contains(&device) {
+                next.extend(directly_below(&device, sys));
+                found.push(device);
             }
-            next.extend(lower);
         }
         level = next;
     }
-    bottom
+    found
 }
 
 /// What a device lies on, one level down.
@@ -296,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn what_flushes_a_volume_are_the_disks_at_its_bottom() {
+    fn what_may_flush_a_volume_is_all_that_it_lies_on() {
         let sys = tempfile::tempdir().unwrap();
         let make = |path: &str| std::fs::create_dir_all(sys.path().join(path)).unwrap();
         let device = |name: &str, below: &[&str]| {
@@ -326,7 +326,7 @@ mod tests {
             names.sort_unstable();
             names
         };
-        assert_eq!(below("dm-1"), ["sda", "sdb"]);
+        assert_eq!(below("dm-1"), ["dm-0", "md0", "sda", "sdb"]);
         assert_eq!(below("nvme1n1"), ["nvme1c0n1", "nvme1c4n1"]);
         assert!(below("sda").is_empty() && below("nvme1c0n1").is_empty() && below("none").is_empty());
     }

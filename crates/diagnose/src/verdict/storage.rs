@@ -214,12 +214,15 @@ pub(super) fn disk_latency(window: &Window) -> Option<Finding> {
     })
 }
 
-/// The disk that flushes what is committed: of those below a volume the one that flushes most.
+/// The disk that flushes what is committed: of the volume and those below it the one that flushes most. One
+/// that counts none says less than one that had none to do.
 fn flushing(window: &Window) -> Option<&host::disk::Sample> {
-    let flushes = |disk: &host::disk::Sample| disk.flushed.map_or(0.0, |work| work.under_way);
+    let flushes = |disk: &host::disk::Sample| disk.flushed.map_or(-1.0, |work| work.under_way);
+    let of_data = |disk: &&host::disk::Sample| {
+        window.data_disk.as_ref() == Some(&disk.name) || window.disks_below.contains(&disk.name)
+    };
     let disks = window.host.as_ref()?.disks.iter();
-    let below = disks.filter(|disk| window.disks_below.contains(&disk.name));
-    let most = below.max_by(|a, b| flushes(a).total_cmp(&flushes(b)));
+    let most = disks.filter(of_data).max_by(|a, b| flushes(a).total_cmp(&flushes(b)));
     most.or_else(|| busiest(window, flushes))
 }
 

@@ -76,6 +76,12 @@ fn flushes_of_a_volume_are_counted_by_the_disks_below_it() {
     assert_eq!((finding.name, finding.who.as_deref()), (Name::FlushBound, Some("disk nvme0n1")));
     window.host.as_mut().unwrap().disks[0].flushed.as_mut().unwrap().under_way = 0.01;
     assert_eq!(named(&window), None, "its own disk hardly flushes");
+    // Multipath counts its flushes itself, and its paths none.
+    let disks = &mut window.host.as_mut().unwrap().disks;
+    disks[1].flushed = disks[0].flushed.take();
+    disks[1].flushed.as_mut().unwrap().under_way = 0.43;
+    let finding = judge(&window).bottleneck.unwrap();
+    assert_eq!((finding.name, finding.who.as_deref()), (Name::FlushBound, Some("disk dm-0")));
 }
 
 #[test]
