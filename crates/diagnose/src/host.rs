@@ -49,7 +49,12 @@ fn is_of_this_host(ip: IpAddr) -> bool {
         let allowed = std::fs::read(format!("/proc/sys/net/{family}/ip_nonlocal_bind"));
         allowed.is_ok_and(|text| text.starts_with(b"1"))
     };
-    is_own(ip, UdpSocket::bind((ip, 0)).is_ok(), binds_any, || source_towards(ip))
+    // Packets to a second address of a network leave from its first.
+    let source = || {
+        let routes = || std::fs::read_to_string("/proc/net/fib_trie").unwrap_or_default();
+        source_towards(ip).map(|from| if from != ip && ends_here(ip, &routes()) { ip } else { from })
+    };
+    is_own(ip, UdpSocket::bind((ip, 0)).is_ok(), binds_any, source)
 }
 
 /// Only an address of this machine can be bound, unless the system lets any be, as on hosts with a floating
@@ -70,6 +75,19 @@ fn source_towards(ip: IpAddr) -> Option<IpAddr> {
     let socket = UdpSocket::bind((any, 0)).ok()?;
     socket.connect((ip, 9)).ok()?;
     Some(socket.local_addr().ok()?.ip())
+}
+
+/// Whether `/proc/net/fib_trie` has an address, of IPv4, as one of this machine.
+fn ends_here(ip: IpAddr, routes: &str) -> bool {
+    let leaf = format!("|-- {ip}");
+    let mut lines = routes.lines().map(str::trim);
+    while let Some(line) = lines.next() {
+        let mut kinds = lines.clone().take_while(|line| line.starts_with('/'));
+        if line == leaf && kinds.any(|kind| kind == "/32 host LOCAL") {
+            return true;
+        }
+    }
+    false
 }
 
 /// `own`: this host's name; `hosts`: the text of `/etc/hosts`.
@@ -225,7 +243,7 @@ impl Sample {
 
 #[cfg(test)]
 mod tests {
-    use super::{is_here, is_name_here, is_own};
+    use super::{ends_here, is_here, is_name_here, is_own};
     use std::net::IpAddr;
 
     #[test]
@@ -245,6 +263,16 @@ mod tests {
         assert!(own(ours, true, true) && own(ours, true, false));
         assert!(own(theirs, true, false), "a second address: packets to it leave from the first");
         assert!(own("127.0.1.1".parse().unwrap(), true, true));
+    }
+
+    #[test]
+    fn a_second_address_of_a_network_is_found_among_the_routes() {
+        const ROUTES: &str = "Local:\n  +-- 10.9.0.0/24 2 0 2\n     |-- 10.9.0.1\n        /32 host LOCAL\n     \
+                              |-- 10.9.0.2\n        /24 link UNICAST\n        /32 host LOCAL\n     \
+                              |-- 10.9.0.255\n        /32 link BROADCAST\n";
+        let here = |ip: &str| ends_here(ip.parse().unwrap(), ROUTES);
+        assert!(here("10.9.0.1") && here("10.9.0.2"));
+        assert!(!here("10.9.0.255") && !here("10.9.0.25") && !here("10.9.0.3"));
     }
 
     #[test]
