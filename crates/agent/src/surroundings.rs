@@ -154,7 +154,11 @@ impl Surroundings {
 
     /// What is not known of its surroundings, and what mends it.
     pub(crate) fn missing(&self) -> Option<String> {
-        self.process_unknown.as_ref().map(|why| format!("its cgroup limits are not known: {why}"))
+        let what = match self.data {
+            Some(DataDirectory::Unknown) => "its cgroup limits, its disk and the room there",
+            _ => "its cgroup limits",
+        };
+        self.process_unknown.as_ref().map(|why| format!("{what} are not known: {why}"))
     }
 
     /// The disk of its data directory, as last looked up.
