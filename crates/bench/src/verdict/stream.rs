@@ -1,6 +1,6 @@
-//! A stream of bytes over a pair of interfaces, at a share of what the driver says that such a link carries
-//! (10 Gbit/s). Segments are as large as the kernel makes them, and what arrives is thrown away unread, so
-//! that it costs a part of one CPU.
+//! A stream of bytes over a pair of interfaces, at a share of what a network of 10 Gbit/s carries. Segments
+//! are as large as the kernel makes them, and what arrives is thrown away unread, so that it costs a part of
+//! one CPU.
 
 use super::veth::{FAR, NEAR, Pair};
 use anyhow::Context;
@@ -13,8 +13,8 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 const PORT: u16 = 9;
-/// What a pair carries each way by its driver, bytes a second.
-const LINK: f64 = 1.25e9;
+/// What the pair stands for each way, bytes a second.
+pub(super) const LINK: f64 = 1.25e9;
 /// Bytes between two looks at the clock.
 const CHUNK: usize = 1 << 20;
 /// Nobody waits longer than this for the other end.
