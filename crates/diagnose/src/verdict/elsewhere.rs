@@ -14,6 +14,9 @@ const NOBODY_CROSSES: f64 = 0.9;
 const SLOWER: f64 = 2.0;
 /// Statements against the usual, at most.
 const AS_USUAL: f64 = 1.2;
+/// Or what they take more, of what requests do: a statement of half a millisecond that takes another half is
+/// no reason for a request that takes a hundred more, be there ten of them in it.
+const OF_REQUESTS: f64 = 0.02;
 /// Sessions at work, for each CPU that the server may use, at most.
 const AT_WORK: f64 = 0.3;
 
@@ -109,13 +112,14 @@ fn by_timing(window: &Window) -> Option<Finding> {
     let quota = window.limits.as_ref().and_then(|limits| limits.cpu.as_ref()).map(|limit| limit.cpus);
     let cpus = quota.filter(|cpus| *cpus > 0.0).map_or(own.count, |cpus| cpus.min(own.count));
     let at_work = server.active / cpus;
+    let added = |now: f64, usual: f64| (now - usual).max(0.0);
+    let by_statements = added(application.statement_p99_ms, application.usual_statement_p99_ms)
+        / added(application.request_p99_ms, application.usual_request_p99_ms).max(1e-3);
+    let as_usual = statements <= AS_USUAL || by_statements <= OF_REQUESTS;
     let quiet = |value: f64, most: f64| if value <= most { 1.0 } else { most / value };
-    let load = (requests / SLOWER).min(if statements <= AS_USUAL && at_work <= AT_WORK {
-        f64::INFINITY
-    } else {
-        0.9
-    }) * quiet(statements, AS_USUAL)
-        * quiet(at_work, AT_WORK);
+    let only_then = if as_usual && at_work <= AT_WORK { f64::INFINITY } else { 0.9 };
+    let by_statements_too = if as_usual { 1.0 } else { quiet(statements, AS_USUAL) };
+    let load = (requests / SLOWER).min(only_then) * by_statements_too * quiet(at_work, AT_WORK);
     Some(
         Finding::new(Name::NotTheDatabase, load, WEIGHT)
             .figure("requests, p99 against the usual", requests, Unit::Count, Some(SLOWER))

@@ -21,8 +21,8 @@ const ON_DISK: (f64, f64, f64) = (5.0, 0.25, 0.20);
 const CONNECTS: (f64, f64) = (50.0, 0.20);
 /// The CPU is this busy with them, or this many wait to be let in.
 const CONNECT_COST: (f64, f64) = (0.70, 1.0);
-/// Tables opened a second, and of what the cache holds are open.
-const TABLES: (f64, f64) = (50.0, 0.95);
+/// Tables opened a second and a statement, and of what the cache holds are open.
+const TABLES: (f64, f64, f64) = (50.0, 0.20, 0.95);
 /// Of the time of all statements; rows looked at for a call and for each row sent.
 const ONE: (f64, f64, f64) = (0.50, 1000.0, 100.0);
 const WAITING: f64 = 0.20;
@@ -126,13 +126,18 @@ pub(super) fn table_cache(window: &Window) -> Option<Finding> {
         return None;
     }
     let full = open as f64 / most as f64;
-    let load = least([(server.tables_opened_per_s, TABLES.0), (full, TABLES.1), (server.active, 0.5)]);
     let of_statements = (server.tables_opened_per_s / server.statements_per_s.max(1.0)).min(1.0);
+    let load = least([
+        (server.tables_opened_per_s, TABLES.0),
+        (of_statements, TABLES.1),
+        (full, TABLES.2),
+        (server.active, 0.5),
+    ]);
     Some(
         Finding::new(Name::TableCache, load, of_statements * window.rest())
             .figure("tables opened", server.tables_opened_per_s, Unit::PerSecond, Some(TABLES.0))
-            .figure("of table_open_cache in use", full.min(1.0), Unit::Share, Some(TABLES.1))
-            .figure("openings a statement", of_statements, Unit::Count, None),
+            .figure("of table_open_cache in use", full.min(1.0), Unit::Share, Some(TABLES.2))
+            .figure("openings a statement", of_statements, Unit::Count, Some(TABLES.1)),
     )
 }
 

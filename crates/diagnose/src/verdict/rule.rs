@@ -337,7 +337,7 @@ pub static RULES: &[Rule] = &[
         name: TemporaryTables,
         called: "temporary tables on disk",
         when: ">= 5 a second, >= 25 % of all temporary tables and one for >= 20 % of SELECTs, while sessions are at work (I)",
-        explains: &[Cpu, DiskLatency],
+        explains: &[Cpu, CpuLimit, CpuPinned, DiskLatency],
         next: &[
             "select fewer columns, above all TEXT and BLOB, in statements with GROUP BY, DISTINCT or UNION",
             "raise tmp_table_size and max_heap_table_size (MariaDB), temptable_max_ram (MySQL)",
@@ -358,8 +358,8 @@ pub static RULES: &[Rule] = &[
     Rule {
         name: TableCache,
         called: "the cache of open tables",
-        when: ">= 50 tables opened a second with >= 95 % of table_open_cache in use (I)",
-        explains: &[],
+        when: ">= 50 tables opened a second, >= 1 for five statements, with >= 95 % of table_open_cache in use (I)",
+        explains: &[Cpu, CpuLimit, CpuPinned],
         next: &["raise table_open_cache, and open_files_limit with it"],
         judge: engine::table_cache,
     },
@@ -489,8 +489,8 @@ pub static RULES: &[Rule] = &[
         name: NotTheDatabase,
         called: "not the database",
         when: "requests take >= 2 times as long as usual and not because of statements: by a router, >= 80 % of what is added is \
-               thinking between them; by the application's own timing, statements take <= 1.2 times the usual and less \
-               than 0.3 sessions a CPU that the server may use are at work (I)",
+               thinking between them; by the application's own timing, statements take <= 1.2 times the usual, or <= 2 % of \
+               what requests take more, and less than 0.3 sessions a CPU that the server may use are at work (I)",
         explains: &[],
         next: &[
             "look at the application: its own CPU, its pool of connections, other services it calls",

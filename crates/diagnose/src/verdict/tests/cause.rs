@@ -457,6 +457,34 @@ fn who_holds_a_whole_table_is_named_where_it_is_told() {
 }
 
 #[test]
+fn statements_that_take_hardly_more_are_no_reason_for_requests_that_take_much_more() {
+    let window = |statement_p99_ms| {
+        let application = Some(Application {
+            request_p99_ms: 170.0,
+            usual_request_p99_ms: 10.0,
+            statement_p99_ms,
+            usual_statement_p99_ms: 0.5,
+        });
+        Window { application, ..with(|_, server| server.active = 0.1) }
+    };
+    assert_eq!(named(&window(0.8)), Some(Name::NotTheDatabase), "0.3 of 160 ms");
+    assert_eq!(named(&window(6.0)), None, "some of those in a request may be the reason");
+}
+
+#[test]
+fn a_cpu_that_is_busy_with_opening_tables_is_an_effect_and_one_that_seldom_does_is_not() {
+    let window = |opened_per_s| {
+        with(|host, server| {
+            busy(host);
+            (server.active, server.tables, server.in_commit) = (8.0, (50, 50), 0.0);
+            (server.statements_per_s, server.tables_opened_per_s) = (20_000.0, opened_per_s);
+        })
+    };
+    assert_eq!(named(&window(11_000.0)), Some(Name::TableCache));
+    assert_eq!(named(&window(400.0)), Some(Name::Cpu));
+}
+
+#[test]
 fn a_server_that_is_busy_for_its_quota_is_not_cleared_by_the_cpus_of_its_host() {
     let window = |limits: Option<host::cgroup::Sample>| {
         let application = Some(Application {
