@@ -497,7 +497,8 @@ mod tests {
         assert!(loose.text().contains(", where the model ends: more may meet it"), "{}", loose.text());
         let (rate, _) = strict.by_cores[0].within_objective.unwrap();
         assert!(!strict.by_cores[0].model_ends_there && rate < 820.0, "{rate}");
-        let four = strict.text().lines().find(|line| line.contains("where the model ends")).map(str::to_owned);
+        let four =
+            strict.text().lines().find(|line| line.contains("where the model ends")).map(str::to_owned);
         assert!(four.is_some_and(|line| line.starts_with("4 core(s)")), "{}", strict.text());
     }
 

@@ -221,7 +221,9 @@ fn complain_of_what_is_left(session: &Session) {
     let at: BTreeSet<String> = at.collect();
     if !at.is_empty() {
         let at = at.into_iter().collect::<Vec<_>>().join(", ");
-        terminal::complain(&format!("headroom: --server names none of these, which are left as they are: {at}"));
+        terminal::complain(&format!(
+            "headroom: --server names none of these, which are left as they are: {at}"
+        ));
     }
 }
 
