@@ -5,9 +5,10 @@
 use super::{Finding, Name, Unit, Window, least};
 use crate::server::{self, Blocker};
 
-/// Of the redo log's room, used since the checkpoint: from here on the engine writes pages in a hurry, then
-/// makes statements wait for them (InnoDB's limits are 75 to 94 % by version).
-const REDO_USED: f64 = 0.75;
+/// Of the redo log's room, used since the checkpoint: from about here on the engine writes pages in a hurry,
+/// then makes statements wait for them. InnoDB's limits are 75 to 94 % by version; MySQL 9 keeps a log that
+/// holds half a second of writes at 74 %.
+const REDO_USED: f64 = 0.70;
 /// A log that holds this much of its writes is no cause: pages are then written by the rates of the last 30 s
 /// (`innodb_flushing_avg_loops`), and four times that smooths whatever bursts there are. MariaDB lets any log
 /// fill up to 7/8 before it writes pages, so how full it is says nothing by itself.
@@ -75,7 +76,7 @@ pub(super) fn temporary_tables(window: &Window) -> Option<Finding> {
     let share = if all > 0.0 { (on_disk / all).min(1.0) } else { 0.0 };
     let of_statements = (on_disk / server.selects_per_s.max(1.0)).min(1.0);
     let load =
-        least([(on_disk, ON_DISK.0), (share, ON_DISK.1), (of_statements, ON_DISK.2), (server.active, 1.0)]);
+        least([(on_disk, ON_DISK.0), (share, ON_DISK.1), (of_statements, ON_DISK.2), (server.active, 0.5)]);
     Some(
         Finding::new(Name::TemporaryTables, load, of_statements * window.rest())
             .figure("temporary tables on disk", on_disk, Unit::PerSecond, Some(ON_DISK.0))

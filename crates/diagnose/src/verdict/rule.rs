@@ -248,7 +248,7 @@ pub static RULES: &[Rule] = &[
     Rule {
         name: RedoLog,
         called: "a redo log too small",
-        when: ">= 75 % of the redo log is used since the checkpoint, it holds less than 120 s of what is written, and sessions are at work (I)",
+        when: ">= 70 % of the redo log is used since the checkpoint, it holds less than 120 s of what is written, and sessions are at work (I)",
         explains: &[FlushBound, DiskLatency],
         next: &[
             "raise innodb_log_file_size (MariaDB, while running from 10.9 on) or innodb_redo_log_capacity (MySQL) until it holds an hour of writes",
