@@ -205,6 +205,7 @@ impl std::fmt::Display for Gray {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::login_bytes::{self, framed};
     use crate::server_counters::ServerCounters;
     use fleet::{ListenerRole, ServerName};
     use std::sync::Arc;
@@ -256,28 +257,13 @@ mod tests {
     #[test]
     fn without_autocommit_a_write_is_part_of_a_transaction_and_its_commit_counts() {
         let capabilities = Capabilities::PROTOCOL_41 | Capabilities::SECURE_CONNECTION;
-        let framed = |mut sequence: u8, payload: &[u8]| {
-            let mut out = Vec::new();
-            wire::packet::write(&mut out, &mut sequence, payload);
-            out
-        };
         let ok = |sequence: u8, status: Status| {
             let ok = wire::response::OkPacket { status, ..Default::default() };
             framed(sequence, &ok.encode(capabilities))
         };
-        let greeting = wire::Greeting {
-            version: "11.8.3-MariaDB".to_owned(),
-            connection_id: 1,
-            nonce: vec![b'n'; 20],
-            capabilities,
-            charset: 45,
-            status: Status::AUTOCOMMIT,
-            auth_plugin: String::new(),
-        };
-        let login = wire::Login { capabilities, user: b"app", ..wire::Login::default() };
         let mut tracker = Tracker::new();
-        tracker.server_bytes(&framed(0, &greeting.encode()));
-        tracker.client_bytes(&framed(1, &login.encode()));
+        tracker.server_bytes(&login_bytes::greeting(capabilities));
+        tracker.client_bytes(&login_bytes::login(capabilities));
         tracker.server_bytes(&ok(2, Status::empty()));
         let counters = Arc::new(ServerCounters::new(ServerName::new("a"), 1));
         let slot = ServerSlot::take(counters, ListenerRole::Writer, 0);

@@ -63,6 +63,8 @@ mod identity;
 mod last_writer;
 mod listener;
 mod login;
+#[cfg(test)]
+mod login_bytes;
 mod names;
 mod path;
 mod peer;

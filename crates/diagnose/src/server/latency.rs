@@ -326,46 +326,9 @@ mod tests {
         assert!((share - 0.45).abs() < 1e-9, "{share}");
     }
 
-    #[test]
-    fn a_statement_counts_from_the_first_time_it_is_seen_unless_it_may_have_run_before() {
-        let digest = |key: &str, calls, began_s| Digest {
-            key: (None, Some(key.to_owned())),
-            text: key.to_owned(),
-            calls,
-            began_s: Some(began_s),
-            mean_ms: 10.0,
-            p95_ms: None,
-            p99_ms: None,
-            rows_examined: 5000.0,
-            rows_sent: 1.0,
-        };
-        let of = |asked_s, all_ms, lately: &[Digest]| Digests {
-            asked_s: Some(asked_s),
-            all_ms,
-            lately: lately.to_vec(),
-            ..Digests::default()
-        };
-        let quiet = of(100.5, 1e6, &[digest("usual", 1000, 1.0)]);
-        // One that ended first after that question is new; one that did before may have run for years.
-        let now = of(105.5, 1e6 + 1000.0, &[digest("new", 80, 101.0), digest("old", 90_000, 100.0)]);
-        let found = top(&quiet, &now).unwrap();
-        assert_eq!((found.text.as_str(), found.calls), ("new", 80));
-        assert!((found.share - 0.8).abs() < 1e-9, "{found:?}");
-        // The usual one has rested for long, and its counts are known when it begins again.
-        let now = (1..20).fold(quiet.clone(), |before, n| {
-            of(100.5 + 5.0 * f64::from(n), 1e6, &[digest("other", 1, 1.0)]).following(&before)
-        });
-        let again = of(200.5, 1e6 + 1000.0, &[digest("usual", 1050, 1.0)]);
-        assert_eq!(top(&now, &again).map(|found| found.calls), Some(50));
-        // Where the list is full, or nobody asked for long, it may have been called unseen.
-        let many: Vec<_> = (0..question::MOST_DIGESTS).map(|n| digest(&n.to_string(), 1, 1.0)).collect();
-        assert_eq!(top(&of(105.5, 1e6, &many).following(&quiet), &again), None);
-        assert_eq!(top(&of(140.5, 1e6, &[]).following(&quiet), &again), None);
-    }
-
-    #[test]
-    fn of_a_statement_that_ran_for_long_only_what_passed_since_the_last_question_counts() {
-        let digest = |key: &str, calls, mean_ms, began_s| Digest {
+    /// A statement of a call of five thousand rows, the first of them ended `began_s` after the epoch.
+    fn statement(key: &str, calls: u64, mean_ms: f64, began_s: f64) -> Digest {
+        Digest {
             key: (None, Some(key.to_owned())),
             text: key.to_owned(),
             calls,
@@ -375,17 +338,44 @@ mod tests {
             p99_ms: None,
             rows_examined: 5000.0,
             rows_sent: 1.0,
-        };
-        let of = |asked_s, all_ms, lately: &[Digest]| Digests {
-            asked_s: Some(asked_s),
-            all_ms,
-            lately: lately.to_vec(),
-            ..Digests::default()
-        };
+        }
+    }
+
+    fn asked(asked_s: f64, all_ms: f64, lately: &[Digest]) -> Digests {
+        Digests { asked_s: Some(asked_s), all_ms, lately: lately.to_vec(), ..Digests::default() }
+    }
+
+    #[test]
+    fn a_statement_counts_from_the_first_time_it_is_seen_unless_it_may_have_run_before() {
+        let quiet = asked(100.5, 1e6, &[statement("usual", 1000, 10.0, 1.0)]);
+        // One that ended first after that question is new; one that did before may have run for years.
+        let now = asked(
+            105.5,
+            1e6 + 1000.0,
+            &[statement("new", 80, 10.0, 101.0), statement("old", 90_000, 10.0, 100.0)],
+        );
+        let found = top(&quiet, &now).unwrap();
+        assert_eq!((found.text.as_str(), found.calls), ("new", 80));
+        assert!((found.share - 0.8).abs() < 1e-9, "{found:?}");
+        // The usual one has rested for long, and its counts are known when it begins again.
+        let now = (1..20).fold(quiet.clone(), |before, n| {
+            asked(100.5 + 5.0 * f64::from(n), 1e6, &[statement("other", 1, 10.0, 1.0)]).following(&before)
+        });
+        let again = asked(200.5, 1e6 + 1000.0, &[statement("usual", 1050, 10.0, 1.0)]);
+        assert_eq!(top(&now, &again).map(|found| found.calls), Some(50));
+        // Where the list is full, or nobody asked for long, it may have been called unseen.
+        let many: Vec<_> =
+            (0..question::MOST_DIGESTS).map(|n| statement(&n.to_string(), 1, 10.0, 1.0)).collect();
+        assert_eq!(top(&asked(105.5, 1e6, &many).following(&quiet), &again), None);
+        assert_eq!(top(&asked(140.5, 1e6, &[]).following(&quiet), &again), None);
+    }
+
+    #[test]
+    fn of_a_statement_that_ran_for_long_only_what_passed_since_the_last_question_counts() {
         // Four sessions are at work all the time; a report of ten minutes ends.
-        let before = of(100.0, 1e6, &[digest("usual", 1000, 10.0, 1.0)]);
-        let lately = [digest("usual", 3000, 10.0, 1.0), digest("report", 1, 600_000.0, 103.0)];
-        let top = |all_ms, lately: &[Digest]| top(&before, &of(105.0, all_ms, lately)).unwrap();
+        let before = asked(100.0, 1e6, &[statement("usual", 1000, 10.0, 1.0)]);
+        let lately = [statement("usual", 3000, 10.0, 1.0), statement("report", 1, 600_000.0, 103.0)];
+        let top = |all_ms, lately: &[Digest]| top(&before, &asked(105.0, all_ms, lately)).unwrap();
         let found = top(1e6 + 620_000.0, &lately);
         assert_eq!((found.text.as_str(), found.share), ("usual", 0.8));
         let found = top(1e6 + 600_000.0, &lately[1..]);

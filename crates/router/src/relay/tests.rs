@@ -4,6 +4,7 @@ use super::polled::Polled;
 use super::ring::{Driver, Handed};
 use super::*;
 use crate::admission::Admission;
+use crate::login_bytes::{self, framed};
 use crate::server_counters::{ServerCounters, ServerSlot};
 use crate::stream::Stream;
 use config::InsightConfig;
@@ -13,7 +14,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
 use tokio::task::LocalSet;
 use wire::response::OkPacket;
-use wire::{Capabilities, Greeting, Login, Status, packet};
+use wire::{Capabilities, Status};
 
 const CAPABILITIES: Capabilities = Capabilities::PROTOCOL_41.union(Capabilities::SECURE_CONNECTION);
 
@@ -40,12 +41,6 @@ async fn with_each(test: impl AsyncFn(Bench)) {
         let in_time = tokio::time::timeout(Duration::from_secs(20), local.run_until(run)).await;
         assert!(in_time.is_ok(), "{mover:?} never ended");
     }
-}
-
-fn framed(mut sequence: u8, payload: &[u8]) -> Vec<u8> {
-    let mut out = Vec::new();
-    packet::write(&mut out, &mut sequence, payload);
-    out
 }
 
 fn ok(sequence: u8, status: Status) -> Vec<u8> {
@@ -77,23 +72,13 @@ async fn pass(from: &mut UnixStream, to: &mut UnixStream, bytes: &[u8]) {
 
 /// A session that has been greeted.
 fn greeted() -> Tracker {
-    let greeting = Greeting {
-        version: "x".to_owned(),
-        connection_id: 1,
-        nonce: vec![b'n'; 20],
-        capabilities: CAPABILITIES,
-        charset: 45,
-        status: Status::AUTOCOMMIT,
-        auth_plugin: String::new(),
-    };
     let mut tracker = Tracker::new();
-    tracker.server_bytes(&framed(0, &greeting.encode()));
+    tracker.server_bytes(&login_bytes::greeting(CAPABILITIES));
     tracker
 }
 
 fn login() -> Vec<u8> {
-    let login = Login { capabilities: CAPABILITIES, charset: 45, user: b"u", ..Login::default() };
-    framed(1, &login.encode())
+    login_bytes::login(CAPABILITIES)
 }
 
 fn slot() -> ServerSlot {

@@ -476,6 +476,7 @@ impl Clock {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::login_bytes;
 
     fn target(server: &str, mirrored: u32, measured: u32) -> Target {
         let (server, listener) = (ServerName::new(server), "reader 127.0.0.1:3306".to_owned());
@@ -504,23 +505,8 @@ mod tests {
         says(1, &[(false, 0, &too_many)]);
         says(2, &[(false, 0, &too_many)]);
         assert_eq!(refusals.take(), Some((2, 1040)));
-        let packet = |mut sequence: u8, payload: &[u8]| {
-            let mut out = Vec::new();
-            wire::packet::write(&mut out, &mut sequence, payload);
-            out
-        };
         let capabilities = wire::Capabilities::PROTOCOL_41 | wire::Capabilities::SECURE_CONNECTION;
-        let greeting = wire::Greeting {
-            version: "11.8.3-MariaDB".to_owned(),
-            connection_id: 1,
-            nonce: vec![b'n'; 20],
-            capabilities,
-            charset: 45,
-            status: wire::Status::AUTOCOMMIT,
-            auth_plugin: String::new(),
-        };
-        let login = wire::Login { capabilities, charset: 45, user: b"app", ..wire::Login::default() };
-        let (greeting, login) = (packet(0, &greeting.encode()), packet(1, &login.encode()));
+        let (greeting, login) = (login_bytes::greeting(capabilities), login_bytes::login(capabilities));
         let denied = wire::ErrPacket::new(1045, b"28000", "Access denied").packet(2, capabilities);
         says(3, &[(false, 0, &greeting), (true, 0, &login), (false, greeting.len() as u32, &denied)]);
         assert_eq!(refusals.take(), None);

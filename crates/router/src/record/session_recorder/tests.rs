@@ -1,13 +1,14 @@
 //! Sessions as bytes, and what a recording hears of them.
 
 use super::*;
+use crate::login_bytes::{self, framed};
 use crate::record::{Recording, RecordingRequest};
 use crate::server_counters::ServerCounters;
 use fleet::{ListenerRole, ServerName};
 use recording::Event;
 use std::time::Duration;
 use wire::response::{ErrPacket, OkPacket, TextResult};
-use wire::{Greeting, Login, Status, packet};
+use wire::{Login, Status};
 
 const CAPABILITIES: Capabilities = Capabilities::ORDINARY;
 
@@ -16,12 +17,6 @@ struct Bench {
     session: SessionRecorder,
     tracker: Tracker,
     slot: ServerSlot,
-}
-
-fn framed(sequence: u8, payload: &[u8]) -> Vec<u8> {
-    let (mut out, mut sequence) = (Vec::new(), sequence);
-    packet::write(&mut out, &mut sequence, payload);
-    out
 }
 
 fn command(command: Command, body: &[u8]) -> Vec<u8> {
@@ -49,16 +44,7 @@ impl Bench {
     /// A session that is logged in, before anybody records.
     fn new() -> Self {
         let mut tracker = Tracker::new();
-        let greeting = Greeting {
-            version: "11.8.1-MariaDB".to_owned(),
-            connection_id: 1,
-            nonce: vec![b'n'; 20],
-            capabilities: CAPABILITIES,
-            charset: 45,
-            status: Status::AUTOCOMMIT,
-            auth_plugin: String::new(),
-        };
-        tracker.server_bytes(&framed(0, &greeting.encode()));
+        tracker.server_bytes(&login_bytes::greeting(CAPABILITIES));
         let login = Login {
             capabilities: CAPABILITIES,
             charset: 45,
