@@ -54,6 +54,9 @@ pub(super) const PACED: u32 = 8;
 const PARALLEL: u32 = 16;
 /// The capacity is found with this many clients in this many seconds.
 const CAPACITY: (u32, f64) = (4, 3.0);
+/// Before those, where something is changed: seconds after which changed pages are written as fast as pages
+/// are changed. Until then a disk may seem to carry twice what it does.
+const WRITES_BEFORE: f64 = 15.0;
 /// Limits far above what a healthy server needs: CPUs, bytes of memory beside what it has, and the share that
 /// its threads and open files are of what it may have.
 const FAR_ABOVE: (f64, u64, f64) = (16.0, 4 << 30, 0.2);
@@ -648,16 +651,18 @@ fn direct(lab: &Lab, server: &str) -> anyhow::Result<Opts> {
 
 /// Statements a second with a few clients that do not wait.
 async fn capacity(app: &Opts, work: Work) -> anyhow::Result<f64> {
-    let until = Instant::now() + Duration::from_secs_f64(CAPACITY.1);
+    let before = if work.writes() { WRITES_BEFORE } else { 0.0 };
+    let from = Instant::now() + Duration::from_secs_f64(before);
+    let until = from + Duration::from_secs_f64(CAPACITY.1);
     let mut clients = JoinSet::new();
     for number in 0..CAPACITY.0 {
-        clients.spawn(client::send_on(Conn::new(app.clone()).await?, until, number, work));
+        clients.spawn(client::send_on(Conn::new(app.clone()).await?, (from, until), number, work));
     }
-    let mut reads = 0;
+    let mut ended = 0;
     while let Some(client) = clients.join_next().await {
-        reads += client??;
+        ended += client??;
     }
-    Ok(reads as f64 / CAPACITY.1)
+    Ok(ended as f64 / CAPACITY.1)
 }
 
 #[cfg(test)]
