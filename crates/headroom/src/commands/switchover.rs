@@ -27,7 +27,7 @@ use warm::WarmArgs;
 
 const EXAMPLES: &str = "\
 Examples:
-  headroom switchover db2 --check --config headroom.toml --admin-option-file admin.cnf
+  headroom switchover db2 --check --config headroom.toml --admin-option-file admin.cnf --replication-option-file repl.cnf
       Changes nothing: every check with its facts, and the command that mends what does not hold.
   headroom switchover db2 --config headroom.toml --admin-option-file admin.cnf --replication-option-file repl.cnf
       Checks, asks, moves the primary to db2. Ctrl-C before the point of no return undoes what was done.
