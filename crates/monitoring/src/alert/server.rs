@@ -219,7 +219,7 @@ pub(super) const ALERTS: &[Alert] = &[
                + sum by (cluster, job, server) (rate(headroom_server_connection_failures_total[5m])) > 0.1) > 0.1",
         hold: "5m",
         summary: "{{ $value | humanizePercentage }} of the connections to {{ $labels.server }} fail before the client sees a byte",
-        first: "headroom status quotes the error: too many connections, a blocked host (FLUSH HOSTS), a firewall",
+        first: "headroom status quotes the error: too many connections, a blocked host (with what unblocks it), a firewall",
         guide: "routing.md#when-the-first-choice-is-not-available",
         fires: &[
             ("headroom_server_connection_failures_total{job=\"r\",instance=\"x\",server=\"db2\"}", "0+60x40"),
