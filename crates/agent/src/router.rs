@@ -1,5 +1,5 @@
 //! What a router in front of the servers says: where reads go, and how long the statements of each endpoint
-//! take. Reconfigure at its admin address every few seconds; without one, flows and endpoints are simply not
+//! take. It is asked at its admin address every few seconds; without one, flows and endpoints are simply not
 //! known.
 
 use crate::history::HistoryStore;
