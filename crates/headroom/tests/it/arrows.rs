@@ -4,6 +4,8 @@
 //! Only arrows between our own crates count. Those of the product are exactly what the table grants: one that
 //! is granted and not used is an error too. Tests (dev-dependencies) may use what the table grants, `lab`,
 //! `testkit`, and what [`ONLY_TESTS`] says.
+//!
+//! Its other table, of where to look, stays short enough to be read, and names files that are there.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -71,6 +73,25 @@ fn only_the_bench_is_built_by_name_alone_and_no_crate_uses_it() {
         members("workspace_members").into_iter().filter(|member| !defaults.contains(member)).collect();
     assert!(left_out.len() == 1 && left_out[0].as_str().unwrap().contains("/bench#"), "{left_out:?}");
     assert!(drawn(false).values().chain(drawn(true).values()).all(|uses| !uses.contains("bench")));
+}
+
+#[test]
+fn where_to_look_has_at_most_25_rows_and_names_files_that_are_there() {
+    let text = std::fs::read_to_string(root().join("ARCHITECTURE.md")).unwrap();
+    let rows: Vec<Vec<String>> = text
+        .lines()
+        .map(cells)
+        .skip_while(|row| row.first().is_none_or(|cell| cell != "question"))
+        .skip(2)
+        .take_while(|row| row.len() == 2)
+        .collect();
+    assert!((1..=25).contains(&rows.len()), "ARCHITECTURE.md has {} rows of questions", rows.len());
+    let crates = root().join("crates");
+    for row in &rows {
+        let files = row[1].split([' ', ',', ';', ':']).filter(|word| word.contains("/src/"));
+        let missing: Vec<&str> = files.filter(|file| !crates.join(file).exists()).collect();
+        assert!(missing.is_empty(), "{}: {missing:?}", row[0]);
+    }
 }
 
 /// The table of ARCHITECTURE.md whose columns are `crate | is | may use`.
