@@ -275,7 +275,7 @@ async fn prepare(args: PrepareArgs, environment: &Environment) -> anyhow::Result
     if let Named::File(file) = args.workload.named()? {
         return args.statements(TablesChange::Prepared, target, file.prepare).await;
     }
-    let options = args.workload.options();
+    let options = args.workload.options()?;
     let (sessions, sent) = (args.sessions, options.clone());
     let made = |table: u32| terminal::complain(&format!("sbtest{table} is ready"));
     let stop = StopFlag::listen(ending);
@@ -294,7 +294,7 @@ async fn cleanup(args: PrepareArgs, environment: &Environment) -> anyhow::Result
     if let Named::File(file) = args.workload.named()? {
         return args.statements(TablesChange::Removed, target, file.cleanup).await;
     }
-    let options = args.workload.options();
+    let options = args.workload.options()?;
     let tables = load::tables::names(&options);
     let stop = StopFlag::listen(ending);
     let flag = stop.flag();

@@ -55,18 +55,14 @@ impl WorkloadArgs {
     }
 
     /// sysbench's options.
-    pub(crate) fn options(&self) -> Options {
-        let distribution = match self.distribution {
-            Distribution::Pareto { h } => Distribution::Pareto { h: self.pareto_h.unwrap_or(h) },
-            Distribution::Zipfian { exponent } => {
-                Distribution::Zipfian { exponent: self.zipfian_exponent.unwrap_or(exponent) }
-            }
-            other => other,
-        };
-        Options {
+    ///
+    /// # Errors
+    /// A shape stands without its distribution.
+    pub(crate) fn options(&self) -> anyhow::Result<Options> {
+        Ok(Options {
             tables: self.tables,
             table_size: self.table_size,
-            distribution,
+            distribution: self.shaped()?,
             protocol: if self.text { Protocol::Text } else { Protocol::Prepared },
             range_size: self.range_size,
             point_selects: self.point_selects,
@@ -74,12 +70,34 @@ impl WorkloadArgs {
             skip_trx: self.skip_trx,
             random_points: self.random_points,
             ..Options::default()
+        })
+    }
+
+    /// The distribution in its shape. The shape of another one would be left out, and the figures taken for
+    /// those that were asked for.
+    fn shaped(&self) -> anyhow::Result<Distribution> {
+        let distribution = self.distribution;
+        if self.pareto_h.is_some() && !matches!(distribution, Distribution::Pareto { .. }) {
+            return Err(exit::usage_error("--pareto-h goes with --distribution pareto"));
         }
+        if self.zipfian_exponent.is_some() && !matches!(distribution, Distribution::Zipfian { .. }) {
+            return Err(exit::usage_error("--zipfian-exponent goes with --distribution zipfian"));
+        }
+        Ok(match distribution {
+            Distribution::Pareto { h } => Distribution::Pareto { h: self.pareto_h.unwrap_or(h) },
+            Distribution::Zipfian { exponent } => {
+                Distribution::Zipfian { exponent: self.zipfian_exponent.unwrap_or(exponent) }
+            }
+            other => other,
+        })
     }
 
     /// What stands behind the name.
+    ///
+    /// # Errors
+    /// As [`WorkloadArgs::options`]; nothing has that name, or its file cannot be read.
     pub(crate) fn named(&self) -> anyhow::Result<Named> {
-        named(&self.name, &self.options())
+        named(&self.name, &self.options()?)
     }
 }
 
@@ -110,6 +128,35 @@ fn exponent(text: &str) -> Result<f64, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use clap::FromArgMatches;
+
+    fn parsed(line: &str) -> WorkloadArgs {
+        let command = WorkloadArgs::augment_args(clap::Command::new("run"));
+        let matches = command.try_get_matches_from(line.split(' ')).unwrap();
+        WorkloadArgs::from_arg_matches(&matches).unwrap()
+    }
+
+    #[test]
+    fn the_shape_of_a_distribution_that_is_not_asked_for_is_a_wrong_command_line() {
+        let asked = |flags: &str| {
+            let options = parsed(&format!("run oltp_read_only {flags}")).options();
+            options.map(|options| options.distribution)
+        };
+        let skewed = asked("--distribution pareto --pareto-h 0.1").unwrap();
+        assert_eq!(skewed, Distribution::Pareto { h: 0.1 });
+        let steep = asked("--distribution zipfian --zipfian-exponent 2").unwrap();
+        assert_eq!(steep, Distribution::Zipfian { exponent: 2.0 });
+        assert_eq!(asked("--distribution pareto").unwrap(), Distribution::Pareto { h: 0.2 });
+        for wrong in [
+            "--pareto-h 0.1",
+            "--distribution zipfian --pareto-h 0.1",
+            "--zipfian-exponent 2",
+            "--distribution pareto --pareto-h 0.1 --zipfian-exponent 2",
+        ] {
+            assert!(asked(wrong).unwrap_err().is::<exit::UsageError>(), "{wrong}");
+        }
+        assert!(parsed("run oltp_read_only --pareto-h 0.1").named().is_err());
+    }
 
     #[test]
     fn shapes_that_would_ask_for_one_row_only_are_refused() {
