@@ -216,7 +216,7 @@ impl Session {
     }
 
     /// Closes what is open of these knobs, and of what is one state with them, and puts nothing back: their
-    /// server or device is removed for good. With `server` only what was set at this address.
+    /// server or device is removed for good. With `server` only what was set at the one of this address.
     ///
     /// # Errors
     /// Several servers have it and none is named; the journal cannot be written.
@@ -224,11 +224,15 @@ impl Session {
         let address = |entry: &Entry| entry.intent.facts.get(ADDRESS).cloned();
         let mut chosen: Vec<Entry> =
             self.chosen(&Which::Knobs(knobs.to_vec())).into_iter().cloned().collect();
-        chosen.retain(|entry| server.is_none() || address(entry).as_deref() == server);
+        let entries = self.journal.entries();
+        chosen.retain(|entry| {
+            server.is_none() || (address(entry).is_some() && is_at(entry, server, entries))
+        });
         for entry in &chosen {
-            let same_state = chosen.iter().filter(|other| other.intent.key == entry.intent.key);
-            let servers: BTreeSet<String> = same_state.filter_map(address).collect();
-            if servers.len() > 1 {
+            let same_state = || chosen.iter().filter(|other| other.intent.key == entry.intent.key);
+            let at = address(entry);
+            if !same_state().all(|other| is_at(other, at.as_deref(), entries)) {
+                let servers: BTreeSet<String> = same_state().filter_map(address).collect();
                 let servers = servers.into_iter().collect::<Vec<_>>().join(", ");
                 return Err(Error::SeveralServers { knob: entry.intent.knob.clone(), servers });
             }

@@ -32,7 +32,8 @@ fn variables(pairs: &[(&str, &str)]) -> Variables {
 impl Server for MySql {
     fn identity(&mut self) -> Result<Facts, ServerError> {
         let mut facts = Facts::from([(knob::identity::ADDRESS.to_owned(), self.1.clone())]);
-        facts.insert("server_uuid".to_owned(), format!("of {}", self.1));
+        // By its socket it is the same one.
+        facts.insert("server_uuid".to_owned(), format!("of {}", self.1.trim_end_matches(".sock")));
         let started = self.0.lock().unwrap().get(STARTED).cloned();
         facts.extend(started.map(|at| (knob::identity::STARTED_SINCE_BOOT.to_owned(), at)));
         Ok(facts)
@@ -257,6 +258,28 @@ fn what_was_set_at_several_servers_is_closed_only_for_one_that_is_named() {
     assert_eq!(first.forget(&name, Some("b")).unwrap().len(), 1);
     let open: Vec<&str> = first.journal().open_entries().map(|entry| entry.intent.value.as_str()).collect();
     assert_eq!(open, ["77"]);
+}
+
+#[test]
+fn what_was_set_at_one_server_by_two_addresses_is_closed_by_either() {
+    let (dir, variables) = (tempfile::tempdir().unwrap(), variables(&[("max_connections", "151")]));
+    let mut session = session(dir.path(), &variables);
+    let name = ["server.max_connections".to_owned()];
+    let set_by_both = |session: &mut Session| {
+        set_at(session, "a", &["server.max_connections=77"]);
+        set_at(session, "a.sock", &["server.max_connections=88"]);
+    };
+    set_by_both(&mut session);
+    assert_eq!(session.forget(&name, None).unwrap().len(), 1, "no other server has it");
+    assert_eq!(session.journal().open_entries().count(), 0);
+
+    set_by_both(&mut session);
+    set_at(&mut session, "b", &["server.max_connections=99"]);
+    let words = session.forget(&name, None).unwrap_err().to_string();
+    assert!(words.contains("a, a.sock, b"), "{words}");
+    assert_eq!(session.forget(&name, Some("a")).unwrap().len(), 1);
+    let open: Vec<&str> = session.journal().open_entries().map(|entry| entry.intent.value.as_str()).collect();
+    assert_eq!(open, ["99"]);
 }
 
 #[test]
