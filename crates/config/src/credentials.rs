@@ -20,7 +20,8 @@ pub struct Credentials {
     pub tls: Tls,
 }
 
-/// Where the configuration says the password is. `Debug` shows no password.
+/// Where the configuration says a secret is: the password, or the address of the webhook. `Debug` does not
+/// show it.
 #[derive(Clone, PartialEq, Eq)]
 pub enum PasswordFrom {
     /// In the configuration file itself; allowed only when nobody else may read that file.

@@ -37,18 +37,20 @@ pub(crate) fn resolve(config: &Config, environment: &Environment) -> anyhow::Res
     Ok(credentials)
 }
 
-/// Refuses a file that anybody but its owner may read; it holds a password.
+/// Refuses a file that anybody but its owner may read: `secret` is in it. `instead` is the key that keeps it
+/// elsewhere, where there is one.
 ///
 /// # Errors
 /// A sentence that says how to mend it.
-pub(crate) fn owner_only(path: &Path) -> Result<(), String> {
+pub(crate) fn owner_only(path: &Path, secret: &str, instead: Option<&str>) -> Result<(), String> {
     let mode = std::fs::metadata(path).map_or(0, |found| found.permissions().mode());
     if mode & 0o077 == 0 {
         return Ok(());
     }
     let path = path.display();
+    let or_use = instead.map_or_else(String::new, |key| format!(", or use {key}"));
     Err(format!(
-        "{path} holds a password and others may read it (mode {:03o}); run chmod 600 {path}, or use password_file",
+        "{path} holds {secret} and others may read it (mode {:03o}); run chmod 600 {path}{or_use}",
         mode & 0o777
     ))
 }
@@ -132,8 +134,10 @@ mod tests {
         let mode =
             |mode| std::fs::set_permissions(file.path(), std::fs::Permissions::from_mode(mode)).unwrap();
         mode(0o600);
-        assert_eq!(owner_only(file.path()), Ok(()));
+        assert_eq!(owner_only(file.path(), "a password", None), Ok(()));
         mode(0o640);
-        assert!(owner_only(file.path()).unwrap_err().contains("chmod 600"));
+        let refused = |instead| owner_only(file.path(), "a password", instead).unwrap_err();
+        assert!(refused(None).ends_with(&format!("chmod 600 {}", file.path().display())));
+        assert!(refused(Some("password_file")).ends_with(", or use password_file"));
     }
 }

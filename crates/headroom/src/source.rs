@@ -4,7 +4,7 @@
 use crate::credentials;
 use crate::environment::Environment;
 use clap::Args;
-use config::{self, Config, Listener, OwnZone, Sourced};
+use config::{self, Config, Listener, OwnZone, PasswordFrom, Sourced};
 use fleet::{Address, ListenerRole, Zone};
 use ipnet::IpNet;
 use std::net::SocketAddr;
@@ -163,8 +163,14 @@ fn from_file(path: &Path) -> Result<Sourced, SourceError> {
     let text = std::fs::read_to_string(path).map_err(unreadable)?;
     let config = Config::parse(&text, &path.display().to_string())
         .map_err(|complaints| SourceError::Wrong(complaints.to_string()))?;
-    if matches!(config.password_from, Some(config::PasswordFrom::Written(_))) {
-        credentials::owner_only(path).map_err(SourceError::Wrong)?;
+    let webhook = config.webhook.as_ref().map(|webhook| &webhook.url);
+    for (from, secret, instead) in [
+        (config.password_from.as_ref(), "a password", "password_file"),
+        (webhook, "the address of a webhook", "url_file"),
+    ] {
+        if matches!(from, Some(PasswordFrom::Written(_))) {
+            credentials::owner_only(path, secret, Some(instead)).map_err(SourceError::Wrong)?;
+        }
     }
     Ok(Sourced { config, file: Some(path.to_owned()) })
 }
@@ -246,6 +252,24 @@ pub(crate) fn admin_flag(text: &str) -> Result<AdminFlag, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::unix::fs::PermissionsExt;
+
+    #[test]
+    fn the_address_of_a_webhook_in_a_file_that_others_may_read_is_refused_and_not_repeated() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let read = |mode, webhook: &str| {
+            let text = format!("[fleet]\nseeds = [\"db1\"]\n[webhook]\n{webhook}\n");
+            std::fs::write(file.path(), text).unwrap();
+            std::fs::set_permissions(file.path(), std::fs::Permissions::from_mode(mode)).unwrap();
+            from_file(file.path()).map(|_| ()).map_err(|error| error.to_string())
+        };
+        let written = "url = \"https://hooks.example/hunter2\"";
+        let refused = read(0o644, written).unwrap_err();
+        assert!(refused.contains("chmod 600") && refused.contains("url_file"), "{refused}");
+        assert!(!refused.contains("hunter2"), "{refused}");
+        assert_eq!(read(0o600, written), Ok(()));
+        assert_eq!(read(0o644, "url_file = \"/etc/headroom/webhook\""), Ok(()));
+    }
 
     #[test]
     fn listeners_of_the_command_line_are_not_lost_beside_a_file_that_was_found_unasked() {

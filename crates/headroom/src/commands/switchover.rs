@@ -480,7 +480,7 @@ impl OperatorArgs {
     /// The account that changes roles: its option file on top of what the configuration says.
     pub(crate) fn admin(&self, watching: &Credentials) -> anyhow::Result<Credentials> {
         let Some(path) = &self.admin_option_file else { return Ok(watching.clone()) };
-        credentials::owner_only(path).map_err(|why| anyhow!(why))?;
+        credentials::owner_only(path, "a password", None).map_err(|why| anyhow!(why))?;
         let mut admin = Credentials { tls: watching.tls.clone(), ..Credentials::default() };
         option_files::read(path)?.complete(&mut admin);
         Ok(admin)
@@ -508,7 +508,7 @@ impl OperatorArgs {
                 "the former primary has to follow afterwards: --replication-option-file FILE names user and password"
             ));
         };
-        credentials::owner_only(path).map_err(|why| anyhow!(why))?;
+        credentials::owner_only(path, "a password", None).map_err(|why| anyhow!(why))?;
         let login = option_files::read(path)?;
         let user = login.user.with_context(|| format!("{} names no user", path.display()))?;
         Ok((user, login.password.unwrap_or_default()))
