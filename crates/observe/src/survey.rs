@@ -170,12 +170,12 @@ impl Survey {
     }
 
     /// The networks that the addresses of a server must lie in, where its name does not say that it is one of
-    /// ours.
-    pub(crate) fn must_lead_into(&self, entry: &Entry) -> Option<DiscoveryScope> {
+    /// ours. It is compared for each server at each answer, so nothing is copied for that.
+    pub(crate) fn must_lead_into(&self, entry: &Entry) -> Option<&DiscoveryScope> {
         let unsure = entry.origin != Origin::Seed
             && !entry.by_the_cloud
             && self.within.follow(&entry.reach) == Follow::IfItLeadsInside;
-        unsure.then(|| self.within.clone())
+        unsure.then_some(&self.within)
     }
 
     /// The server that `channel` of the server `of` leads to, if it is known.

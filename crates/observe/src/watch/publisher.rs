@@ -219,14 +219,14 @@ impl Publisher {
         let how = PollTerms::of(&self.survey.config);
         let survey = &self.survey;
         self.polls.retain(|id, polls| {
-            let stays =
-                |entry: &Entry| entry.reach == polls.reach && survey.must_lead_into(entry) == polls.inside;
+            let leads = |entry: &Entry| survey.must_lead_into(entry) == polls.inside.as_ref();
+            let stays = |entry: &Entry| entry.reach == polls.reach && leads(entry);
             survey.entries.get(id).is_some_and(stays) && polls.how == how
         });
         for (id, entry) in &survey.entries {
             if !self.polls.contains_key(id) {
                 let (stop, tell) = (self.stop.child_token(), self.commands.clone());
-                let inside = survey.must_lead_into(entry);
+                let inside = survey.must_lead_into(entry).cloned();
                 let announced = self.announced.clone();
                 let (mut polls, task) = PollTask::start(entry, how.clone(), inside, tell, announced, stop);
                 polls.task = Some(self.tasks.spawn(task).abort_handle());
