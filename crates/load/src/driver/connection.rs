@@ -86,11 +86,6 @@ impl Connection {
         matches!(self.state, State::Busy)
     }
 
-    /// On its way from `connect` to ready.
-    pub(super) fn is_connecting(&self) -> bool {
-        matches!(self.state, State::LoggingIn(..) | State::Guarding | State::Preparing(_))
-    }
-
     /// Begins to connect.
     pub(super) fn open(&mut self, sockets: &mut Sockets, shared: &Shared) -> Result<(), ConnectionError> {
         sockets.open(self.number, &self.peer.socket_address).map_err(ConnectionError::Io)?;

@@ -7,6 +7,7 @@ use super::{CONNECT, Shared};
 use crate::error::LoadError;
 use crate::reply::Reply;
 use crate::workload::ClientDraws;
+use rustix::io::Errno;
 use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
@@ -17,6 +18,9 @@ use std::time::Duration;
 const CONNECTS_AT_ONCE: usize = 16;
 /// A lost connection is tried again after this.
 const RETRY_NS: u64 = 100_000_000;
+/// A connection made again has this long until it can be used, as a server of MySQL gives a login by default.
+/// One that is accepted and hears no more would wait for ever, and keep others from being made.
+const ATTEMPT_NS: u64 = 10_000_000_000;
 /// After a phase, lost connections are made again for at most this long.
 const RECONNECT_NS: u64 = 2_000_000_000;
 /// How long to wait at a time while connecting, and for what is left after a phase.
@@ -32,7 +36,8 @@ pub(super) struct Connections {
     connections: Vec<Connection>,
     /// Connections to be opened, with the moment from which on, in ns.
     down: VecDeque<(u64, usize)>,
-    opening: usize,
+    /// Connections in the making, with the moment at which each is given up, in ns; the earliest first.
+    opening: Vec<(u64, usize)>,
     reconnects: u64,
     last_error: Option<LoadError>,
 }
@@ -72,7 +77,7 @@ impl Connections {
             sockets,
             down: (0..connections.len()).map(|number| (0, number)).collect(),
             connections,
-            opening: 0,
+            opening: Vec::with_capacity(CONNECTS_AT_ONCE),
             reconnects: 0,
             last_error: None,
         };
@@ -105,8 +110,8 @@ impl Connections {
         let deadline_ns = self.shared.now_ns() + RECONNECT_NS;
         loop {
             let now_ns = self.shared.now_ns();
-            self.open_some(now_ns);
-            if now_ns > deadline_ns || (self.down.is_empty() && self.opening == 0) {
+            self.make_again(now_ns);
+            if now_ns > deadline_ns || (self.down.is_empty() && self.opening.is_empty()) {
                 return;
             }
             if self.wait(RECONNECT_TICK).is_err() {
@@ -116,17 +121,26 @@ impl Connections {
         }
     }
 
-    /// Opens what is down and may be tried.
-    pub(super) fn open_some(&mut self, now_ns: u64) {
-        while self.opening < CONNECTS_AT_ONCE {
+    /// Gives up what is too long in the making, and opens what is down and may be tried.
+    pub(super) fn make_again(&mut self, now_ns: u64) {
+        while let Some(&(until_ns, number)) = self.opening.first() {
+            if until_ns > now_ns {
+                break;
+            }
+            self.lose(number, ConnectionError::Io(Errno::TIMEDOUT), now_ns);
+        }
+        self.open_some(now_ns);
+    }
+
+    fn open_some(&mut self, now_ns: u64) {
+        while self.opening.len() < CONNECTS_AT_ONCE {
             match self.down.front() {
                 Some((from_ns, _)) if *from_ns <= now_ns => {}
                 _ => return,
             }
             let Some((_, number)) = self.down.pop_front() else { return };
-            self.opening += 1;
+            self.opening.push((now_ns + ATTEMPT_NS, number));
             if let Err(error) = self.connections[number].open(&mut self.sockets, &self.shared) {
-                self.opening -= 1;
                 self.lose(number, error, now_ns);
             }
         }
@@ -173,7 +187,7 @@ impl Connections {
             Ok(None) => None,
             Ok(Some(Progress::Reply(reply))) => Some(ConnectionEvent::Reply { client, reply, read_late_ns }),
             Ok(Some(Progress::Ready)) => {
-                self.opening -= 1;
+                self.opening.retain(|(_, opening)| *opening != number);
                 Some(ConnectionEvent::Ready { client })
             }
             Err(error) => {
@@ -189,9 +203,7 @@ impl Connections {
         if connection.is_down() && !matches!(error, ConnectionError::Io(_)) {
             return false;
         }
-        if connection.is_connecting() {
-            self.opening -= 1;
-        }
+        self.opening.retain(|(_, opening)| *opening != number);
         let error = error.at(connection.peer.address.clone());
         tracing::debug!(%error, "a connection was lost");
         self.last_error = Some(error);
@@ -288,6 +300,42 @@ impl Connections {
     pub(super) fn quit(&mut self) {
         for connection in &mut self.connections {
             connection.quit(&mut self.sockets);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::login::Account;
+    use crate::run::Plan;
+    use crate::target::Target;
+    use crate::workload::sysbench;
+    use config::DataPath;
+    use std::net::TcpListener;
+
+    #[test]
+    fn what_a_server_lets_in_and_never_greets_is_given_up_and_tried_again() {
+        let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = silent.local_addr().unwrap().to_string().parse().unwrap();
+        let workload = sysbench::workload("oltp_point_select", &sysbench::Options::default()).unwrap();
+        let target = Target::single(address, Account::default());
+        let plan = Plan {
+            data_path: DataPath::Epoll,
+            ..Plan::new(workload.into(), target, 1, Duration::from_secs(1))
+        };
+        let shared = Arc::new(Shared::new(&plan).unwrap());
+        let (mut connections, _) = Connections::new(&shared, 0..1).unwrap();
+        for (now_ns, opening, given_up) in [
+            (0, 1, 0),
+            (ATTEMPT_NS - 1, 1, 0),
+            (ATTEMPT_NS, 0, 1),
+            (ATTEMPT_NS + RETRY_NS, 1, 0),
+            (2 * ATTEMPT_NS + RETRY_NS - 1, 1, 0),
+        ] {
+            connections.make_again(now_ns);
+            let (lost, _) = connections.take_counts();
+            assert_eq!((connections.opening.len(), lost), (opening, given_up), "at {now_ns} ns");
         }
     }
 }

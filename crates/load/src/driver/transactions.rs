@@ -87,7 +87,7 @@ impl<'a> PhaseRun<'a> {
                 // If nobody listens any more, the run is being given up.
                 let _ = self.messages.send(Message::Second(second));
             }
-            self.connections.open_some(now_ns);
+            self.connections.make_again(now_ns);
             let begun = self.recorder.arrivals();
             let next = self.begin_due(now_ns);
             let over = self.clients.in_flight() == 0 && next == NextStart::Never;
