@@ -142,8 +142,8 @@ pub struct CommandOutcome {
     pub error: Option<u16>,
     /// Rows sent.
     pub rows: u64,
-    /// Rows changed.
-    pub affected: u64,
+    /// Rows changed; `None` where that is not known.
+    pub affected: Option<u64>,
 }
 
 /// What came of a replay.

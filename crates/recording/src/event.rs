@@ -89,8 +89,9 @@ pub struct Answer {
     /// The number of the error, if it is one.
     pub error: Option<u16>,
     pub rows: u64,
-    /// Rows changed, as the server counts them.
-    pub affected: u64,
+    /// Rows changed, as the server counts them; `None` where that is not known (MySQL's slow log does not
+    /// say).
+    pub affected: Option<u64>,
     /// The number that a statement was prepared under.
     pub prepared: Option<u32>,
 }

@@ -123,7 +123,8 @@ pub struct SideView {
     /// By number.
     pub error_codes: BTreeMap<u16, u64>,
     pub rows: u64,
-    pub affected: u64,
+    /// `None` where it is not known of each command.
+    pub affected: Option<u64>,
     pub service_p50_ms: Option<f64>,
     pub service_p99_ms: Option<f64>,
     /// From the recorded moment; not for the recording itself.
@@ -200,8 +201,7 @@ fn of_group(script: &Script, name: &str, steps: &[usize], runs: &[(String, Repla
         _ => (&recorded, &recorded),
     };
     let both = || before.iter().zip(after).filter_map(|(a, b)| Some(((*a)?, (*b)?)));
-    let rows = |command: &CommandOutcome| (command.rows, command.affected);
-    let differ = both().filter(|(a, b)| a.error == b.error && rows(a) != rows(b)).count();
+    let differ = both().filter(|(a, b)| a.error == b.error && have_other_rows(a, b)).count();
     let errors = both().filter(|(a, b)| a.error != b.error).count();
     let (one, other) = (side(before, false), side(after, true));
     let ratio = |a: Option<f64>, b: Option<f64>| Some(b? / a.filter(|a| *a > 0.0)?);
@@ -215,6 +215,11 @@ fn of_group(script: &Script, name: &str, steps: &[usize], runs: &[(String, Repla
         rows_differ: differ as u64,
         errors_differ: errors as u64,
     }
+}
+
+/// What is not known of one of them is no difference.
+fn have_other_rows(one: &CommandOutcome, other: &CommandOutcome) -> bool {
+    one.rows != other.rows || one.affected.zip(other.affected).is_some_and(|(one, other)| one != other)
 }
 
 fn as_outcome(answer: recording::Answer) -> CommandOutcome {
@@ -429,6 +434,23 @@ mod tests {
         assert!(of(&script, silent).void[0].contains("3 of 3"));
         script.steps[2].recorded = Some(Answer { error: Some(1146), ..Answer::default() });
         assert!(of(&script, run(half)).void.is_empty(), "it failed when it was recorded, too");
+    }
+
+    #[test]
+    fn rows_changed_are_compared_where_both_are_known() {
+        let (mut script, groups) = script();
+        let of = |script: &Script| {
+            let mut replayed = run([(1_000_000, 1, None); 3]);
+            replayed.outcomes[0].as_mut().unwrap().affected = Some(2);
+            view(script, &groups, 1.0, &[("a".to_owned(), replayed)])
+        };
+        let unknown = of(&script);
+        assert_eq!((unknown.rows_differ, unknown.groups[0].recorded.affected), (0, None));
+        for (recorded, differ) in [(2, 0), (0, 1)] {
+            let answer = Answer { took_us: 1000, rows: 1, affected: Some(recorded), ..Answer::default() };
+            script.steps[0].recorded = Some(answer);
+            assert_eq!(of(&script).rows_differ, differ);
+        }
     }
 
     #[test]

@@ -237,6 +237,7 @@ impl<'a> ReplayConnection<'a> {
         Ok(Some(CommandOutcome {
             late_ns: now_ns.saturating_sub(due_ns),
             own_late_ns: now_ns.saturating_sub(due_ns.max(self.free_since_ns)),
+            affected: Some(0),
             ..CommandOutcome::default()
         }))
     }
@@ -340,7 +341,7 @@ impl<'a> ReplayConnection<'a> {
                     service_ns: now_ns.saturating_sub(sent_ns),
                     error: finish.error,
                     rows: finish.rows,
-                    affected: finish.affected,
+                    affected: Some(finish.affected),
                 };
                 self.free_since_ns = now_ns;
                 self.state = State::Ready;

@@ -18,6 +18,8 @@ const LEFT_OUT: u8 = 2;
 const FAILED: u8 = 4;
 const PREPARED: u8 = 8;
 const BEFORE: u8 = 16;
+/// How many rows were changed is not known; 0 stands in its place, as for whoever does not know this bit.
+const UNCOUNTED: u8 = 32;
 
 /// Bits of an [`SessionStart`].
 const FRESH: u8 = 1;
@@ -118,6 +120,7 @@ impl RecordedCommand {
             bits |= ANSWERED;
             bits |= if answer.error.is_some() { FAILED } else { 0 };
             bits |= if answer.prepared.is_some() { PREPARED } else { 0 };
+            bits |= if answer.affected.is_none() { UNCOUNTED } else { 0 };
         }
         out.extend_from_slice(&[COMMAND, bits, self.command]);
         number(out, self.session);
@@ -127,7 +130,7 @@ impl RecordedCommand {
         let Some(answer) = &self.answer else { return };
         number(out, answer.took_us);
         number(out, answer.rows);
-        number(out, answer.affected);
+        number(out, answer.affected.unwrap_or(0));
         if let Some(error) = answer.error {
             number(out, u64::from(error));
         }
@@ -147,7 +150,7 @@ impl RecordedCommand {
             let mut answer = Answer {
                 took_us: read_number(read)?,
                 rows: read_number(read)?,
-                affected: read_number(read)?,
+                affected: Some(read_number(read)?).filter(|_| bits & UNCOUNTED == 0),
                 ..Answer::default()
             };
             if bits & FAILED != 0 {
@@ -209,7 +212,8 @@ mod tests {
     use proptest::prelude::*;
 
     fn record() -> impl Strategy<Value = Event> {
-        let answer = (any::<u64>(), any::<Option<u16>>(), any::<u64>(), any::<u64>(), any::<Option<u32>>());
+        let count = any::<Option<u64>>();
+        let answer = (any::<u64>(), any::<Option<u16>>(), any::<u64>(), count, any::<Option<u32>>());
         let answer = answer.prop_map(|(took_us, error, rows, affected, prepared)| Answer {
             took_us,
             error,

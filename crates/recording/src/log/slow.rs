@@ -16,7 +16,7 @@ struct Entry {
     database: String,
     took_us: u64,
     rows: u64,
-    affected: u64,
+    affected: Option<u64>,
     /// `SET timestamp`: when it began, in seconds.
     began_s: Option<u64>,
     text: Vec<u8>,
@@ -80,7 +80,7 @@ impl Entry {
                     self.took_us = value().parse().map_or(0, |seconds: f64| (seconds * 1e6).max(0.0) as u64);
                 }
                 "Rows_sent:" => self.rows = value().parse().unwrap_or_default(),
-                "Rows_affected:" => self.affected = value().parse().unwrap_or_default(),
+                "Rows_affected:" => self.affected = value().parse().ok(),
                 _ => {}
             }
         }

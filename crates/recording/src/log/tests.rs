@@ -119,7 +119,7 @@ SELECT 2;
     assert!(all[0].0 < all[1].0 && all[1].0 < 1000 && all[2].0 >= 1000, "{all:?}");
     let answers: Vec<_> =
         events.iter().filter_map(|e| if let Event::Command(said) = e { said.answer } else { None }).collect();
-    assert_eq!((answers[0].took_us, answers[0].rows, answers[1].affected), (1500, 2, 3));
+    assert_eq!((answers[0].took_us, answers[0].rows, answers[1].affected), (1500, 2, Some(3)));
 }
 
 const HEADING: &str = "\
@@ -160,13 +160,16 @@ SELECT 1;
 # User@Host: app[app] @ localhost []  Id:     8
 # Query_time: 0.250000  Lock_time: 0.000001 Rows_sent: 1  Rows_examined: 0
 SET timestamp=1795203601;
-SELECT 2;
+UPDATE t SET a = 2;
 ";
     let events = events(Kind::Slow, text);
     assert_eq!(
         said(&events),
-        [(0, 8, QUERY, "SELECT 1".to_owned()), (1250, 8, QUERY, "SELECT 2".to_owned())]
+        [(0, 8, QUERY, "SELECT 1".to_owned()), (1250, 8, QUERY, "UPDATE t SET a = 2".to_owned())]
     );
+    let answers = events.iter().filter_map(|e| if let Event::Command(c) = e { c.answer } else { None });
+    let changed: Vec<_> = answers.map(|answer| answer.affected).collect();
+    assert_eq!(changed, [None, None], "it does not say how many rows were changed");
     assert!(matches!(&events[1], Event::SessionStart(opened) if opened.database == "shop"));
 }
 

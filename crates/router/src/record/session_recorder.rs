@@ -374,7 +374,7 @@ impl RecordedSession {
             took_us: took.as_micros() as u64,
             error: finish.error,
             rows: finish.rows,
-            affected: finish.affected,
+            affected: Some(finish.affected),
             prepared: finish.prepared,
         });
         if let (Some(statement), true) = (finish.prepared, pending.record.left_out) {

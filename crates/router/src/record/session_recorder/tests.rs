@@ -134,7 +134,7 @@ fn what_is_under_way_when_recording_begins_is_left_out_and_the_next_is_not() {
     let said = said(&recording);
     assert_eq!(said.len(), 1);
     assert_eq!(said[0].body, b"SELECT 'after'");
-    assert_eq!(said[0].answer.unwrap().affected, 7);
+    assert_eq!(said[0].answer.unwrap().affected, Some(7));
 }
 
 #[test]
