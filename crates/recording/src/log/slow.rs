@@ -15,6 +15,7 @@ struct Entry {
     user: String,
     database: String,
     took_us: u64,
+    error: Option<u16>,
     rows: u64,
     affected: Option<u64>,
     /// `SET timestamp`: when it began, in seconds.
@@ -80,6 +81,8 @@ impl Entry {
                     self.took_us = value().parse().map_or(0, |seconds: f64| (seconds * 1e6).max(0.0) as u64);
                 }
                 "Rows_sent:" => self.rows = value().parse().unwrap_or_default(),
+                // With MySQL's log_slow_extra alone; 0 is none.
+                "Errno:" => self.error = value().parse().ok().filter(|code| *code > 0),
                 "Rows_affected:" => self.affected = value().parse().ok(),
                 _ => {}
             }
@@ -140,8 +143,8 @@ fn tell<E: From<RecordingError>>(
             ..RecordedCommand::default()
         })?;
     }
-    let answer =
-        Answer { took_us: entry.took_us, rows: entry.rows, affected: entry.affected, ..Answer::default() };
+    let Entry { took_us, error, rows, affected, .. } = entry;
+    let answer = Answer { took_us, error, rows, affected, prepared: None };
     let body = text.to_vec();
     events.command(RecordedCommand {
         session,

@@ -174,6 +174,22 @@ UPDATE t SET a = 2;
 }
 
 #[test]
+fn a_slow_log_of_mysql_with_extras_tells_which_statements_failed() {
+    let entry = |second: u32, error: u16| {
+        format!(
+            "# Time: 2026-11-20T19:40:0{second}.000000Z\n# User@Host: app[app] @ localhost []  Id:     8\n\
+             # Query_time: 0.500000  Lock_time: 0.000001 Rows_sent: 0  Rows_examined: 0 Thread_id: 8 \
+             Errno: {error} Killed: 0 Bytes_received: 0 Bytes_sent: 52\n\
+             SET timestamp=1795203600;\nUPDATE t SET a = 1;\n"
+        )
+    };
+    let events = events(Kind::Slow, &[entry(1, 0), entry(2, 1213)].concat());
+    let answers = events.iter().filter_map(|e| if let Event::Command(c) = e { c.answer } else { None });
+    let errors: Vec<_> = answers.map(|answer| answer.error).collect();
+    assert_eq!(errors, [None, Some(1213)]);
+}
+
+#[test]
 fn what_is_no_log_is_told_in_words() {
     for kind in [Kind::General, Kind::Slow] {
         let refused =
