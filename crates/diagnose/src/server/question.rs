@@ -112,43 +112,61 @@ pub(super) fn row_blocker(dialect: Dialect) -> &'static str {
     }
 }
 
-/// Who holds the metadata lock that most wait for, of several the oldest, by `performance_schema` (locks of
-/// GET_LOCK, among them Headroom's own, hold back nobody's statements): for as long as its transaction is
-/// open, or without one as it has been at what it does.
-pub(super) const LOCKS_OF_PERFORMANCE_SCHEMA: &str = "SELECT t.processlist_id AS id, t.processlist_user AS user, t.processlist_host AS host, \
-     t.processlist_command AS command, \
-     IFNULL(TIMESTAMPDIFF(SECOND, x.trx_started, NOW()), t.processlist_time) AS age_s, \
-     x.trx_started IS NOT NULL AS in_transaction, \
-     MAX(CONCAT(p.object_schema, '.', p.object_name)) AS held, COUNT(*) AS waiting, 0 AS guessed \
-     FROM performance_schema.metadata_locks p JOIN performance_schema.metadata_locks g \
-     ON g.object_type = p.object_type AND g.object_schema <=> p.object_schema \
-     AND g.object_name <=> p.object_name AND g.lock_status = 'GRANTED' \
-     AND g.owner_thread_id <> p.owner_thread_id \
-     JOIN performance_schema.threads t ON t.thread_id = g.owner_thread_id \
-     LEFT JOIN information_schema.INNODB_TRX x ON x.trx_mysql_thread_id = t.processlist_id \
-     WHERE p.lock_status = 'PENDING' AND p.object_type <> 'USER LEVEL LOCK' \
-     AND IFNULL(t.processlist_state, '') NOT LIKE 'Waiting for%' \
-     GROUP BY t.thread_id, t.processlist_id, t.processlist_user, t.processlist_host, t.processlist_command, \
-     t.processlist_time, x.trx_started, x.trx_state \
-     ORDER BY waiting DESC, IFNULL(x.trx_state, '') = 'LOCK WAIT', age_s DESC LIMIT 1";
+/// Locks on everything, or on a schema, that do not hold each other back: those of statements and of DDL
+/// (the first), and MariaDB's of the same.
+const SIDE_BY_SIDE: &str = "'INTENTION_EXCLUSIVE', 'BACKUP_DML', 'BACKUP_TRANS_DML', 'BACKUP_SYS_DML', \
+    'BACKUP_DDL', 'BACKUP_ALTER_COPY', 'BACKUP_COMMIT'";
+
+/// Who holds the metadata lock that most wait for, by `performance_schema` (locks of GET_LOCK, among them
+/// Headroom's own, hold back nobody's statements): for as long as its transaction is open, or without one as
+/// it has been at what it does.
+///
+/// Not every lock on a table is in the way of those that wait for it: who has read a table does not hold back
+/// those that write to it, `LOCK TABLES ... READ` does. A lock that is in the way goes first, then the one
+/// that most wait for, then the oldest.
+pub(super) fn locks_of_performance_schema() -> String {
+    let in_the_way = format!(
+        "CASE WHEN p.lock_type IN ('SHARED_READ', 'SHARED_HIGH_PRIO') \
+         THEN g.lock_type IN ('SHARED_NO_READ_WRITE', 'EXCLUSIVE') \
+         WHEN p.lock_type LIKE 'SHARED_WRITE%' \
+         THEN g.lock_type IN ('SHARED_READ_ONLY', 'SHARED_NO_WRITE', 'SHARED_NO_READ_WRITE', 'EXCLUSIVE') \
+         WHEN p.lock_type = 'SHARED_UPGRADABLE' \
+         THEN g.lock_type IN ('SHARED_UPGRADABLE', 'SHARED_NO_WRITE', 'SHARED_NO_READ_WRITE', 'EXCLUSIVE') \
+         WHEN p.lock_type IN ({SIDE_BY_SIDE}) THEN g.lock_type NOT IN ({SIDE_BY_SIDE}) ELSE 1 END"
+    );
+    format!(
+        "SELECT t.processlist_id AS id, t.processlist_user AS user, t.processlist_host AS host, \
+         t.processlist_command AS command, \
+         IFNULL(TIMESTAMPDIFF(SECOND, x.trx_started, NOW()), t.processlist_time) AS age_s, \
+         x.trx_started IS NOT NULL AS in_transaction, \
+         MAX(CONCAT(p.object_schema, '.', p.object_name)) AS held, COUNT(*) AS waiting, 0 AS guessed \
+         FROM performance_schema.metadata_locks p JOIN performance_schema.metadata_locks g \
+         ON g.object_type = p.object_type AND g.object_schema <=> p.object_schema \
+         AND g.object_name <=> p.object_name AND g.lock_status = 'GRANTED' \
+         AND g.owner_thread_id <> p.owner_thread_id \
+         JOIN performance_schema.threads t ON t.thread_id = g.owner_thread_id \
+         LEFT JOIN information_schema.INNODB_TRX x ON x.trx_mysql_thread_id = t.processlist_id \
+         WHERE p.lock_status = 'PENDING' AND p.object_type <> 'USER LEVEL LOCK' \
+         AND IFNULL(t.processlist_state, '') NOT LIKE 'Waiting for%' \
+         GROUP BY t.thread_id, t.processlist_id, t.processlist_user, t.processlist_host, \
+         t.processlist_command, t.processlist_time, x.trx_started, x.trx_state \
+         ORDER BY MAX({in_the_way}) DESC, waiting DESC, IFNULL(x.trx_state, '') = 'LOCK WAIT', age_s DESC \
+         LIMIT 1"
+    )
+}
 
 /// Whether MySQL keeps metadata locks.
 pub(super) const LOCK_INSTRUMENT: &str = "SELECT enabled AS enabled FROM performance_schema.setup_instruments \
     WHERE name = 'wait/lock/metadata/sql/mdl'";
 
-/// Who holds the metadata lock that others wait for. MariaDB tells only with a plugin: there it is the oldest
-/// open transaction that does not wait itself, which is nearly always right and marked as a guess.
-pub(super) fn metadata_blocker(dialect: Dialect) -> &'static str {
-    if dialect.is_mariadb() {
-        "SELECT p.id AS id, p.user AS user, p.host AS host_port, p.command AS command, \
-         TIMESTAMPDIFF(SECOND, t.trx_started, NOW()) AS age_s, NULL AS held, 0 AS waiting, 1 AS guessed \
-         FROM information_schema.INNODB_TRX t JOIN information_schema.PROCESSLIST p ON p.id = t.trx_mysql_thread_id \
-         WHERE p.id <> CONNECTION_ID() AND t.trx_state <> 'LOCK WAIT' \
-         AND IFNULL(p.state, '') NOT LIKE 'Waiting for%' ORDER BY t.trx_started, t.trx_id LIMIT 1"
-    } else {
-        LOCKS_OF_PERFORMANCE_SCHEMA
-    }
-}
+/// Who is likely to hold the metadata lock that others wait for, of MariaDB, which tells only with a plugin:
+/// the oldest open transaction that does not wait itself. It is nearly always right, and marked as a guess.
+pub(super) const LIKELY_METADATA_BLOCKER: &str = "SELECT p.id AS id, p.user AS user, p.host AS host_port, \
+    p.command AS command, TIMESTAMPDIFF(SECOND, t.trx_started, NOW()) AS age_s, NULL AS held, 0 AS waiting, \
+    1 AS guessed FROM information_schema.INNODB_TRX t \
+    JOIN information_schema.PROCESSLIST p ON p.id = t.trx_mysql_thread_id \
+    WHERE p.id <> CONNECTION_ID() AND t.trx_state <> 'LOCK WAIT' \
+    AND IFNULL(p.state, '') NOT LIKE 'Waiting for%' ORDER BY t.trx_started, t.trx_id LIMIT 1";
 
 /// Who holds what sessions wait for, by MariaDB's plugin `metadata_lock_info`; an error where it is not
 /// installed. The plugin tells what is granted and not what is asked for. So a holder is known by a table on
@@ -370,6 +388,18 @@ mod tests {
         assert!(asked(mariadb, true).contains("THREAD_POOL_GROUPS"));
         assert_eq!(asked(percona, true), "nothing");
         assert!(asked(percona, false).contains("INNODB_TRX") && asked(mariadb, false).contains("INNODB_TRX"));
+    }
+
+    #[test]
+    fn of_all_that_have_a_lock_on_a_table_the_one_that_is_in_the_way_of_those_that_wait_goes_first() {
+        let asked = locks_of_performance_schema();
+        let (_, order) = asked.split_once("ORDER BY ").unwrap();
+        // An older transaction that has read the table does not hold back who writes to it.
+        assert!(order.starts_with("MAX(CASE WHEN p.lock_type IN ('SHARED_READ', "), "{order}");
+        assert!(order.contains("LIKE 'SHARED_WRITE%' THEN g.lock_type IN ('SHARED_READ_ONLY', "), "{order}");
+        // Nor does a long UPDATE hold back the DDL that waits for BACKUP STAGE BLOCK_DDL.
+        assert!(order.contains("WHEN p.lock_type IN ('INTENTION_EXCLUSIVE', 'BACKUP_DML', "));
+        assert!(order.contains("'BACKUP_COMMIT') ELSE 1 END) DESC, waiting DESC"), "{order}");
     }
 
     #[test]

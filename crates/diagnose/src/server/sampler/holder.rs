@@ -72,7 +72,7 @@ impl Asker<'_> {
     ) -> Result<Option<Blocker>, AskError> {
         let what = "who holds metadata locks";
         if !dialect.is_mariadb() {
-            let rows = self.may(question::metadata_blocker(dialect), what, missing).await?;
+            let rows = self.may(&question::locks_of_performance_schema(), what, missing).await?;
             let found = rows.as_ref().and_then(Blocker::read);
             if rows.is_some() && found.is_none() {
                 let mut absent = Vec::new();
@@ -83,7 +83,7 @@ impl Asker<'_> {
         }
         if seen.settings.performance_schema {
             let mut absent = Vec::new();
-            let rows = self.may(question::LOCKS_OF_PERFORMANCE_SCHEMA, what, &mut absent).await?;
+            let rows = self.may(&question::locks_of_performance_schema(), what, &mut absent).await?;
             if let Some(found) = rows.as_ref().and_then(Blocker::read) {
                 return Ok(Some(found));
             }
@@ -112,7 +112,7 @@ impl Asker<'_> {
         if global {
             return Ok(None);
         }
-        let rows = self.may(question::metadata_blocker(dialect), what, missing).await?;
+        let rows = self.may(question::LIKELY_METADATA_BLOCKER, what, missing).await?;
         Ok(rows.as_ref().and_then(Blocker::read))
     }
 
