@@ -88,11 +88,13 @@ pub(super) fn sessions(dialect: Dialect) -> &'static str {
 }
 
 /// Who holds the row lock, or the lock of a table's auto-increment values, that most wait for and waits for
-/// none itself. A transaction that was prepared by XA has no session any more.
+/// none itself. Who has several locks on what is waited for, as on a record and on the gap before it, does not
+/// count those that wait once for each. A transaction that was prepared by XA has no session any more.
 pub(super) fn row_blocker(dialect: Dialect) -> &'static str {
     if dialect.is_mariadb() {
         "SELECT b.trx_mysql_thread_id AS id, p.user AS user, p.host AS host_port, p.command AS command, \
-         TIMESTAMPDIFF(SECOND, b.trx_started, NOW()) AS age_s, MAX(l.lock_table) AS held, COUNT(*) AS waiting \
+         TIMESTAMPDIFF(SECOND, b.trx_started, NOW()) AS age_s, MAX(l.lock_table) AS held, \
+         COUNT(DISTINCT w.requesting_trx_id) AS waiting \
          FROM information_schema.INNODB_LOCK_WAITS w \
          JOIN information_schema.INNODB_TRX b ON b.trx_id = w.blocking_trx_id \
          LEFT JOIN information_schema.INNODB_LOCKS l ON l.lock_id = w.requested_lock_id \
@@ -101,7 +103,8 @@ pub(super) fn row_blocker(dialect: Dialect) -> &'static str {
     } else {
         "SELECT IFNULL(t.processlist_id, 0) AS id, t.processlist_user AS user, t.processlist_host AS host, \
          t.processlist_command AS command, TIMESTAMPDIFF(SECOND, b.trx_started, NOW()) AS age_s, \
-         MAX(CONCAT(l.object_schema, '.', l.object_name)) AS held, COUNT(*) AS waiting \
+         MAX(CONCAT(l.object_schema, '.', l.object_name)) AS held, \
+         COUNT(DISTINCT w.requesting_engine_transaction_id) AS waiting \
          FROM performance_schema.data_lock_waits w \
          LEFT JOIN performance_schema.threads t ON t.thread_id = w.blocking_thread_id \
          LEFT JOIN performance_schema.data_locks l ON l.engine_lock_id = w.requesting_engine_lock_id \
@@ -139,7 +142,8 @@ pub(super) fn locks_of_performance_schema() -> String {
          t.processlist_command AS command, \
          IFNULL(TIMESTAMPDIFF(SECOND, x.trx_started, NOW()), t.processlist_time) AS age_s, \
          x.trx_started IS NOT NULL AS in_transaction, \
-         MAX(CONCAT(p.object_schema, '.', p.object_name)) AS held, COUNT(*) AS waiting, 0 AS guessed \
+         MAX(CONCAT(p.object_schema, '.', p.object_name)) AS held, \
+         COUNT(DISTINCT p.owner_thread_id) AS waiting, 0 AS guessed \
          FROM performance_schema.metadata_locks p JOIN performance_schema.metadata_locks g \
          ON g.object_type = p.object_type AND g.object_schema <=> p.object_schema \
          AND g.object_name <=> p.object_name AND g.lock_status = 'GRANTED' \
@@ -400,6 +404,15 @@ mod tests {
         // Nor does a long UPDATE hold back the DDL that waits for BACKUP STAGE BLOCK_DDL.
         assert!(order.contains("WHEN p.lock_type IN ('INTENTION_EXCLUSIVE', 'BACKUP_DML', "));
         assert!(order.contains("'BACKUP_COMMIT') ELSE 1 END) DESC, waiting DESC"), "{order}");
+    }
+
+    #[test]
+    fn whoever_waits_counts_once_however_many_locks_the_holder_has() {
+        let rows = ["10.11.6-MariaDB", "8.4.3"].map(|version| row_blocker(dialect(version)).to_owned());
+        // A transaction that has read a table and then changed it has two locks on it.
+        for asked in rows.into_iter().chain([locks_of_performance_schema()]) {
+            assert!(asked.contains("COUNT(DISTINCT ") && !asked.contains("COUNT(*)"), "{asked}");
+        }
     }
 
     #[test]
