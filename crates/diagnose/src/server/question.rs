@@ -125,8 +125,10 @@ const SIDE_BY_SIDE: &str = "'INTENTION_EXCLUSIVE', 'BACKUP_DML', 'BACKUP_TRANS_D
 /// it has been at what it does.
 ///
 /// Not every lock on a table is in the way of those that wait for it: who has read a table does not hold back
-/// those that write to it, `LOCK TABLES ... READ` does. A lock that is in the way goes first, then the one
-/// that most wait for, then the oldest.
+/// those that write to it, `LOCK TABLES ... READ` does. A lock that is in the way goes first, then one whose
+/// session does not wait itself, then the one that most wait for, then the oldest. A session that waits is
+/// named where there is no other: `FLUSH TABLES WITH READ LOCK` has its lock before it waits for a long SELECT
+/// to give its tables back, for which nobody has a metadata lock.
 pub(super) fn locks_of_performance_schema() -> String {
     let in_the_way = format!(
         "CASE WHEN p.lock_type IN ('SHARED_READ', 'SHARED_HIGH_PRIO') \
@@ -151,11 +153,10 @@ pub(super) fn locks_of_performance_schema() -> String {
          JOIN performance_schema.threads t ON t.thread_id = g.owner_thread_id \
          LEFT JOIN information_schema.INNODB_TRX x ON x.trx_mysql_thread_id = t.processlist_id \
          WHERE p.lock_status = 'PENDING' AND p.object_type <> 'USER LEVEL LOCK' \
-         AND IFNULL(t.processlist_state, '') NOT LIKE 'Waiting for%' \
          GROUP BY t.thread_id, t.processlist_id, t.processlist_user, t.processlist_host, \
-         t.processlist_command, t.processlist_time, x.trx_started, x.trx_state \
-         ORDER BY MAX({in_the_way}) DESC, waiting DESC, IFNULL(x.trx_state, '') = 'LOCK WAIT', age_s DESC \
-         LIMIT 1"
+         t.processlist_command, t.processlist_state, t.processlist_time, x.trx_started, x.trx_state \
+         ORDER BY MAX({in_the_way}) DESC, IFNULL(t.processlist_state, '') LIKE 'Waiting for%', \
+         waiting DESC, IFNULL(x.trx_state, '') = 'LOCK WAIT', age_s DESC LIMIT 1"
     )
 }
 
@@ -403,7 +404,15 @@ mod tests {
         assert!(order.contains("LIKE 'SHARED_WRITE%' THEN g.lock_type IN ('SHARED_READ_ONLY', "), "{order}");
         // Nor does a long UPDATE hold back the DDL that waits for BACKUP STAGE BLOCK_DDL.
         assert!(order.contains("WHEN p.lock_type IN ('INTENTION_EXCLUSIVE', 'BACKUP_DML', "));
-        assert!(order.contains("'BACKUP_COMMIT') ELSE 1 END) DESC, waiting DESC"), "{order}");
+        assert!(order.contains("'BACKUP_COMMIT') ELSE 1 END) DESC, "), "{order}");
+    }
+
+    #[test]
+    fn who_has_a_lock_and_waits_for_something_else_is_named_where_there_is_no_other() {
+        let asked = locks_of_performance_schema();
+        let (from, order) = asked.split_once(" GROUP BY ").unwrap();
+        assert!(!from.contains("NOT LIKE 'Waiting for%'"), "{from}");
+        assert!(order.contains("LIKE 'Waiting for%', waiting DESC"), "{order}");
     }
 
     #[test]
