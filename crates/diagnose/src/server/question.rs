@@ -127,16 +127,16 @@ const SIDE_BY_SIDE: &str = "'INTENTION_EXCLUSIVE', 'BACKUP_DML', 'BACKUP_TRANS_D
 /// Not every lock on a table is in the way of those that wait for it: who has read a table does not hold back
 /// those that write to it, `LOCK TABLES ... READ` does. A lock that is in the way goes first, then one whose
 /// session does not wait itself, then the one that most wait for, then the oldest. A session that waits is
-/// named where there is no other: `FLUSH TABLES WITH READ LOCK` has its lock before it waits for a long SELECT
-/// to give its tables back, for which nobody has a metadata lock.
+/// named where there is no other: `FLUSH TABLES WITH READ LOCK` has its lock before it waits for a long
+/// SELECT to give its tables back, for which nobody has a metadata lock.
 pub(super) fn locks_of_performance_schema() -> String {
     let in_the_way = format!(
         "CASE WHEN p.lock_type IN ('SHARED_READ', 'SHARED_HIGH_PRIO') \
          THEN g.lock_type IN ('SHARED_NO_READ_WRITE', 'EXCLUSIVE') \
          WHEN p.lock_type LIKE 'SHARED_WRITE%' \
          THEN g.lock_type IN ('SHARED_READ_ONLY', 'SHARED_NO_WRITE', 'SHARED_NO_READ_WRITE', 'EXCLUSIVE') \
-         WHEN p.lock_type = 'SHARED_UPGRADABLE' \
-         THEN g.lock_type IN ('SHARED_UPGRADABLE', 'SHARED_NO_WRITE', 'SHARED_NO_READ_WRITE', 'EXCLUSIVE') \
+         WHEN p.lock_type = 'SHARED_UPGRADABLE' THEN g.lock_type IN ('SHARED_UPGRADABLE', \
+         'SHARED_NO_WRITE', 'SHARED_NO_READ_WRITE', 'EXCLUSIVE') \
          WHEN p.lock_type IN ({SIDE_BY_SIDE}) THEN g.lock_type NOT IN ({SIDE_BY_SIDE}) ELSE 1 END"
     );
     format!(
@@ -174,29 +174,41 @@ pub(super) const LIKELY_METADATA_BLOCKER: &str = "SELECT p.id AS id, p.user AS u
     AND IFNULL(p.state, '') NOT LIKE 'Waiting for%' ORDER BY t.trx_started, t.trx_id LIMIT 1";
 
 /// Who holds what sessions wait for, by MariaDB's plugin `metadata_lock_info`; an error where it is not
-/// installed. The plugin tells what is granted and not what is asked for. So a holder is known by a table on
-/// which one that waits has another lock already (DDL has, before it waits), or by a lock on everything. What
-/// readers and DROP TABLE wait for is not told: then it is the session with the strongest lock, then the
-/// oldest one, marked as a guess.
-pub(super) const LOCK_PLUGIN: &str = "SELECT p.id AS id, p.user AS user, p.host AS host_port, \
-    p.command AS command, IFNULL(TIMESTAMPDIFF(SECOND, MAX(x.trx_started), NOW()), p.time) AS age_s, \
-    MAX(x.trx_started) IS NOT NULL AS in_transaction, \
-    IFNULL(MAX(CONCAT(w.table_schema, '.', w.table_name)), \
-    MAX(NULLIF(CONCAT_WS('.', NULLIF(i.table_schema, ''), NULLIF(i.table_name, '')), ''))) AS held, \
-    0 AS waiting, NOT MAX(w.table_name IS NOT NULL OR i.lock_mode LIKE 'MDL_BACKUP_FTWRL%' \
-    OR i.lock_mode LIKE 'MDL_BACKUP_WAIT%' OR (i.lock_type IN ('Global read lock', 'Commit lock') \
-    AND i.lock_mode = 'MDL_SHARED')) AS guessed \
-    FROM information_schema.METADATA_LOCK_INFO i JOIN information_schema.PROCESSLIST p ON p.id = i.thread_id \
-    LEFT JOIN information_schema.INNODB_TRX x ON x.trx_mysql_thread_id = p.id \
-    LEFT JOIN (SELECT DISTINCT m.table_schema, m.table_name FROM information_schema.METADATA_LOCK_INFO m \
-    JOIN information_schema.PROCESSLIST q ON q.id = m.thread_id \
-    WHERE q.state LIKE 'Waiting for%' AND m.table_name <> '') w \
-    ON w.table_schema = i.table_schema AND w.table_name = i.table_name \
-    WHERE p.id <> CONNECTION_ID() AND i.lock_type NOT LIKE 'User%' \
-    AND IFNULL(p.state, '') NOT LIKE 'Waiting for%' \
-    GROUP BY p.id ORDER BY guessed, MAX(i.lock_mode LIKE 'MDL_BACKUP_FTWRL%' OR i.lock_mode IN \
-    ('MDL_EXCLUSIVE', 'MDL_SHARED_NO_READ_WRITE', 'MDL_SHARED_NO_WRITE', 'MDL_SHARED_READ_ONLY')) DESC, \
-    age_s DESC LIMIT 1";
+/// installed. The plugin tells what is granted and not what is asked for. A lock on everything (`global`) is
+/// known by its kind, whatever else its session has. Who holds a table is known where one that waits for a
+/// metadata lock has another lock on it already (DDL has, before it waits); whoever waits for something else,
+/// as for a lock on everything in its commit, has locks on tables that are free. What readers and DROP TABLE
+/// wait for is not told: then it is the session with the strongest lock, then the oldest one, marked as a
+/// guess.
+pub(super) fn lock_plugin(global: bool) -> String {
+    let (held, told) = if global {
+        let kinds = "i.lock_mode LIKE 'MDL_BACKUP_FTWRL%' OR i.lock_mode LIKE 'MDL_BACKUP_WAIT%' \
+                     OR (i.lock_type IN ('Global read lock', 'Commit lock') AND i.lock_mode = 'MDL_SHARED')";
+        ("NULL", kinds)
+    } else {
+        let table = "IFNULL(MAX(CONCAT(w.table_schema, '.', w.table_name)), \
+                     MAX(NULLIF(CONCAT_WS('.', NULLIF(i.table_schema, ''), NULLIF(i.table_name, '')), '')))";
+        (table, "w.table_name IS NOT NULL")
+    };
+    format!(
+        "SELECT p.id AS id, p.user AS user, p.host AS host_port, p.command AS command, \
+         IFNULL(TIMESTAMPDIFF(SECOND, MAX(x.trx_started), NOW()), p.time) AS age_s, \
+         MAX(x.trx_started) IS NOT NULL AS in_transaction, {held} AS held, 0 AS waiting, \
+         NOT MAX({told}) AS guessed FROM information_schema.METADATA_LOCK_INFO i \
+         JOIN information_schema.PROCESSLIST p ON p.id = i.thread_id \
+         LEFT JOIN information_schema.INNODB_TRX x ON x.trx_mysql_thread_id = p.id \
+         LEFT JOIN (SELECT DISTINCT m.table_schema, m.table_name \
+         FROM information_schema.METADATA_LOCK_INFO m \
+         JOIN information_schema.PROCESSLIST q ON q.id = m.thread_id \
+         WHERE (q.state LIKE 'Waiting for % metadata lock' OR q.state LIKE 'Waiting for table flush%') \
+         AND m.table_name <> '') w \
+         ON w.table_schema = i.table_schema AND w.table_name = i.table_name \
+         WHERE p.id <> CONNECTION_ID() AND i.lock_type NOT LIKE 'User%' \
+         AND IFNULL(p.state, '') NOT LIKE 'Waiting for%' \
+         GROUP BY p.id ORDER BY guessed, MAX(i.lock_mode IN ('MDL_EXCLUSIVE', 'MDL_SHARED_NO_READ_WRITE', \
+         'MDL_SHARED_NO_WRITE', 'MDL_SHARED_READ_ONLY')) DESC, age_s DESC LIMIT 1"
+    )
+}
 
 /// Up to this many open tables who holds one is asked for: `table_handles` has a row for each.
 pub(super) const MOST_HANDLES: u64 = 10_000;
@@ -413,6 +425,20 @@ mod tests {
         let (from, order) = asked.split_once(" GROUP BY ").unwrap();
         assert!(!from.contains("NOT LIKE 'Waiting for%'"), "{from}");
         assert!(order.contains("LIKE 'Waiting for%', waiting DESC"), "{order}");
+    }
+
+    #[test]
+    fn by_the_plugin_a_lock_on_everything_is_known_by_its_kind_and_a_table_by_who_waits_for_it() {
+        let (everything, table) = (lock_plugin(true), lock_plugin(false));
+        let told = |asked: &str| {
+            let (_, rest) = asked.split_once("NOT MAX(").unwrap();
+            rest.split_once(" AS guessed").unwrap().0.to_owned()
+        };
+        // Who is in its commit, and waits for BACKUP STAGE BLOCK_COMMIT, has locks on tables, too.
+        let of_everything = told(&everything);
+        assert!(of_everything.contains("'MDL_BACKUP_WAIT%'") && !of_everything.contains("w.table_name"));
+        assert!(everything.contains("NULL AS held") && !told(&table).contains("MDL_BACKUP"));
+        assert!(table.contains("q.state LIKE 'Waiting for % metadata lock' OR "), "{table}");
     }
 
     #[test]

@@ -91,7 +91,7 @@ impl Asker<'_> {
         let mut no_plugin = !seen.lock_plugin.now();
         if !no_plugin {
             let mut absent = Vec::new();
-            let rows = self.may(question::LOCK_PLUGIN, what, &mut absent).await?;
+            let rows = self.may(&question::lock_plugin(global), what, &mut absent).await?;
             if rows.is_none() {
                 no_plugin = true;
                 seen.lock_plugin.after(REFUSED);

@@ -631,8 +631,8 @@ fn a_replica_whose_applier_somebody_stopped_is_behind_though_nobody_knows_by_how
 }
 
 #[test]
-fn the_likeliest_holder_of_a_metadata_lock_is_not_named_for_a_lock_on_everything() {
-    let who = |guessed| {
+fn the_likeliest_holder_of_a_metadata_lock_or_that_of_a_table_is_not_named_for_a_lock_on_everything() {
+    let who = |guessed, table: Option<&str>| {
         let window = with(|_, server| {
             (server.active, server.in_global_lock, server.in_metadata_lock) = (20.0, 8.0, 9.0);
             server.metadata_blocker = Some(server::Blocker {
@@ -642,7 +642,7 @@ fn the_likeliest_holder_of_a_metadata_lock_is_not_named_for_a_lock_on_everything
                 held: server::HeldBy::ByAnIdleClient,
                 age_s: 31,
                 in_transaction: true,
-                table: None,
+                table: table.map(str::to_owned),
                 waiting: 9,
                 guessed,
             });
@@ -651,6 +651,6 @@ fn the_likeliest_holder_of_a_metadata_lock_is_not_named_for_a_lock_on_everything
         assert_eq!(bottleneck.name, Name::GlobalLock);
         bottleneck.who
     };
-    assert_eq!(who(false).as_deref(), Some("session 42 of app@10.0.0.7, for 31 s"));
-    assert_eq!(who(true), None);
+    assert_eq!(who(false, None).as_deref(), Some("session 42 of app@10.0.0.7, for 31 s"));
+    assert_eq!((who(true, None), who(false, Some("shop.orders"))), (None, None));
 }
