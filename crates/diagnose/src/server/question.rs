@@ -1,5 +1,7 @@
 //! Every statement that is sent to watch a server: what it costs there, and how often it is asked.
 //!
+//! A server may have `ONLY_FULL_GROUP_BY` in its `sql_mode`: what is selected beside sums is grouped by.
+//!
 //! | asked | how often | cost there |
 //! |---|---|---|
 //! | counters (`SHOW GLOBAL STATUS`, filtered) | each reading | adds up over all sessions: microseconds for each |
@@ -99,7 +101,8 @@ pub(super) fn row_blocker(dialect: Dialect) -> &'static str {
          JOIN information_schema.INNODB_TRX b ON b.trx_id = w.blocking_trx_id \
          LEFT JOIN information_schema.INNODB_LOCKS l ON l.lock_id = w.requested_lock_id \
          LEFT JOIN information_schema.PROCESSLIST p ON p.id = b.trx_mysql_thread_id \
-         GROUP BY b.trx_id ORDER BY b.trx_wait_started IS NULL DESC, waiting DESC LIMIT 1"
+         GROUP BY b.trx_id, b.trx_mysql_thread_id, b.trx_started, b.trx_wait_started, p.user, p.host, p.command \
+         ORDER BY b.trx_wait_started IS NULL DESC, waiting DESC LIMIT 1"
     } else {
         "SELECT IFNULL(t.processlist_id, 0) AS id, t.processlist_user AS user, t.processlist_host AS host, \
          t.processlist_command AS command, TIMESTAMPDIFF(SECOND, b.trx_started, NOW()) AS age_s, \
@@ -205,8 +208,9 @@ pub(super) fn lock_plugin(global: bool) -> String {
          ON w.table_schema = i.table_schema AND w.table_name = i.table_name \
          WHERE p.id <> CONNECTION_ID() AND i.lock_type NOT LIKE 'User%' \
          AND IFNULL(p.state, '') NOT LIKE 'Waiting for%' \
-         GROUP BY p.id ORDER BY guessed, MAX(i.lock_mode IN ('MDL_EXCLUSIVE', 'MDL_SHARED_NO_READ_WRITE', \
-         'MDL_SHARED_NO_WRITE', 'MDL_SHARED_READ_ONLY')) DESC, age_s DESC LIMIT 1"
+         GROUP BY p.id, p.user, p.host, p.command, p.time ORDER BY guessed, \
+         MAX(i.lock_mode IN ('MDL_EXCLUSIVE', 'MDL_SHARED_NO_READ_WRITE', 'MDL_SHARED_NO_WRITE', \
+         'MDL_SHARED_READ_ONLY')) DESC, age_s DESC LIMIT 1"
     )
 }
 
@@ -439,6 +443,19 @@ mod tests {
         assert!(of_everything.contains("'MDL_BACKUP_WAIT%'") && !of_everything.contains("w.table_name"));
         assert!(everything.contains("NULL AS held") && !told(&table).contains("MDL_BACKUP"));
         assert!(table.contains("q.state LIKE 'Waiting for % metadata lock' OR "), "{table}");
+    }
+
+    #[test]
+    fn a_server_that_wants_every_column_grouped_by_tells_who_holds_a_lock_too() {
+        let grouped = |asked: &str, columns: &[&str]| {
+            let (_, by) = asked.split_once(" GROUP BY ").unwrap();
+            let (by, _) = by.split_once(" ORDER BY ").unwrap();
+            assert!(columns.iter().all(|column| by.split(", ").any(|by| by == *column)), "{by}");
+        };
+        let session = ["p.user", "p.host", "p.command"];
+        let rows = row_blocker(dialect("10.11.6-MariaDB"));
+        grouped(rows, &[&session[..], &["b.trx_mysql_thread_id", "b.trx_started"]].concat());
+        grouped(&lock_plugin(true), &[&session[..], &["p.id", "p.time"]].concat());
     }
 
     #[test]
