@@ -90,8 +90,8 @@ pub(super) fn sessions(dialect: Dialect) -> &'static str {
 }
 
 /// Who holds the row lock, or the lock of a table's auto-increment values, that most wait for and waits for
-/// none itself. Who has several locks on what is waited for, as on a record and on the gap before it, does not
-/// count those that wait once for each. A transaction that was prepared by XA has no session any more.
+/// none itself. Whoever waits counts once, also where the holder has several locks there, as on a record and
+/// on the gap before it. A transaction that was prepared by XA has no session any more.
 pub(super) fn row_blocker(dialect: Dialect) -> &'static str {
     if dialect.is_mariadb() {
         "SELECT b.trx_mysql_thread_id AS id, p.user AS user, p.host AS host_port, p.command AS command, \
@@ -101,8 +101,8 @@ pub(super) fn row_blocker(dialect: Dialect) -> &'static str {
          JOIN information_schema.INNODB_TRX b ON b.trx_id = w.blocking_trx_id \
          LEFT JOIN information_schema.INNODB_LOCKS l ON l.lock_id = w.requested_lock_id \
          LEFT JOIN information_schema.PROCESSLIST p ON p.id = b.trx_mysql_thread_id \
-         GROUP BY b.trx_id, b.trx_mysql_thread_id, b.trx_started, b.trx_wait_started, p.user, p.host, p.command \
-         ORDER BY b.trx_wait_started IS NULL DESC, waiting DESC LIMIT 1"
+         GROUP BY b.trx_id, b.trx_mysql_thread_id, b.trx_started, b.trx_wait_started, \
+         p.user, p.host, p.command ORDER BY b.trx_wait_started IS NULL DESC, waiting DESC LIMIT 1"
     } else {
         "SELECT IFNULL(t.processlist_id, 0) AS id, t.processlist_user AS user, t.processlist_host AS host, \
          t.processlist_command AS command, TIMESTAMPDIFF(SECOND, b.trx_started, NOW()) AS age_s, \

@@ -41,6 +41,16 @@ pub(super) fn untold_locks(instrument: &Rows, of: &KeptLocks) -> Option<String> 
     is_off.then(|| format!("who holds {called} is not told here, as an instrument is off: {mend}"))
 }
 
+/// That MariaDB does not tell who holds a lock, and what would. `LOCK TABLES` needs no transaction either:
+/// then nobody is likely.
+fn untold_without_plugin(global: bool) -> String {
+    let lock = if global { "the lock on everything" } else { "the metadata lock" };
+    format!(
+        "who holds {lock} is not told here: INSTALL SONAME 'metadata_lock_info' would, or performance_schema \
+         with the instrument wait/lock/metadata/sql/mdl"
+    )
+}
+
 impl Asker<'_> {
     /// One session that holds others back, asked for when it is due. What is missing for that stays in
     /// `lacks` until it is asked again.
@@ -102,18 +112,15 @@ impl Asker<'_> {
                 return Ok(Some(found));
             }
         }
-        if global && no_plugin {
-            missing.push(
-                "who holds the lock on everything is not told here: INSTALL SONAME 'metadata_lock_info' would, or \
-                 performance_schema with the instrument wait/lock/metadata/sql/mdl"
-                    .to_owned(),
-            );
+        let mut found = None;
+        if !global {
+            let rows = self.may(question::LIKELY_METADATA_BLOCKER, what, missing).await?;
+            found = rows.as_ref().and_then(Blocker::read);
         }
-        if global {
-            return Ok(None);
+        if no_plugin && found.is_none() {
+            missing.push(untold_without_plugin(global));
         }
-        let rows = self.may(question::LIKELY_METADATA_BLOCKER, what, missing).await?;
-        Ok(rows.as_ref().and_then(Blocker::read))
+        Ok(found)
     }
 
     /// Who holds the table, of an engine without row locks, that sessions wait for: by `performance_schema`,
@@ -147,6 +154,13 @@ impl Asker<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_would_tell_who_holds_a_lock_is_said_of_a_lock_on_everything_and_of_one_on_a_table() {
+        let said = [true, false].map(untold_without_plugin);
+        assert!(said[0].starts_with("who holds the lock on everything is not told here: INSTALL SONAME '"));
+        assert!(said[1].starts_with("who holds the metadata lock is not told here: INSTALL SONAME '"));
+    }
 
     #[test]
     fn a_server_that_keeps_no_metadata_locks_is_told_how_to() {

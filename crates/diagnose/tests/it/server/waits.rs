@@ -278,6 +278,15 @@ pub(crate) async fn a_holder_that_is_not_told_is_said_to_be_so_in_each_reading(s
     }
     holder.query_drop("UNLOCK TABLES").await.unwrap();
     waits.await.unwrap().unwrap();
+    // Without a transaction nobody is likely to hold a table either.
+    holder.query_drop("LOCK TABLES app.stock WRITE").await.unwrap();
+    let mut waiter = app(scene).await;
+    let waits = tokio::spawn(async move { waiter.query_drop("SELECT * FROM app.stock").await });
+    let mut watching = scene.sampler("a1", Duration::from_secs(5));
+    let told = |r: &Reading| r.missing.iter().any(|line| line.starts_with("who holds the metadata lock"));
+    until(&mut watching, "what would tell who holds a table", told).await;
+    holder.query_drop("UNLOCK TABLES").await.unwrap();
+    waits.await.unwrap().unwrap();
 }
 
 /// MariaDB's plugin tells who holds what: a session with a stronger lock on another table is not named for
