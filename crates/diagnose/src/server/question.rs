@@ -72,20 +72,24 @@ pub(super) const SESSION_LIST: &str = "SHOW PROCESSLIST";
 pub(super) const GRANTS: &str = "SHOW GRANTS";
 
 /// What its sessions do, grouped; ours is left out. Idle ones are counted too: how many are in sight tells
-/// whether the account sees those of others.
+/// whether the account sees those of others. An event that runs has the command of a connection that begins;
+/// it is at work like any statement.
 pub(super) fn sessions(dialect: Dialect) -> &'static str {
     if dialect.is_mariadb() {
-        "SELECT command AS command, state AS state, COUNT(*) AS sessions, MAX(time_ms) AS longest_ms, \
+        "SELECT IF(command = 'Connect' AND state NOT IN ('', 'login', 'Receiving from client') \
+         AND user NOT IN ('system user', 'unauthenticated user'), 'Query', command) AS command, \
+         state AS state, COUNT(*) AS sessions, MAX(time_ms) AS longest_ms, \
          MAX(db) AS db, MAX(user <> SUBSTRING_INDEX(USER(), '@', 1)) AS of_others \
-         FROM information_schema.PROCESSLIST WHERE command <> 'Daemon' AND id <> CONNECTION_ID() \
-         GROUP BY command, state"
+         FROM information_schema.PROCESSLIST WHERE command <> 'Daemon' AND id <> CONNECTION_ID() GROUP BY 1, 2"
     } else {
         "SELECT IF(name LIKE '%/slave_sql' OR name LIKE '%/replica_sql', 'Slave_SQL', \
          IF(name LIKE '%/slave_worker' OR name LIKE '%/replica_worker', 'Slave_worker', \
-         IF(name LIKE '%/slave_io' OR name LIKE '%/replica_io', 'Slave_IO', processlist_command))) AS command, \
+         IF(name LIKE '%/slave_io' OR name LIKE '%/replica_io', 'Slave_IO', \
+         IF(name LIKE '%/event_worker', 'Query', processlist_command)))) AS command, \
          processlist_state AS state, COUNT(*) AS sessions, MAX(processlist_time) * 1000 AS longest_ms \
          FROM performance_schema.threads WHERE processlist_id IS NOT NULL \
-         AND processlist_command <> 'Daemon' AND processlist_id <> CONNECTION_ID() GROUP BY 1, 2"
+         AND (processlist_command <> 'Daemon' OR name LIKE '%/event_worker') \
+         AND processlist_id <> CONNECTION_ID() GROUP BY 1, 2"
     }
 }
 
@@ -456,6 +460,13 @@ mod tests {
         let rows = row_blocker(dialect("10.11.6-MariaDB"));
         grouped(rows, &[&session[..], &["b.trx_mysql_thread_id", "b.trx_started"]].concat());
         grouped(&lock_plugin(true), &[&session[..], &["p.id", "p.time"]].concat());
+    }
+
+    #[test]
+    fn an_event_that_runs_is_grouped_with_the_statements_of_clients() {
+        let [mariadb, mysql] = ["11.4.2-MariaDB", "8.4.3"].map(|version| sessions(dialect(version)));
+        assert!(mariadb.contains("AND user NOT IN ('system user', 'unauthenticated user'), 'Query', command)"));
+        assert!(mysql.contains("IF(name LIKE '%/event_worker', 'Query', processlist_command)"), "{mysql}");
     }
 
     #[test]

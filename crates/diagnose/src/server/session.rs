@@ -11,7 +11,7 @@ const CAME_AND_WENT: u64 = 2;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Sessions {
-    /// Clients at work, whatever at; those that wait for GET_LOCK are not, nor for the applier.
+    /// Clients and events at work, whatever at; those that wait for GET_LOCK are not, nor for the applier.
     pub active: u64,
     /// Of those, waiting for a metadata lock or a table flush.
     pub metadata_lock: u64,
@@ -180,8 +180,9 @@ impl Sessions {
         let account = rows.iter().find(is_own).and_then(|row| row.text(&["user"]));
         for row in rows.iter().filter(|row| !is_own(row)) {
             sessions.of_others |= account.is_some() && row.text(&["user"]) != account;
-            let command = row.text(&["command"]).unwrap_or_default();
             let state = row.text(&["state"]).unwrap_or_default();
+            let command = row.text(&["command"]).unwrap_or_default();
+            let command = if is_event(row, state) { "Query" } else { command };
             let longest_ms = row.parse::<f64>(&["time"]).unwrap_or(0.0) * 1e3;
             sessions.add(command, state, 1, longest_ms);
         }
@@ -239,6 +240,14 @@ impl Sessions {
             }
         }
     }
+}
+
+/// Whether a session of MariaDB is an event that runs: its command is that of a connection that begins, and it
+/// has the account of whoever made the event, which a connection has only once it is let in.
+fn is_event(row: Row<'_>, state: &str) -> bool {
+    row.text(&["command"]) == Some("Connect")
+        && !matches!(state, "" | "login" | "Receiving from client")
+        && !matches!(row.text(&["user"]), None | Some("system user" | "unauthenticated user"))
 }
 
 fn is_one_of(state: &str, known: &[&str]) -> bool {
@@ -318,6 +327,26 @@ mod tests {
         assert_eq!((sessions.active, sessions.commit, sessions.appliers), (2, 1, 1));
         assert_eq!(sessions.visible, 4, "idle ones and readers of the binary log too");
         assert_eq!((sessions.longest_commit_ms, sessions.longest_ms), (7000.0, 9000.0));
+    }
+
+    #[test]
+    fn an_event_that_runs_is_at_work_and_a_connection_that_begins_is_not() {
+        let names = ["Id", "User", "Command", "Time", "State", "Info"].map(str::to_owned);
+        let list = |user: &str, state: &str| {
+            let row = [Some("7"), Some(user), Some("Connect"), Some("12"), Some(state), None];
+            let rows = vec![row.map(|text| text.map(str::to_owned)).to_vec()];
+            let sessions = Sessions::read_list(&Rows::new(names.clone(), rows), 6);
+            (sessions.active, sessions.login, sessions.longest_ms)
+        };
+        assert_eq!(list("root", "Sending data"), (1, 0, 12_000.0));
+        assert_eq!(list("root", "login"), (0, 1, 0.0));
+        for (user, state) in [
+            ("unauthenticated user", "Starting"),
+            ("system user", "Waiting for master to send event"),
+            ("root", ""),
+        ] {
+            assert_eq!(list(user, state), (0, 0, 0.0), "{user} {state}");
+        }
     }
 
     #[test]
