@@ -33,13 +33,8 @@ pub fn text(view: &WatchView, paint: Paint) -> String {
         None if local => text.push_str(&format!("This host: {FIRST_WINDOW}.\n")),
         None => {}
     }
-    // A server here has the host's evidence in its own verdict.
-    let beside = |agent: Option<&str>| {
-        let here = |s: &&ServerWatch| s.on_this_host && s.sample.is_some() && s.agent.as_deref() == agent;
-        view.servers.iter().any(|server| here(&server))
-    };
     let mut told_above = sharing(view, None, &view.verdict);
-    if local && view.host.is_some() && (!beside(None) || !told_above.is_empty()) {
+    if local && view.host.is_some() && (!told_above.is_empty() || is_its_own(view, None, &view.verdict)) {
         text.push_str(&verdict(&view.verdict, paint));
         text.push_str(&concerns(&told_above));
     }
@@ -55,7 +50,8 @@ pub fn text(view: &WatchView, paint: Paint) -> String {
             text.push_str(&format!("  {} this agent is {held_back}\n", paint.yellow("!")));
         }
         let shared = sharing(view, Some(&host.agent), &host.verdict);
-        if host.host.is_some() && (!beside(Some(&host.agent)) || !shared.is_empty()) {
+        let is_its_own = is_its_own(view, Some(&host.agent), &host.verdict);
+        if host.host.is_some() && (!shared.is_empty() || is_its_own) {
             text.push_str(&verdict(&host.verdict, paint));
             text.push_str(&concerns(&shared));
         }
@@ -98,6 +94,21 @@ pub fn text(view: &WatchView, paint: Paint) -> String {
         if view.gaps > 0 { format!("; {} gaps in the samples", view.gaps) } else { String::new() },
     )));
     text
+}
+
+/// Whether the verdict of a host is in no server's beside it. Those have the host's evidence in their own;
+/// but who is idle waits for no disk that others keep busy.
+fn is_its_own(view: &WatchView, agent: Option<&str>, of_host: &VerdictView) -> bool {
+    let here = |s: &&ServerWatch| s.on_this_host && s.sample.is_some() && s.agent.as_deref() == agent;
+    let mut beside = view.servers.iter().filter(here);
+    let Some(named) = &of_host.bottleneck else { return beside.next().is_none() };
+    let has = |own: &NamedView| own.name == named.name || own.name.rule().explains.contains(&named.name);
+    let tells = |server: &ServerWatch| {
+        let VerdictView { bottleneck, runner_up, .. } = &server.verdict;
+        let next = runner_up.as_ref().is_some_and(|next| next.load >= 1.0 && next.name == named.name);
+        next || bottleneck.as_ref().is_some_and(has)
+    };
+    !beside.any(tells)
 }
 
 /// The servers whose bottleneck is that of the host they run on, where there are several: it is told once.
@@ -487,6 +498,30 @@ mod tests {
         let alone = with(vec![server("db1", cpu())]);
         assert_eq!(alone.matches("the CPU: probably").count(), 1, "{alone}");
         assert!(!alone.contains("concerns"), "{alone}");
+    }
+
+    #[test]
+    fn what_no_server_shares_with_its_host_is_told_at_the_host() {
+        let disk = || named(Name::DiskLatency, "the disk");
+        let told = |of_host: VerdictView, of_server: VerdictView| {
+            let server = ServerWatch {
+                on_this_host: true,
+                sample: Some(Default::default()),
+                verdict: of_server,
+                ..ServerWatch::default()
+            };
+            let view = WatchView {
+                host: Some(HostSampleView::default()),
+                verdict: of_host,
+                servers: vec![server],
+                ..WatchView::default()
+            };
+            text(&view, Paint::off()).matches("the disk: probably").count()
+        };
+        assert_eq!(told(disk(), VerdictView::default()), 1, "a copy of files, and a server that is idle");
+        assert_eq!(told(disk(), disk()), 1, "it has the same");
+        assert_eq!(told(disk(), named(Name::BufferPool, "a buffer pool too small")), 0, "which is the cause");
+        assert_eq!(told(disk(), named(Name::RowLocks, "row locks")), 1);
     }
 
     #[test]
