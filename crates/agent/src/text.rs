@@ -285,7 +285,8 @@ fn stopped(server: &ServerWatch) -> Option<String> {
 fn first_line(view: &WatchView) -> Option<String> {
     let hosts = view.hosts.iter().map(|host| (host.agent.as_str(), &host.verdict));
     let servers = view.servers.iter().map(|server| (server.name.as_str(), &server.verdict));
-    let own = std::iter::once(("this host", &view.verdict));
+    // That of a host without a server says nothing of those that are watched.
+    let own = view.counts_own_host().then_some(("this host", &view.verdict));
     let all: Vec<_> = servers.chain(hosts).chain(own).filter(|(_, of)| of.bottleneck.is_some()).collect();
     let rank = |of: &VerdictView| {
         let weight = of.bottleneck.as_ref().map_or(0.0, |named| named.weight);
@@ -455,6 +456,7 @@ mod tests {
 
     #[test]
     fn the_first_line_says_what_to_do_and_for_which_servers() {
+        let disk = VerdictView { sure: Some(Confidence::Certain), ..named(Name::DiskLatency, "the disk") };
         let named = |sure| VerdictView { sure: Some(sure), ..named(diagnose::verdict::Name::Cpu, "the CPU") };
         let server =
             |name: &str, verdict| ServerWatch { name: name.to_owned(), verdict, ..ServerWatch::default() };
@@ -467,6 +469,10 @@ mod tests {
             ..WatchView::default()
         };
         assert_eq!(first_line(&view).unwrap(), "db1, db3: the CPU -> see who uses it");
+        let from_elsewhere = WatchView { verdict: disk.clone(), ..view };
+        assert_eq!(first_line(&from_elsewhere).unwrap(), "db1, db3: the CPU -> see who uses it");
+        let alone = WatchView { verdict: disk, ..WatchView::default() };
+        assert_eq!(first_line(&alone).unwrap(), "this host: the disk -> see who uses it");
         assert_eq!(first_line(&WatchView::default()), None);
     }
 

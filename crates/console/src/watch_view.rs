@@ -259,7 +259,7 @@ impl WatchView {
         Some(self.servers.iter().map(why).collect::<Vec<_>>().join("; "))
     }
 
-    /// This host, if it counts (see [`Self::has_bottleneck`]) and was not read; the servers and agents that
+    /// This host, if it counts (see [`Self::counts_own_host`]) and was not read; the servers and agents that
     /// were not, and the servers whose sessions are hidden, each with the reason; that there are more than
     /// are watched. `None` when there is nothing of it.
     pub fn unread(&self) -> Option<String> {
@@ -280,19 +280,23 @@ impl WatchView {
             };
             Some(format!("{}: {why}", server.name))
         });
-        let here = self.servers.is_empty() || self.servers.iter().any(|server| server.on_this_host);
-        let own = (here && self.hosts.is_empty() && self.host.is_none())
+        let own = (self.counts_own_host() && self.hosts.is_empty() && self.host.is_none())
             .then(|| "this host: no readings within the window".to_owned());
         let all: Vec<String> =
             own.into_iter().chain(hosts).chain(servers).chain(unseen).chain(self.left_out.clone()).collect();
         (!all.is_empty()).then(|| all.join("; "))
     }
 
-    /// Whether a verdict names a bottleneck of what is watched. That of this host counts where no servers are
-    /// watched, or one of them runs here: of servers elsewhere it says nothing.
+    /// Whether the verdict of this host says something of what is watched: where no servers are, or one of
+    /// them runs here.
+    pub fn counts_own_host(&self) -> bool {
+        self.servers.is_empty() || self.servers.iter().any(|server| server.on_this_host)
+    }
+
+    /// Whether a verdict names a bottleneck of what is watched. That of this host does where it counts
+    /// ([`Self::counts_own_host`]).
     pub fn has_bottleneck(&self) -> bool {
-        let here = self.servers.is_empty() || self.servers.iter().any(|server| server.on_this_host);
-        let own = here.then_some(&self.verdict);
+        let own = self.counts_own_host().then_some(&self.verdict);
         let hosts = self.hosts.iter().map(|host| &host.verdict);
         let servers = self.servers.iter().map(|server| &server.verdict);
         own.into_iter().chain(hosts).chain(servers).any(|v| v.bottleneck.is_some())
