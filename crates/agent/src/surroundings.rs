@@ -28,7 +28,8 @@ enum ProcessUnknown {
     NotVisible,
     #[error(
         "{several} database servers run here, and its pid file {} cannot be read to tell which one it is: give the \
-         agent the server's group (SupplementaryGroups=mysql in the unit)", .pid_file.display()
+         agent the server's group (SupplementaryGroups=mysql in the unit), or run it as root where they are in \
+         containers", .pid_file.display()
     )]
     Several { several: usize, pid_file: PathBuf },
     #[error(
@@ -263,7 +264,8 @@ fn server_process(settings: &Settings, proc: &Path) -> Result<u32, ProcessUnknow
         return Ok(server.pid);
     }
     let servers = process::database_servers(proc);
-    process::serving(&servers, settings.port, &settings.datadir, proc).ok_or(match servers.len() {
+    let Settings { port, datadir, hostname, .. } = settings;
+    process::serving(&servers, *port, datadir, hostname, proc).ok_or(match servers.len() {
         0 | 1 => ProcessUnknown::NotVisible,
         several => ProcessUnknown::Several { several, pid_file },
     })

@@ -227,8 +227,9 @@ impl HostRig {
         let address = self.server.clone()?;
         let port = self.ask(&address, |server| server.global("port")).ok()?.parse().ok()?;
         let datadir = self.ask(&address, |server| server.global("datadir")).ok()?;
+        let hostname = self.ask(&address, |server| server.global("hostname")).unwrap_or_default();
         let proc = Roots::default().proc;
-        let pid = process::serving(&process::database_servers(&proc), port, &datadir, &proc)?;
+        let pid = process::serving(&process::database_servers(&proc), port, &datadir, &hostname, &proc)?;
         Limits::of(pid, &proc)
     }
 

@@ -3,7 +3,8 @@
 //!
 //! A server's pid file is readable by its own user only on most systems, and in a container it holds a number
 //! of another namespace. What everybody may read is the program's name, its command line, and the sockets of
-//! its network namespace; its working directory (InnoDB's data directory) only its user and root.
+//! its network namespace; its working directory (InnoDB's data directory) and the name of its container only
+//! its user and root.
 
 use super::text::{hexadecimal, lines, words};
 use std::path::Path;
@@ -37,17 +38,34 @@ pub fn database_server(pid: u32, proc: &Path) -> Option<ServerProcess> {
     PROGRAMS.contains(&&*program).then_some(ServerProcess { pid, program })
 }
 
-/// Of these the one that serves `port` from `datadir`: what its command line, working directory and sockets
-/// rule out is left out, and of several the one that they speak for. `None` when none or more than one is
-/// left.
-pub fn serving(servers: &[ServerProcess], port: u64, datadir: &str, proc: &Path) -> Option<u32> {
-    let mut left: Vec<(u32, u32)> = servers
+/// Of these the one that serves `port` from `datadir` on `hostname` (empty where that is not known): what its
+/// command line, working directory and sockets rule out is left out, and of several the one that they speak
+/// for. `None` when none or more than one is left.
+pub fn serving(
+    servers: &[ServerProcess],
+    port: u64,
+    datadir: &str,
+    hostname: &str,
+    proc: &Path,
+) -> Option<u32> {
+    let is_called = |pid: u32| !hostname.is_empty() && called(pid, proc).is_some_and(|own| own == hostname);
+    let mut left: Vec<(bool, u32, u32)> = servers
         .iter()
-        .filter_map(|server| Some((evidence(server.pid, port, datadir, proc)?, server.pid)))
+        .filter_map(|server| {
+            let signs = evidence(server.pid, port, datadir, proc)?;
+            Some((is_called(server.pid), signs, server.pid))
+        })
         .collect();
     left.sort_unstable();
-    let (most, pid) = left.pop()?;
-    left.last().is_none_or(|(next, _)| *next < most).then_some(pid)
+    let (by_name, most, pid) = left.pop()?;
+    left.last().is_none_or(|(other, next, _)| (*other, *next) < (by_name, most)).then_some(pid)
+}
+
+/// The name of the container, or host, that a process is in: containers of one image have the same port and
+/// data directory, each for itself.
+fn called(pid: u32, proc: &Path) -> Option<String> {
+    let name = std::fs::read_to_string(proc.join(format!("{pid}/root/etc/hostname"))).ok()?;
+    Some(name.trim().to_owned())
 }
 
 /// How many signs speak for a process; `None` when one rules it out.
@@ -129,7 +147,7 @@ mod tests {
         let proc = tempfile::tempdir().unwrap();
         process(proc.path(), 7, "mariadbd", "/usr/sbin/mariadbd", Some(3306));
         process(proc.path(), 9, "bash", "bash", Some(3306));
-        let found = |port| serving(&database_servers(proc.path()), port, "/var/lib/mysql", proc.path());
+        let found = |port| serving(&database_servers(proc.path()), port, "/var/lib/mysql", "", proc.path());
         assert_eq!(found(3306), Some(7));
         assert_eq!(found(3307), None, "nobody there listens: a tunnel to another host ends here");
     }
@@ -142,7 +160,7 @@ mod tests {
         process(proc.path(), 9, "mariadbd", "mariadbd --defaults-file=/c.cnf", None);
         std::os::unix::fs::symlink("/c", proc.path().join("9/cwd")).unwrap();
         let servers = database_servers(proc.path());
-        let found = |port, datadir| serving(&servers, port, datadir, proc.path());
+        let found = |port, datadir| serving(&servers, port, datadir, "", proc.path());
         assert_eq!((found(3306, "/a/"), found(3307, "/b")), (Some(7), Some(8)));
         assert_eq!(found(3308, "/c/"), Some(9));
     }
@@ -155,9 +173,27 @@ mod tests {
         }
         let servers = database_servers(proc.path());
         assert_eq!(servers.len(), 2);
-        assert_eq!(serving(&servers, 3306, "/var/lib/mysql/", proc.path()), None);
+        let found = |hostname| serving(&servers, 3306, "/var/lib/mysql/", hostname, proc.path());
+        assert_eq!(found("3f2a9c11d0be"), None);
         // One of them serves another port: its sockets rule it out.
         process(proc.path(), 8, "mariadbd", "mariadbd", Some(3310));
-        assert_eq!(serving(&servers, 3306, "/var/lib/mysql/", proc.path()), Some(7));
+        assert_eq!(found("3f2a9c11d0be"), Some(7));
+    }
+
+    #[test]
+    fn two_containers_that_look_the_same_are_told_apart_by_their_names() {
+        let proc = tempfile::tempdir().unwrap();
+        let told = [(7, " --port=3306", "3f2a9c11d0be"), (8, "", "77aa01c2b3d4"), (9, "", "")];
+        for (pid, option, name) in told {
+            let cmdline = format!("mariadbd{option}");
+            process(proc.path(), pid, "mariadbd", &cmdline, Some(3306));
+            let etc = proc.path().join(format!("{pid}/root/etc"));
+            std::fs::create_dir_all(&etc).unwrap();
+            std::fs::write(etc.join("hostname"), format!("{name}\n")).unwrap();
+        }
+        let servers = database_servers(proc.path());
+        let found = |hostname| serving(&servers, 3306, "/var/lib/mysql/", hostname, proc.path());
+        assert_eq!((found("3f2a9c11d0be"), found("77aa01c2b3d4")), (Some(7), Some(8)));
+        assert_eq!(found(""), Some(7), "by the port that it was told");
     }
 }
