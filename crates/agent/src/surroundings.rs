@@ -28,8 +28,8 @@ enum ProcessUnknown {
     NotVisible,
     #[error(
         "{several} database servers run here, and its pid file {} cannot be read to tell which one it is: give the \
-         agent the server's group (SupplementaryGroups=mysql in the unit), or run it as root where they are in \
-         containers", .pid_file.display()
+         agent the server's group (SupplementaryGroups=mysql in the unit), or run it as root where they are \
+         in containers", .pid_file.display()
     )]
     Several { several: usize, pid_file: PathBuf },
     #[error(

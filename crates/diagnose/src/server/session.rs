@@ -57,13 +57,14 @@ pub struct Sessions {
 /// States of a client that waits for another's metadata lock or table.
 const METADATA: [&str; 3] = ["metadata lock", "Waiting for table flush", "Waiting for tables"];
 
-/// States of a client that waits for a lock on everything (`FLUSH TABLES WITH READ LOCK`, a backup). The last
-/// two are MariaDB's on a replica: the client waits until the appliers have ended what they are at, and those
-/// that have stand still for it.
-const GLOBAL: [&str; 5] = [
+/// States of a client that waits for a lock on everything (`FLUSH TABLES WITH READ LOCK`, a backup). A table
+/// backup lock is Percona Server's (`LOCK TABLES FOR BACKUP`). The last two are MariaDB's on a replica: the
+/// client waits until the appliers have ended what they are at, and those that have stand still for it.
+const GLOBAL: [&str; 6] = [
     "Waiting for global read lock",
     "Waiting for commit lock",
     "Waiting for backup lock",
+    "Waiting for table backup lock",
     "Waiting for worker threads to pause for global read lock",
     "Waiting due to global read lock",
 ];
@@ -289,7 +290,8 @@ mod tests {
     #[test]
     fn locks_on_everything_acknowledgements_and_logins_are_told_apart() {
         let sessions = Sessions::read(&rows(&[
-            ("Query", "Waiting for backup lock", 5),
+            ("Query", "Waiting for backup lock", 4),
+            ("Query", "Waiting for table backup lock", 1),
             ("Query", "Waiting for global read lock", 1),
             ("Query", "Waiting for worker threads to pause for global read lock", 1),
             ("Query", "Waiting for semi-sync ACK from slave", 3),
