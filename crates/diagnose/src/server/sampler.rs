@@ -287,10 +287,9 @@ impl Open {
         if tables && in_metadata_lock + in_global_lock > 0 {
             if self.metadata_blocker.now() {
                 self.metadata_blocker.after(BLOCKERS_EVERY);
-                let global = in_global_lock > in_metadata_lock;
-                let mut lacks = Vec::new();
-                metadata_blocker =
-                    asking.lock_holder(self.dialect, global, &mut self.seen, &mut lacks).await?;
+                let (global, flush) = (in_global_lock > in_metadata_lock, sessions.table_flush > 0);
+                let (seen, mut lacks) = (&mut self.seen, Vec::new());
+                metadata_blocker = asking.lock_holder(self.dialect, global, flush, seen, &mut lacks).await?;
                 self.seen.unanswered.metadata_blocker = lacks;
             }
             missing.extend_from_slice(&self.seen.unanswered.metadata_blocker);

@@ -15,6 +15,9 @@ pub struct Sessions {
     pub active: u64,
     /// Of those, waiting for a metadata lock or a table flush.
     pub metadata_lock: u64,
+    /// Clients and appliers that wait for a table flush: until a statement gives its tables back, and no lock
+    /// tells whose.
+    pub table_flush: u64,
     /// Of those, waiting for a global read lock or a backup lock.
     pub global_lock: u64,
     /// Of those, waiting for the lock that an engine without row locks has on a whole table.
@@ -56,6 +59,9 @@ pub struct Sessions {
 
 /// States of a client that waits for another's metadata lock or table.
 const METADATA: [&str; 3] = ["metadata lock", "Waiting for table flush", "Waiting for tables"];
+
+/// Of those, the ones that wait until a statement gives back a table that is flushed.
+const FLUSH: [&str; 2] = ["Waiting for table flush", "Waiting for tables"];
 
 /// States of a client that waits for a lock on everything (`FLUSH TABLES WITH READ LOCK`, a backup). A table
 /// backup lock is Percona Server's (`LOCK TABLES FOR BACKUP`). The last two are MariaDB's on a replica: the
@@ -194,6 +200,9 @@ impl Sessions {
         if !matches!(command, "Slave_SQL" | "Slave_worker" | "Slave_IO" | "Daemon") {
             self.visible += count;
         }
+        if is_one_of(state, &FLUSH) {
+            self.table_flush += count;
+        }
         match command {
             "Slave_SQL" | "Slave_worker" => {
                 self.appliers += count;
@@ -285,6 +294,16 @@ mod tests {
         assert_eq!((sessions.active, sessions.metadata_lock, sessions.commit), (16, 7, 3));
         assert_eq!(sessions.insert, 4, "those that update are others");
         assert_eq!((sessions.appliers, sessions.appliers_busy, sessions.longest_ms), (4, 3, 2.5));
+    }
+
+    #[test]
+    fn who_waits_for_a_flush_waits_for_the_definition_of_a_table_and_for_no_lock() {
+        let sessions = Sessions::read(&rows(&[
+            ("Query", "Waiting for table flush", 5),
+            ("Query", "Waiting for table metadata lock", 2),
+            ("Slave_worker", "Waiting for table flush", 1),
+        ]));
+        assert_eq!((sessions.metadata_lock, sessions.table_flush), (7, 6));
     }
 
     #[test]

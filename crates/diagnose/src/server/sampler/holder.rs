@@ -72,11 +72,12 @@ impl Asker<'_> {
 
     /// Who holds the lock that sessions wait for: by `performance_schema` where it keeps metadata locks, by
     /// MariaDB's plugin, or the likeliest. A lock on everything needs no transaction, so that nobody is
-    /// likely.
+    /// likely. Of MySQL somebody is only where sessions wait for a table to be flushed (`flush`).
     pub(super) async fn lock_holder(
         &mut self,
         dialect: Dialect,
         global: bool,
+        flush: bool,
         seen: &mut RareAnswers,
         missing: &mut Vec<String>,
     ) -> Result<Option<Blocker>, AskError> {
@@ -84,12 +85,17 @@ impl Asker<'_> {
         if !dialect.is_mariadb() {
             let rows = self.may(&question::locks_of_performance_schema(), what, missing).await?;
             let found = rows.as_ref().and_then(Blocker::read);
-            if rows.is_some() && found.is_none() {
-                let mut absent = Vec::new();
-                let rows = self.may(question::LOCK_INSTRUMENT, what, &mut absent).await?;
-                missing.extend(rows.as_ref().and_then(|rows| untold_locks(rows, &METADATA_LOCKS)));
+            if rows.is_none() || found.is_some() {
+                return Ok(found);
             }
-            return Ok(found);
+            let mut absent = Vec::new();
+            let rows = self.may(question::LOCK_INSTRUMENT, what, &mut absent).await?;
+            missing.extend(rows.as_ref().and_then(|rows| untold_locks(rows, &METADATA_LOCKS)));
+            if !flush || global {
+                return Ok(None);
+            }
+            let rows = self.may(question::likely_metadata_blocker(dialect), what, missing).await?;
+            return Ok(rows.as_ref().and_then(Blocker::read));
         }
         if seen.settings.performance_schema {
             let mut absent = Vec::new();
@@ -114,7 +120,7 @@ impl Asker<'_> {
         }
         let mut found = None;
         if !global {
-            let rows = self.may(question::LIKELY_METADATA_BLOCKER, what, missing).await?;
+            let rows = self.may(question::likely_metadata_blocker(dialect), what, missing).await?;
             found = rows.as_ref().and_then(Blocker::read);
         }
         if no_plugin && found.is_none() {
