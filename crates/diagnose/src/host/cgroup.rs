@@ -104,6 +104,8 @@ enum Used {
 #[derive(Clone, Debug, PartialEq)]
 struct Ceiling {
     dir: PathBuf,
+    /// The group of the process, at or below `dir`.
+    of_process: PathBuf,
     bytes: u64,
     version: Version,
 }
@@ -427,7 +429,7 @@ impl Ceiling {
             Version::One => MemoryReading {
                 bytes: first(&read("memory.usage_in_bytes")).unwrap_or(0),
                 met: first(&read("memory.failcnt")).unwrap_or(0),
-                killed: named(&read("memory.oom_control"), b"oom_kill").unwrap_or(0),
+                killed: self.killed_below(),
                 pressure: None,
             },
         }

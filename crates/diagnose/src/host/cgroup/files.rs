@@ -158,13 +158,13 @@ fn quota(dir: &Path, version: Version) -> Option<f64> {
 
 /// Every limit of memory, likewise.
 pub(super) fn ceilings(dir: &Path, mount: &Path, version: Version) -> Vec<Ceiling> {
-    let of = |dir: &Path| {
-        let limit = |file| first(&bytes(dir, file)).filter(|bytes| *bytes < NO_LIMIT);
+    let of = |level: &Path| {
+        let limit = |file| first(&bytes(level, file)).filter(|bytes| *bytes < NO_LIMIT);
         let bytes = match version {
             Version::Two => limit("memory.max").into_iter().chain(limit("memory.high")).min(),
             Version::One => limit("memory.limit_in_bytes"),
         }?;
-        Some(Ceiling { dir: dir.to_owned(), bytes, version })
+        Some(Ceiling { dir: level.to_owned(), of_process: dir.to_owned(), bytes, version })
     };
     upwards(dir, mount).filter_map(of).collect()
 }

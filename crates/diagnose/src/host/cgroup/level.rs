@@ -4,7 +4,8 @@
 //! container may have many threads left while its pod, with a larger limit, has none.
 
 use super::super::text::grown;
-use super::MemoryReading;
+use super::files::{bytes, named};
+use super::{Ceiling, MemoryReading};
 use std::path::{Path, PathBuf};
 
 /// The level that most is used of, by `of` (what is used and the limit); levels come innermost first. Of
@@ -19,6 +20,16 @@ pub(super) fn nearest<T>(levels: Vec<T>, of: impl Fn(&T) -> (f64, f64)) -> Optio
         let (a, b) = (place(a), place(b));
         b.0.total_cmp(&a.0).then(a.1.total_cmp(&b.1))
     })
+}
+
+impl Ceiling {
+    /// How often processes were killed, of version 1: there a kill is counted in the group of who was killed
+    /// alone, and in none above, wherever the limit stands.
+    pub(super) fn killed_below(&self) -> u64 {
+        let killed = |dir: &Path| named(&bytes(dir, "memory.oom_control"), b"oom_kill").unwrap_or(0);
+        let of_process = if self.of_process == self.dir { 0 } else { killed(&self.of_process) };
+        killed(&self.dir).saturating_add(of_process)
+    }
 }
 
 /// How often processes were killed in the cgroups with a memory limit. A server that is killed comes back as
@@ -178,6 +189,29 @@ mod tests {
         assert!(told.killed == 1 && told.path.ends_with("cg/pod/db"), "{told:?}");
         let told = memory(&Kills::default());
         assert!(told.killed == 0 && told.path.ends_with("cg/pod"), "{told:?}");
+    }
+
+    #[test]
+    fn version_1_counts_a_kill_below_the_limit_that_was_met() {
+        let root = host(
+            "1:memory:/pod/db\n",
+            &[("mem", "cgroup", "rw,memory")],
+            &[
+                ("mem/pod/memory.limit_in_bytes", "1000000\n"),
+                ("mem/pod/memory.usage_in_bytes", "900000\n"),
+                ("mem/pod/memory.failcnt", "5\n"),
+                ("mem/pod/memory.oom_control", "oom_kill_disable 0\nunder_oom 0\noom_kill 0\n"),
+                ("mem/pod/db/memory.limit_in_bytes", "9223372036854771712\n"),
+                ("mem/pod/db/memory.oom_control", "oom_kill_disable 0\nunder_oom 0\noom_kill 0\n"),
+            ],
+        );
+        let write = |name: &str, text: &str| std::fs::write(root.path().join(name), text).unwrap();
+        let limits = limits(&root).unwrap();
+        let before = limits.read().earlier(Duration::from_secs(10));
+        write("mem/pod/memory.failcnt", "9\n");
+        write("mem/pod/db/memory.oom_control", "oom_kill_disable 0\nunder_oom 0\noom_kill 1\n");
+        let memory = limits.between(&before, &limits.read()).unwrap().memory.unwrap();
+        assert!(memory.killed == 1 && memory.path.ends_with("mem/pod"), "{memory:?}");
     }
 
     #[test]
