@@ -42,22 +42,54 @@ struct KillsAt {
     dir: PathBuf,
     met: u64,
     killed: u64,
+    above: Option<KillsAbove>,
+}
+
+/// What the group above a limit has counted of all below it (version 2). A service or container that ends
+/// takes its own group along, and the next one begins at 0.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct KillsAbove {
+    dir: PathBuf,
+    /// Times that a limit was met and nothing could be taken back; not the host's want of memory.
+    met: u64,
+    killed: u64,
+}
+
+impl KillsAbove {
+    /// Above the group in this directory; `None` where nobody counts there.
+    fn of(dir: &Path) -> Option<Self> {
+        let dir = dir.parent()?;
+        let events = bytes(dir, "memory.events");
+        let (met, killed) = (named(&events, b"oom")?, named(&events, b"oom_kill")?);
+        Some(Self { dir: dir.to_owned(), met, killed })
+    }
 }
 
 impl Kills {
     pub(super) fn add(&mut self, dir: &Path, reading: &MemoryReading) {
-        self.0.push(KillsAt { dir: dir.to_owned(), met: reading.met, killed: reading.killed });
+        let (met, killed) = (reading.met, reading.killed);
+        self.0.push(KillsAt { dir: dir.to_owned(), met, killed, above: KillsAbove::of(dir) });
     }
 
-    /// Those since `before`, in the cgroups that are still there; of a cgroup whose limit was not met none:
-    /// somebody else's want of memory killed there.
+    /// Those since `before`; of a cgroup whose limit was not met none: somebody else's want of memory killed
+    /// there. Where none was counted in a cgroup itself, which may be another one of that name by now, it is
+    /// what the group above has counted meanwhile.
     pub fn since(&self, before: &Self) -> Self {
-        let grown_at = |now: &KillsAt| {
-            let then = before.0.iter().find(|then| then.dir == now.dir)?;
-            let (met, killed) = (grown(now.met, then.met), grown(now.killed, then.killed));
-            (met > 0 && killed > 0).then(|| KillsAt { dir: now.dir.clone(), met, killed })
+        let at = |now: &KillsAt, met: u64, killed: u64| {
+            (met > 0 && killed > 0).then(|| KillsAt { dir: now.dir.clone(), met, killed, above: None })
         };
-        Self(self.0.iter().filter_map(grown_at).collect())
+        let own = |now: &KillsAt| {
+            let then = before.0.iter().find(|then| then.dir == now.dir)?;
+            at(now, grown(now.met, then.met), grown(now.killed, then.killed))
+        };
+        let by_above = |now: &KillsAt| {
+            let above = now.above.as_ref()?;
+            let mut known = before.0.iter().filter_map(|then| then.above.as_ref());
+            let then = known.find(|then| then.dir == above.dir)?;
+            at(now, grown(above.met, then.met), grown(above.killed, then.killed))
+        };
+        let counted: Vec<KillsAt> = self.0.iter().filter_map(own).collect();
+        if counted.is_empty() { Self(self.0.iter().filter_map(by_above).collect()) } else { Self(counted) }
     }
 
     pub fn is_empty(&self) -> bool {
@@ -189,6 +221,35 @@ mod tests {
         assert!(told.killed == 1 && told.path.ends_with("cg/pod/db"), "{told:?}");
         let told = memory(&Kills::default());
         assert!(told.killed == 0 && told.path.ends_with("cg/pod"), "{told:?}");
+    }
+
+    #[test]
+    fn who_was_killed_in_a_group_that_ended_with_it_is_told_by_the_group_above() {
+        let own = [
+            ("memory.max", "500000\n"),
+            ("memory.current", "400000\n"),
+            ("memory.events", "max 0\noom 0\noom_kill 0\n"),
+        ];
+        let files: Vec<(String, &str)> =
+            own.iter().map(|(name, text)| (format!("cg/system.slice/db.service/{name}"), *text)).collect();
+        let mut files: Vec<(&str, &str)> = files.iter().map(|(name, text)| (name.as_str(), *text)).collect();
+        files.push(("cg/system.slice/memory.events", "max 7\noom 1\noom_kill 1\n"));
+        let root = host("0::/system.slice/db.service\n", &[("cg", "cgroup2", "rw")], &files);
+        let slice = root.path().join("cg/system.slice");
+        let of = limits(&root).unwrap();
+        let before = of.kills(&of.read());
+        std::fs::remove_dir_all(slice.join("db.service")).unwrap();
+        std::fs::create_dir(slice.join("db.service")).unwrap();
+        for (name, text) in own {
+            std::fs::write(slice.join("db.service").join(name), text).unwrap();
+        }
+        let killed = |events: &str| {
+            std::fs::write(slice.join("memory.events"), events).unwrap();
+            of.kills(&of.read()).since(&before).at(&slice.join("db.service"))
+        };
+        assert_eq!(killed("max 9\noom 2\noom_kill 2\n"), 1);
+        assert_eq!(killed("max 9\noom 1\noom_kill 2\n"), 0, "the host had none left");
+        assert_eq!(killed("max 7\noom 1\noom_kill 1\n"), 0, "restarted by somebody");
     }
 
     #[test]
