@@ -151,7 +151,7 @@ impl Sampler {
         let reading = open.read(self.deadline, self.tables.now()).await;
         match &reading {
             Ok(_) => self.open = Some(open),
-            Err(_) if open.needs_table => self.tables.after(TABLES_HANG),
+            Err(error) if open.needs_table && hung(error) => self.tables.after(TABLES_HANG),
             Err(_) => {}
         }
         reading
@@ -539,6 +539,11 @@ impl std::fmt::Debug for Sampler {
     }
 }
 
+/// Whether a question hung: a server that ends meanwhile, or is ended, does not.
+fn hung(error: &AskError) -> bool {
+    matches!(error, AskError::Silent { .. })
+}
+
 /// Whether grants let an account see the sessions of all.
 fn may_see_all(grants: &Rows) -> bool {
     let everywhere = |grant: &str| {
@@ -581,6 +586,15 @@ mod tests {
         assert!(granted("GRANT ALL PRIVILEGES ON *.* TO `root`@`localhost` WITH GRANT OPTION"));
         assert!(!granted("GRANT ALL PRIVILEGES ON `app`.* TO `h`@`%`"));
         assert!(!granted("GRANT REPLICATION SLAVE ADMIN ON *.* TO `PROCESS`@`%`"));
+    }
+
+    #[test]
+    fn a_server_that_is_restarted_while_it_is_asked_has_not_hung() {
+        let deadline = Duration::from_secs(5);
+        assert!(hung(&AskError::Silent { what: "a question".to_owned(), deadline }));
+        assert!(!hung(&AskError::Broken { why: "connection reset by peer".to_owned() }));
+        let (state, message) = ("08S01".to_owned(), "Server shutdown in progress".to_owned());
+        assert!(!hung(&AskError::Answered { code: 1053, state, message }));
     }
 
     #[test]
