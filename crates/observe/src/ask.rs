@@ -160,6 +160,11 @@ impl ControlConnection {
         }
     }
 
+    /// The address that the server is reached at; `None` on a unix socket.
+    pub fn peer(&self) -> Option<IpAddr> {
+        self.peer
+    }
+
     /// Whether the server runs on the machine that asks: our packets to it leave from its own address, or
     /// from loopback.
     pub fn is_on_this_host(&self) -> bool {

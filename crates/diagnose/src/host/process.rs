@@ -6,7 +6,9 @@
 //! its network namespace; its working directory (InnoDB's data directory) and the name of its container only
 //! its user and root.
 
+use super::ends_here;
 use super::text::{hexadecimal, lines, words};
+use std::net::IpAddr;
 use std::path::Path;
 
 /// What a server's program is called in `comm`.
@@ -59,6 +61,24 @@ pub fn serving(
     left.sort_unstable();
     let (by_name, most, pid) = left.pop()?;
     left.last().is_none_or(|(other, next, _)| (*other, *next) < (by_name, most)).then_some(pid)
+}
+
+/// Whether a database server that is visible below `proc` is in a network that has this address, as that of a
+/// container on this host: packets to it leave from another address.
+pub fn has_address(ip: IpAddr, proc: &Path) -> bool {
+    let has = |server: &ServerProcess| {
+        let file = |name: &str| {
+            std::fs::read_to_string(proc.join(format!("{}/net/{name}", server.pid))).unwrap_or_default()
+        };
+        match ip {
+            IpAddr::V4(_) => ends_here(ip, &file("fib_trie")),
+            IpAddr::V6(ip) => {
+                let digits = format!("{:032x}", u128::from(ip));
+                file("if_inet6").lines().any(|line| line.starts_with(&digits))
+            }
+        }
+    };
+    database_servers(proc).iter().any(has)
 }
 
 /// The name of the container, or host, that a process is in: containers of one image have the same port and
@@ -178,6 +198,22 @@ mod tests {
         // One of them serves another port: its sockets rule it out.
         process(proc.path(), 8, "mariadbd", "mariadbd", Some(3310));
         assert_eq!(found("3f2a9c11d0be"), Some(7));
+    }
+
+    #[test]
+    fn a_container_is_on_this_host_also_by_its_own_address() {
+        let proc = tempfile::tempdir().unwrap();
+        process(proc.path(), 7, "mariadbd", "mariadbd", Some(3306));
+        process(proc.path(), 9, "haproxy", "haproxy", Some(3306));
+        let routes =
+            |ip: &str| format!("Local:\n  +-- 0.0.0.0/0 3 0 5\n     |-- {ip}\n        /32 host LOCAL\n");
+        let write = |file: &str, text: &str| std::fs::write(proc.path().join(file), text).unwrap();
+        write("7/net/fib_trie", &routes("172.17.0.2"));
+        write("7/net/if_inet6", "fd000000000000000000000000000002 45 40 00 80     eth0\n");
+        write("9/net/fib_trie", &routes("172.17.0.3"));
+        let here = |ip: &str| has_address(ip.parse().unwrap(), proc.path());
+        assert!(here("172.17.0.2") && here("fd00::2"));
+        assert!(!here("172.17.0.3") && !here("172.17.0.20") && !here("fd00::20"), "a proxy, and none");
     }
 
     #[test]

@@ -8,6 +8,7 @@ use super::{
     Cost, Histogram, LatchWait, Reading, Replica, RowSearch, Sessions, Settings, Status, TopStatement, latch,
     latency, question,
 };
+use crate::host::{Roots, process};
 use config::Credentials;
 use fleet::Address;
 use holder::{METADATA_LOCKS, untold_locks};
@@ -61,6 +62,7 @@ pub struct Sampler {
 struct Open {
     connection: ControlConnection,
     dialect: Dialect,
+    on_this_host: bool,
     /// Such a question is under way.
     needs_table: bool,
     row_blocker: Due,
@@ -157,10 +159,11 @@ impl Sampler {
         reading
     }
 
-    /// Whether the server runs on this machine, so that what is read of the host is its host; `None` while
-    /// not connected. A tunnel that ends on this machine looks the same.
+    /// Whether the server runs on this machine, also in a container that has an address of its own, so that
+    /// what is read of the host is its host; `None` while not connected. A tunnel that ends on this machine
+    /// looks the same.
     pub fn is_on_this_host(&self) -> Option<bool> {
-        self.open.as_ref().map(|open| open.connection.is_on_this_host())
+        self.open.as_ref().map(|open| open.on_this_host)
     }
 
     /// How long to wait after `reading`, at least `interval`.
@@ -178,10 +181,16 @@ impl Open {
     async fn introduce(to: &Address, who: &Credentials, deadline: Duration) -> Result<Self, AskError> {
         let mut connection = ControlConnection::open(to, who, deadline).await?;
         let dialect = connection.recognize(deadline).await?.dialect;
+        let in_container = || {
+            let proc = Roots::default().proc;
+            connection.peer().is_some_and(|ip| process::has_address(ip, &proc))
+        };
+        let on_this_host = connection.is_on_this_host() || in_container();
         let now = Due::default();
         Ok(Self {
             connection,
             dialect,
+            on_this_host,
             needs_table: false,
             row_blocker: now,
             metadata_blocker: now,
