@@ -116,7 +116,9 @@ fn is_same(one: &ServerWatch, other: &ServerWatch) -> bool {
             .then(|| (settings.hostname.clone(), settings.port, settings.server_id))
     };
     match (identity(one), identity(other)) {
-        (Some(one), Some(other)) => one == other,
+        // An agent names each of its own once: two on its host may have the same port, each on an address of
+        // its own, and the id that every server has by default.
+        (Some(its), Some(others)) if one.agent != other.agent => its == others,
         // On each host 127.0.0.1:3306 is another one.
         _ => one.name == other.name && (one.agent == other.agent || !is_of_one_host(&one.name)),
     }
@@ -183,6 +185,13 @@ mod tests {
             AgentAnswer::now("https://db2".into(), Ok(view(vec![down]))),
         ]);
         assert_eq!(whole.servers.len(), 1);
+    }
+
+    #[test]
+    fn two_servers_of_one_host_with_the_same_port_and_id_stay_two() {
+        let here = vec![server("10.0.0.1:3306", "db1", true), server("10.0.0.2:3306", "db1", true)];
+        let whole = merge(vec![AgentAnswer::now("https://db1".into(), Ok(view(here)))]);
+        assert_eq!(whole.servers.len(), 2);
     }
 
     #[test]
