@@ -2,10 +2,12 @@
 
 use crate::server::scene::Scene;
 use crate::server::waits::{
-    a_transaction_of_no_session_that_holds_a_row_is_named, changes_without_a_key_are_seen,
-    inserts_behind_another_statements_values_are_seen, metadata_locks_that_are_not_kept_are_said_to_be,
+    a_transaction_of_no_session_that_holds_a_row_is_named, an_event_that_runs_is_at_work,
+    changes_without_a_key_are_seen, inserts_behind_another_statements_values_are_seen,
+    metadata_locks_that_are_not_kept_are_said_to_be, of_two_that_have_a_table_the_one_in_the_way_is_named,
     sessions_that_are_hidden_are_said_to_be, until, waits_are_seen_and_their_blocker_is_named,
     waits_for_latches_are_told_where_their_instruments_are_on, who_holds_a_whole_table_is_named,
+    whom_a_flush_of_tables_waits_for_is_likely,
 };
 use lab::Spec;
 use std::time::Duration;
@@ -17,6 +19,9 @@ async fn mysql_tells_what_its_sessions_wait_for_with_quantiles() {
     waits_are_seen_and_their_blocker_is_named(&scene, true).await;
     a_transaction_of_no_session_that_holds_a_row_is_named(&scene).await;
     metadata_locks_that_are_not_kept_are_said_to_be(&scene).await;
+    of_two_that_have_a_table_the_one_in_the_way_is_named(&scene).await;
+    whom_a_flush_of_tables_waits_for_is_likely(&scene).await;
+    an_event_that_runs_is_at_work(&scene).await;
     inserts_behind_another_statements_values_are_seen(&scene).await;
     who_holds_a_whole_table_is_named(&scene).await;
     waits_for_latches_are_told_where_their_instruments_are_on(&scene).await;

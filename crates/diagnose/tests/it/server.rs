@@ -8,7 +8,7 @@ use lab::Spec;
 use scene::Scene;
 use std::time::Duration;
 use waits::{
-    a_holder_that_is_not_told_is_said_to_be_so_in_each_reading,
+    a_holder_that_is_not_told_is_said_to_be_so_in_each_reading, an_event_that_runs_is_at_work,
     inserts_behind_another_statements_values_are_seen, sessions_that_are_hidden_are_said_to_be,
     the_lock_plugin_names_who_holds_the_table_that_is_waited_for, until,
     waits_are_seen_and_their_blocker_is_named, waits_for_latches_are_told_where_their_instruments_are_on,
@@ -20,6 +20,7 @@ async fn mariadb_tells_what_its_sessions_wait_for_and_how_its_replica_does() {
     let scene = Scene::up(&Spec::new(&[("a", 1), ("b", 1)])).await;
     waits_are_seen_and_their_blocker_is_named(&scene, false).await;
     a_holder_that_is_not_told_is_said_to_be_so_in_each_reading(&scene).await;
+    an_event_that_runs_is_at_work(&scene).await;
     inserts_behind_another_statements_values_are_seen(&scene).await;
     who_holds_a_whole_table_is_named(&scene).await;
     waits_for_latches_are_told_where_their_instruments_are_on(&scene).await;

@@ -116,6 +116,56 @@ pub(crate) async fn metadata_locks_that_are_not_kept_are_said_to_be(scene: &Scen
     alters.await.unwrap().unwrap();
 }
 
+/// An older transaction that has read the table does not hold back who writes to it; `LOCK TABLES` does.
+pub(crate) async fn of_two_that_have_a_table_the_one_in_the_way_is_named(scene: &Scene) {
+    scene.run("a1", "CREATE TABLE app.desk (id INT PRIMARY KEY)").await;
+    let mut reading = app(scene).await;
+    reading.query_drop("BEGIN").await.unwrap();
+    reading.query_drop("SELECT * FROM app.desk").await.unwrap();
+    tokio::time::sleep(Duration::from_millis(2100)).await;
+    let mut holder = scene.lab.connect("a1").await.unwrap();
+    holder.query_drop("LOCK TABLES app.desk READ").await.unwrap();
+    let mut waiter = app(scene).await;
+    let waits = tokio::spawn(async move { waiter.query_drop("INSERT INTO app.desk VALUES (1)").await });
+    let mut watching = scene.sampler("a1", Duration::from_secs(5));
+    let locked = until(&mut watching, "who is in the way", |r| r.metadata_blocker.is_some()).await;
+    let blocker = locked.metadata_blocker.unwrap();
+    assert_eq!((blocker.id, blocker.guessed), (u64::from(holder.id()), false), "{blocker}");
+    assert_eq!((blocker.table.as_deref(), blocker.waiting), (Some("app.desk"), 1), "{blocker}");
+    holder.query_drop("UNLOCK TABLES").await.unwrap();
+    waits.await.unwrap().unwrap();
+    reading.query_drop("COMMIT").await.unwrap();
+}
+
+/// Nobody has a metadata lock for what `FLUSH TABLES` waits for.
+pub(crate) async fn whom_a_flush_of_tables_waits_for_is_likely(scene: &Scene) {
+    scene.run("a1", "CREATE TABLE app.archive (id INT PRIMARY KEY)").await;
+    scene.run("a1", "INSERT INTO app.archive VALUES (1), (2), (3)").await;
+    let mut reading = app(scene).await;
+    let id = reading.id();
+    let reads = tokio::spawn(async move { reading.query_drop("SELECT SLEEP(2), id FROM app.archive").await });
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    let mut flushing = scene.lab.connect("a1").await.unwrap();
+    let flushes = tokio::spawn(async move { flushing.query_drop("FLUSH TABLES").await });
+    let mut watching = scene.sampler("a1", Duration::from_secs(5));
+    let waits = until(&mut watching, "whom a flush waits for", |r| r.metadata_blocker.is_some()).await;
+    let blocker = waits.metadata_blocker.clone().unwrap();
+    assert_eq!((blocker.id, blocker.guessed), (u64::from(id), true), "{waits:#?}");
+    reads.await.unwrap().unwrap();
+    flushes.await.unwrap().unwrap();
+}
+
+/// An event that runs is at work like the statement of a client.
+pub(crate) async fn an_event_that_runs_is_at_work(scene: &Scene) {
+    let mut watching = scene.sampler("a1", Duration::from_secs(5));
+    until(&mut watching, "nobody at work", |r| r.sessions.active == 0).await;
+    scene.run("a1", "SET GLOBAL event_scheduler = ON").await;
+    scene.run("a1", "CREATE EVENT app.busy ON SCHEDULE AT NOW() DO SELECT SLEEP(4)").await;
+    until(&mut watching, "an event at work", |r| r.sessions.active == 1).await;
+    until(&mut watching, "its end", |r| r.sessions.active == 0).await;
+    scene.run("a1", "SET GLOBAL event_scheduler = OFF").await;
+}
+
 /// Inserts wait for the statement that takes auto-increment values until it ends. The engine does not count
 /// them among the waits for rows.
 pub(crate) async fn inserts_behind_another_statements_values_are_seen(scene: &Scene) {
@@ -321,6 +371,23 @@ pub(crate) async fn the_lock_plugin_names_who_holds_the_table_that_is_waited_for
     assert!(!blocker.in_transaction && blocker.to_string().contains("idle for"), "{blocker}");
     unrelated.query_drop("UNLOCK TABLES").await.unwrap();
     reads.await.unwrap().unwrap();
+    // Who is in its commit has a lock on a table that an older transaction has read.
+    holder.query_drop("BEGIN").await.unwrap();
+    holder.query_drop("SELECT * FROM app.elsewhere").await.unwrap();
+    tokio::time::sleep(Duration::from_millis(2100)).await;
+    for stage in ["START", "FLUSH", "BLOCK_DDL", "BLOCK_COMMIT"] {
+        unrelated.query_drop(format!("BACKUP STAGE {stage}")).await.unwrap();
+    }
+    let mut writing = app(scene).await;
+    let insert = "INSERT INTO app.elsewhere VALUES (1)";
+    let writes = tokio::spawn(async move { writing.query_drop(insert).await });
+    let locked = until(&mut watching, "who makes a backup", |r| r.metadata_blocker.is_some()).await;
+    let blocker = locked.metadata_blocker.unwrap();
+    assert_eq!((blocker.id, blocker.guessed), (u64::from(unrelated.id()), false), "{blocker}");
+    assert_eq!(blocker.table, None, "{blocker}");
+    unrelated.query_drop("BACKUP STAGE END").await.unwrap();
+    writes.await.unwrap().unwrap();
+    holder.query_drop("COMMIT").await.unwrap();
     scene.run("a1", "UNINSTALL SONAME 'metadata_lock_info'").await;
 }
 
