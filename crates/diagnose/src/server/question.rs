@@ -136,6 +136,9 @@ const SIDE_BY_SIDE: &str = "'INTENTION_EXCLUSIVE', 'BACKUP_DML', 'BACKUP_TRANS_D
 /// session does not wait itself, then the one that most wait for, then the oldest. A session that waits is
 /// named where there is no other: `FLUSH TABLES WITH READ LOCK` has its lock before it waits for a long
 /// SELECT to give its tables back, for which nobody has a metadata lock.
+///
+/// A transaction that was prepared by XA keeps its locks after its session, whose thread has ended; then one
+/// of no session is open.
 pub(super) fn locks_of_performance_schema() -> String {
     let in_the_way = format!(
         "CASE WHEN p.lock_type IN ('SHARED_READ', 'SHARED_HIGH_PRIO') \
@@ -147,7 +150,7 @@ pub(super) fn locks_of_performance_schema() -> String {
          WHEN p.lock_type IN ({SIDE_BY_SIDE}) THEN g.lock_type NOT IN ({SIDE_BY_SIDE}) ELSE 1 END"
     );
     format!(
-        "SELECT t.processlist_id AS id, t.processlist_user AS user, t.processlist_host AS host, \
+        "SELECT IFNULL(t.processlist_id, 0) AS id, t.processlist_user AS user, t.processlist_host AS host, \
          t.processlist_command AS command, \
          IFNULL(TIMESTAMPDIFF(SECOND, x.trx_started, NOW()), t.processlist_time) AS age_s, \
          x.trx_started IS NOT NULL AS in_transaction, \
@@ -157,9 +160,10 @@ pub(super) fn locks_of_performance_schema() -> String {
          ON g.object_type = p.object_type AND g.object_schema <=> p.object_schema \
          AND g.object_name <=> p.object_name AND g.lock_status = 'GRANTED' \
          AND g.owner_thread_id <> p.owner_thread_id \
-         JOIN performance_schema.threads t ON t.thread_id = g.owner_thread_id \
-         LEFT JOIN information_schema.INNODB_TRX x ON x.trx_mysql_thread_id = t.processlist_id \
+         LEFT JOIN performance_schema.threads t ON t.thread_id = g.owner_thread_id \
+         LEFT JOIN information_schema.INNODB_TRX x ON x.trx_mysql_thread_id = IFNULL(t.processlist_id, 0) \
          WHERE p.lock_status = 'PENDING' AND p.object_type <> 'USER LEVEL LOCK' \
+         AND (t.processlist_id IS NOT NULL OR (t.thread_id IS NULL AND x.trx_started IS NOT NULL)) \
          GROUP BY t.thread_id, t.processlist_id, t.processlist_user, t.processlist_host, \
          t.processlist_command, t.processlist_state, t.processlist_time, x.trx_started, x.trx_state \
          ORDER BY MAX({in_the_way}) DESC, IFNULL(t.processlist_state, '') LIKE 'Waiting for%', \
@@ -488,6 +492,14 @@ mod tests {
             let asked = likely_metadata_blocker(dialect(version));
             assert!(asked.contains("1 AS guessed") && asked.contains("ORDER BY t.trx_started"), "{asked}");
         }
+    }
+
+    #[test]
+    fn a_prepared_transaction_whose_session_has_ended_is_named_for_its_metadata_locks_too() {
+        let asked = locks_of_performance_schema();
+        assert!(asked.starts_with("SELECT IFNULL(t.processlist_id, 0) AS id, "), "{asked}");
+        assert!(asked.contains("LEFT JOIN performance_schema.threads t ON "), "{asked}");
+        assert!(asked.contains("OR (t.thread_id IS NULL AND x.trx_started IS NOT NULL))"), "{asked}");
     }
 
     #[test]

@@ -72,7 +72,8 @@ pub(crate) async fn waits_are_seen_and_their_blocker_is_named(scene: &Scene, cer
         .await;
 }
 
-/// A transaction that was prepared by XA holds its rows after its session has ended, and is named.
+/// A transaction that was prepared by XA holds its rows and its table after its session has ended, and is
+/// named.
 pub(crate) async fn a_transaction_of_no_session_that_holds_a_row_is_named(scene: &Scene) {
     scene.run("a1", "CREATE TABLE app.parcel (id INT PRIMARY KEY, n INT)").await;
     scene.run("a1", "INSERT INTO app.parcel VALUES (1, 1)").await;
@@ -88,8 +89,15 @@ pub(crate) async fn a_transaction_of_no_session_that_holds_a_row_is_named(scene:
     let locked = until(&mut watching, "a row lock of no session", |r| r.row_blocker.is_some()).await;
     let blocker = locked.row_blocker.unwrap();
     assert_eq!((blocker.id, blocker.table.as_deref()), (0, Some("app.parcel")), "{blocker}");
+    let mut altering = app(scene).await;
+    let alters =
+        tokio::spawn(async move { altering.query_drop("ALTER TABLE app.parcel ADD COLUMN m INT").await });
+    let locked = until(&mut watching, "a table of no session", |r| r.metadata_blocker.is_some()).await;
+    let blocker = locked.metadata_blocker.unwrap();
+    assert_eq!((blocker.id, blocker.table.as_deref()), (0, Some("app.parcel")), "{blocker}");
     scene.run("a1", "XA COMMIT 'parcel'").await;
     waits.await.unwrap().unwrap();
+    alters.await.unwrap().unwrap();
 }
 
 /// Where MySQL keeps no metadata locks nobody can be named: then it is said what mends that.
