@@ -205,7 +205,8 @@ impl Evaluator {
         }
     }
 
-    /// A task for each server of the fleet, none for those that left it.
+    /// A task for each server of the fleet, none for those that left it. One that is reached elsewhere from
+    /// now on (another address map, another server of that name) is watched anew.
     fn follow(&mut self, snapshot: &Snapshot) {
         self.servers.retain(|name, watched| {
             let stays = snapshot.server(name).is_some();
@@ -216,8 +217,14 @@ impl Evaluator {
             stays
         });
         for server in &snapshot.servers {
-            if self.servers.contains_key(&server.name) || self.servers.len() >= MOST_SERVERS {
-                continue;
+            match self.servers.get(&server.name) {
+                Some(watched) if watched.reach == server.reach => continue,
+                Some(watched) => {
+                    watched.asked_by.cancel();
+                    self.settlings.servers.remove(&server.name);
+                }
+                None if self.servers.len() >= MOST_SERVERS => continue,
+                None => {}
             }
             let asked_by = server_task::begin(&server.name, &server.reach, &self.who, &self.tell, &self.stop);
             let watched = WatchedServer::new(self.options.window, server.reach.clone(), asked_by);
@@ -376,6 +383,8 @@ mod tests {
     use super::*;
     use console::status_view::FlowView;
     use diagnose::{host, server};
+    use fleet::Address;
+    use std::time::Duration;
 
     /// A window in which all CPUs of the host were busy.
     fn busy() -> Window {
@@ -432,6 +441,29 @@ mod tests {
         assert_eq!(left_out(&snapshot, &asked), None);
         snapshot.remarks.push(MORE_SERVERS.to_owned());
         assert!(left_out(&snapshot, &asked).unwrap().contains("at most 256"));
+    }
+
+    #[tokio::test]
+    async fn a_server_that_is_reached_elsewhere_is_asked_there_and_no_more_where_it_was() {
+        let options = MonitorOptions::against(Ceilings::default(), Duration::from_secs(10));
+        let (tell, _events) = mpsc::channel(1);
+        let (who, history) = (Credentials::default(), HistoryStore::new());
+        let mut evaluator = Evaluator::new(options, who, history, tell, CancellationToken::new());
+        let mut follow = |port: u16| {
+            let mut snapshot = Snapshot::empty(Instant::now());
+            let reach = Address::tcp("127.0.0.1", port);
+            snapshot.servers = vec![Server::unasked(ServerName::new("db1"), reach.clone())];
+            evaluator.follow(&snapshot);
+            let watched = &evaluator.servers[&ServerName::new("db1")];
+            assert_eq!(watched.reach, reach);
+            watched.asked_by.clone()
+        };
+        let first = follow(1);
+        assert!(!first.is_cancelled());
+        follow(1);
+        assert!(!first.is_cancelled(), "nothing has changed");
+        let second = follow(2);
+        assert!(first.is_cancelled() && !second.is_cancelled());
     }
 
     #[test]
