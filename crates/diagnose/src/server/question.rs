@@ -8,7 +8,7 @@
 //! | sessions | each reading | one walk over the sessions; no lock on MySQL (`performance_schema.threads`), no temporary table on MariaDB up to [`FEW_SESSIONS`] |
 //! | replication | each reading, on a replica | its own threads only |
 //! | who holds a row lock | at most every 3 s, only while somebody waits | looks at the lock system |
-//! | who holds a metadata or global lock | likewise | |
+//! | who holds a metadata or global lock | likewise, by up to three means | |
 //! | who holds a table of an engine without row locks | likewise, only up to [`MOST_HANDLES`] open tables and where `performance_schema` is on | two looks at them and at the sessions; an index for each on MySQL |
 //! | whether metadata locks are told (MySQL) | likewise, only where no holder was found | one row |
 //! | which tables appliers change (MySQL) | each reading, only while a replica is behind and applies | one walk over the threads, and one over the metadata locks for each applier that updates or deletes |
@@ -18,7 +18,7 @@
 //! | who waits for a latch of InnoDB | each reading, only where the instruments of latches are on and a session is at work | one walk over the waits of all threads and over the sessions |
 //! | which latch, where and in which statement | at most every 3 s, only while somebody waits | the same, and their statements; 200 rows at most |
 //! | the oldest transaction | at most every 3 s, only while purge is far behind | one walk over the transactions |
-//! | how far purge is behind (MySQL) | every 10 s | one counter of `innodb_metrics` |
+//! | how far purge is behind (MySQL) | every 5 s | one counter of `innodb_metrics` |
 //! | durations | every 5 s, where counted | some hundred rows |
 //! | statements that take most time | every 5 s, where told apart | two scans of the digest table (10,000 rows at most by default) |
 //! | settings | every 15 s | |
