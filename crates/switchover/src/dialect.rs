@@ -4,6 +4,7 @@
 //! |---|---|---|
 //! | freeze | `read_only = ON`, then `FLUSH TABLES WITH READ LOCK` held until the candidate has all; from 12.0 `read_only = NO_LOCK_NO_ADMIN` | `super_read_only = ON` |
 //! | position | `@@gtid_binlog_pos` | `@@gtid_executed` |
+//! | applied as a replica | `@@gtid_slave_pos` | `@@gtid_executed` |
 //! | wait | `MASTER_GTID_WAIT(pos, s)`, 0 when reached | `WAIT_FOR_EXECUTED_GTID_SET(set, s)`, 0 when reached |
 //! | former primary follows | `MASTER_DEMOTE_TO_SLAVE = 1` (10.10), else its own position as `gtid_slave_pos` | `SOURCE_AUTO_POSITION = 1` |
 
@@ -82,6 +83,11 @@ impl Dialect {
     /// Everything it has written to its binary log: one value.
     pub(crate) fn position(self) -> &'static str {
         if self.is_mariadb() { "SELECT @@GLOBAL.gtid_binlog_pos" } else { "SELECT @@GLOBAL.gtid_executed" }
+    }
+
+    /// Everything that it has applied as a replica: one value, for which [`Self::wait_for`] waits.
+    pub(crate) fn applied(self) -> &'static str {
+        if self.is_mariadb() { "SELECT @@GLOBAL.gtid_slave_pos" } else { self.position() }
     }
 
     /// Waits on the server itself until it has everything up to `position`: "0" when reached.

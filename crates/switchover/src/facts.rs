@@ -140,6 +140,12 @@ impl Facts {
         self.is_on(&["rpl_semi_sync_master_enabled", "rpl_semi_sync_source_enabled"]) == Some(true)
     }
 
+    /// What it has applied as a replica. The position of MariaDB's binary log has what it wrote itself, too,
+    /// and without `log_slave_updates` nothing else.
+    pub(crate) fn applied(&self) -> &str {
+        self.variable(&["gtid_slave_pos"]).unwrap_or(&self.position)
+    }
+
     /// Transactions of `self` that `other` does not have, in words; `None` when there are none. Of the two
     /// positions that of `self` must have been read first, or what `other` wrote meanwhile looks as if it
     /// came from here.

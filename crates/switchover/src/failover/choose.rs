@@ -24,8 +24,8 @@ impl Received {
     pub fn new(flavour: Flavour, received: &str, executed: &str) -> Result<Self, GtidError> {
         match flavour {
             Flavour::MySql => Ok(Self::MySql(received.parse::<GtidSet>()?.union(&executed.parse()?))),
-            // What is executed may hold transactions of the replica's own: it counts only where nothing was
-            // received.
+            // What was applied counts only where nothing was received, as since a restart. A position that
+            // was read from its log would hold transactions of the replica's own.
             Flavour::MariaDb => {
                 let received: GtidPosition = received.parse()?;
                 Ok(Self::MariaDb(if received.is_empty() { executed.parse()? } else { received }))

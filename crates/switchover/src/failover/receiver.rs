@@ -24,8 +24,13 @@ pub(super) async fn start(stopped: &[Facts], who: &Credentials, deadline: Durati
         // it was looked at.
         let dialect = facts.dialect();
         let channels = facts::channels(&mut conn, dialect, deadline).await?;
-        let position = conn.scalar(dialect.position(), deadline).await?.unwrap_or_default();
-        let facts = Facts { channels, position: position.replace('\n', ""), ..facts.clone() };
+        let applied = conn.scalar(dialect.applied(), deadline).await?.unwrap_or_default().replace('\n', "");
+        let mut facts = Facts { channels, ..facts.clone() };
+        if dialect.is_mariadb() {
+            facts.variables.insert("gtid_slave_pos".to_owned(), applied);
+        } else {
+            facts.position = applied;
+        }
         let statements = look_again(&facts, stopped);
         if !statements.is_empty()
             && let Some(why) = would_throw_away(&facts)
@@ -83,18 +88,17 @@ pub(super) async fn end_holders(
 }
 
 fn would_throw_away(facts: &Facts) -> Option<String> {
-    let logs = facts.is_on(&["log_slave_updates"]) == Some(true);
-    start_throws_away(facts.dialect(), facts.channels.first()?, &facts.position).filter(|_| logs)
+    start_throws_away(facts.dialect(), facts.channels.first()?, facts.applied())
 }
 
 /// Where both threads of a replica stand, MariaDB throws its relay logs away when either starts, and gets
-/// everything from the source again: which may be dead. `position` is what it has applied.
-pub(crate) fn start_throws_away(dialect: Dialect, channel: &Channel, position: &str) -> Option<String> {
+/// everything from the source again: which may be dead. `applied` is what it has applied as a replica.
+pub(crate) fn start_throws_away(dialect: Dialect, channel: &Channel, applied: &str) -> Option<String> {
     let stands = !channel.receiver_runs && !channel.receiver_tries && !channel.applier_runs;
     if !dialect.is_mariadb() || !stands {
         return None;
     }
-    let read = |received: &str| Received::new(dialect.0.flavour, received, position).ok();
+    let read = |received: &str| Received::new(dialect.0.flavour, received, applied).ok();
     let (received, applied) = (read(&channel.received)?, read("")?);
     (!applied.covers(&received)).then(|| {
         format!(
@@ -163,11 +167,11 @@ pub(super) fn both_stand(facts: &Facts) -> bool {
 fn may_be_the_candidate(facts: &Facts, stopped: &[Facts]) -> bool {
     let received = |facts: &Facts| {
         let received = facts.channels.first().map_or("", |channel| channel.received.as_str());
-        Received::new(facts.version.flavour, received, &facts.position).ok()
+        Received::new(facts.version.flavour, received, facts.applied()).ok()
     };
     let Some(ours) = received(facts) else { return false };
     let has_all = stopped.iter().all(|other| received(other).is_some_and(|theirs| ours.covers(&theirs)));
-    let applied = Received::new(facts.version.flavour, "", &facts.position);
+    let applied = Received::new(facts.version.flavour, "", facts.applied());
     let has_applied = facts.dialect().is_mariadb() || applied.is_ok_and(|applied| applied.covers(&ours));
     let withholds = facts.channels.first().is_some_and(|channel| channel.withholds().is_some());
     has_all && has_applied && !withholds && facts.reserved.is_none()
@@ -280,5 +284,12 @@ mod tests {
         let mut runs = stands("0-11-50", "0-11-40");
         runs.channels[0].applier_runs = true;
         assert_eq!(would_throw_away(&runs), None);
+        // Its log has a write of its own, or nothing: what it replicated tells what it has applied.
+        for position in ["0-12-51", ""] {
+            let mut own = stands("0-11-50", position);
+            own.variables.insert("gtid_slave_pos".to_owned(), "0-11-40".to_owned());
+            own.variables.insert("log_slave_updates".to_owned(), "OFF".to_owned());
+            assert!(would_throw_away(&own).is_some(), "{position}");
+        }
     }
 }

@@ -650,7 +650,7 @@ fn standing(facts: &Facts) -> Result<Standing, Error> {
     let received = channel.map_or("", |channel| channel.received.as_str());
     let unreadable =
         |error: fleet::GtidError| Error::Refused { server: facts.server.clone(), why: error.to_string() };
-    let received = Received::new(facts.version.flavour, received, &facts.position).map_err(unreadable)?;
+    let received = Received::new(facts.version.flavour, received, facts.applied()).map_err(unreadable)?;
     let off = |names: &[&str]| facts.is_on(names) != Some(true);
     let unusable = match channel {
         _ if off(&["log_bin"]) => Some("it writes no binary log".to_owned()),

@@ -355,7 +355,7 @@ fn scene_of(channel: &Channel, answers: &Answers, snapshot: &Snapshot) -> Scene 
 /// What a server has of the old primary, applied or not.
 fn has(facts: &Facts) -> Result<Received, Error> {
     let received = facts.channels.first().map_or("", |channel| channel.received.as_str());
-    Received::new(facts.version.flavour, received, &facts.position)
+    Received::new(facts.version.flavour, received, facts.applied())
         .map_err(|error| refused(facts, error.to_string()))
 }
 

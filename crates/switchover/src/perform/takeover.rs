@@ -161,16 +161,14 @@ pub(super) async fn receive_again(plan: &Plan, servers: &mut Servers<'_>) -> Res
 
 /// Whether starting its threads throws nothing away.
 async fn keeps_relay_logs(member: &Member, servers: &mut Servers<'_>) -> Result<(), Error> {
-    const LOGS: &str = "SELECT @@GLOBAL.log_slave_updates";
     let (deadline, dialect) = (servers.deadline(), member.dialect());
     let channels = facts::channels(servers.of(member).await?, dialect, deadline).await?;
     let Some(channel) = channels.first().filter(|channel| !channel.applier_runs) else { return Ok(()) };
-    // What it has applied stands in its own log only then.
-    if !dialect.is_mariadb() || servers.scalar(member, LOGS).await?.as_deref() != Some("1") {
+    if !dialect.is_mariadb() {
         return Ok(());
     }
-    let position = servers.scalar(member, dialect.position()).await?.unwrap_or_default();
-    match receiver::start_throws_away(dialect, channel, &position.replace('\n', "")) {
+    let applied = servers.scalar(member, dialect.applied()).await?.unwrap_or_default();
+    match receiver::start_throws_away(dialect, channel, &applied) {
         Some(why) => Err(Error::Refused { server: member.server(), why }),
         None => Ok(()),
     }
@@ -202,10 +200,9 @@ async fn received(member: &Member, servers: &mut Servers<'_>) -> Result<Received
     let (deadline, dialect) = (servers.deadline(), member.dialect());
     let connection = servers.of(member).await?;
     let channels = facts::channels(connection, dialect, deadline).await?;
-    let executed = connection.scalar(dialect.position(), deadline).await?.unwrap_or_default();
+    let applied = connection.scalar(dialect.applied(), deadline).await?.unwrap_or_default();
     let received = channels.first().map_or("", |channel| channel.received.as_str());
-    let executed = executed.replace(['\n', ' '], "");
-    Received::new(dialect.0.flavour, received, &executed)
+    Received::new(dialect.0.flavour, received, &applied.replace(['\n', ' '], ""))
         .map_err(|error| Error::Refused { server: member.server(), why: error.to_string() })
 }
 

@@ -85,6 +85,35 @@ fn a_replica_with_sources_outside_of_the_fleet_keeps_nobody_from_taking_over() {
 }
 
 #[test]
+fn what_a_replica_wrote_itself_does_not_stand_for_what_it_received() {
+    // Started anew beside a dead primary, a2 has no position of its receiver. An ANALYZE TABLE is its own.
+    let replica = |name: &str, received: &str| {
+        let on = |name: &str| (name.to_owned(), "ON".to_owned());
+        let received = received.to_owned();
+        Facts {
+            channels: vec![Channel { receiver_runs: false, received, ..channel("a1", 3306, 11) }],
+            variables: [on("log_bin"), on("log_slave_updates"), on("read_only")].into(),
+            ..facts(name, "10.11.6-MariaDB")
+        }
+    };
+    let (mut a2, b1) = (replica("a2", ""), replica("b1", "0-11-105"));
+    a2.position = "0-12-105".to_owned();
+    a2.variables.insert("gtid_slave_pos".to_owned(), "0-11-104".to_owned());
+    let scene = Scene {
+        primary: ServerAddress { name: ServerName::new("a1"), reach: Address::tcp("a1", 3306) },
+        source: ("a1".to_owned(), 3306),
+        replicas: vec![a2, b1],
+        others: Vec::new(),
+        silent: Vec::new(),
+        unread: Vec::new(),
+        epoch: 0,
+    };
+    assert_eq!(scene.choose(None).unwrap().as_str(), "b1");
+    let behind = scene.choose(Some(&ServerName::new("a2"))).unwrap_err().to_string();
+    assert!(behind.contains("a2 has received less than b1"), "{behind}");
+}
+
+#[test]
 fn servers_are_known_by_their_ipv6_addresses() {
     let (mut snapshot, mut answering, unread) = fleet();
     for (server, address) in snapshot.servers.iter_mut().zip(["fd00::1", "fd00::2", "fd00::3", "fd00::4"]) {
