@@ -8,6 +8,7 @@ use crate::Error;
 use crate::facts::{self, Channel};
 use crate::step::{Event, Step};
 use fleet::announcement::HOLD;
+use observe::AskError;
 use std::time::{Duration, Instant};
 
 /// How long a primary that does not answer is told again to take writes, and the pause between two times.
@@ -243,7 +244,11 @@ async fn withdraw(servers: &mut Servers<'_>) -> Result<(), Error> {
 
 async fn mark_undone(plan: &Plan, servers: &mut Servers<'_>) -> Result<(), Error> {
     let statement = format!("UPDATE headroom.switchover SET state = 'undone' WHERE epoch = {}", plan.epoch);
-    servers.run(&plan.primary, &statement).await
+    match servers.run(&plan.primary, &statement).await {
+        // In a fleet's first move: it was ended before the table was made, and so before it was recorded.
+        Err(Error::Server { source: AskError::Answered { code: 1146 | 1049, .. }, .. }) => Ok(()),
+        marked => marked,
+    }
 }
 
 #[cfg(test)]
@@ -342,6 +347,24 @@ mod tests {
             let words = outcome.remarks.join("; ");
             assert_eq!(words.ends_with("type there, once it answers: START SLAVE"), named, "{words}");
             assert_eq!(words.is_empty(), !named, "{words}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_move_that_was_ended_before_it_was_recorded_leaves_nothing_to_mark() {
+        for (code, undone) in [(1146, true), (1049, true), (1142, false)] {
+            let script = Script::new("10.11.6-MariaDB", move |statement, _| {
+                match statement.starts_with("UPDATE headroom.switchover") {
+                    true => Reply::error(code, "no"),
+                    false => Reply::Usual,
+                }
+            });
+            let primary = ScriptedServer::start(script).await.unwrap();
+            let mut plan = Plan { kind: Kind::Switchover, ..failover(FenceBy::Nothing) };
+            plan.primary.reach = primary.address().to_string();
+            let logins = logins();
+            let event = undo(Step::Record, &plan, &mut Servers::new(&plan, &logins)).await;
+            assert_eq!(event == Event::Done, undone, "{code}: {event:?}");
         }
     }
 
