@@ -269,18 +269,31 @@ async fn read_basics(conn: &mut Connection, reach: &Address, deadline: Duration)
     })
 }
 
+/// Of transactions and statements. InnoDB tells when a transaction began in the time zone of the system,
+/// whatever `time_zone` says. A clock that was set back makes nothing negative.
+const BLOCKERS: &str = "SELECT p.id AS id, CONCAT(p.user, '@', p.host) AS who, \
+    CONCAT(p.command, COALESCE(CONCAT(', ', p.state), '')) AS state, \
+    CAST(GREATEST(COALESCE(TIMESTAMPDIFF(SECOND, t.trx_started, \
+    CONVERT_TZ(UTC_TIMESTAMP(), '+00:00', 'SYSTEM')), p.time), 0) AS UNSIGNED) AS seconds, \
+    t.trx_id IS NOT NULL AS open \
+    FROM information_schema.PROCESSLIST p \
+    LEFT JOIN information_schema.INNODB_TRX t ON t.trx_mysql_thread_id = p.id \
+    WHERE p.id <> CONNECTION_ID() AND p.user NOT IN ('system user', 'event_scheduler') \
+    AND p.command NOT LIKE 'Binlog Dump%' AND (t.trx_id IS NOT NULL OR p.command NOT IN ('Sleep', 'Daemon')) \
+    ORDER BY seconds DESC LIMIT 50";
+/// The same of transactions alone.
+const OPEN_TRANSACTIONS: &str = "SELECT t.trx_mysql_thread_id AS id, \
+    COALESCE(CONCAT(p.user, '@', p.host), '') AS who, \
+    CAST(GREATEST(TIMESTAMPDIFF(SECOND, t.trx_started, \
+    CONVERT_TZ(UTC_TIMESTAMP(), '+00:00', 'SYSTEM')), 0) AS UNSIGNED) AS seconds \
+    FROM information_schema.INNODB_TRX t \
+    LEFT JOIN information_schema.PROCESSLIST p ON p.id = t.trx_mysql_thread_id \
+    WHERE t.trx_mysql_thread_id <> CONNECTION_ID() AND COALESCE(p.user, '') <> 'system user' \
+    AND t.trx_mysql_thread_id > 0 ORDER BY t.trx_started LIMIT 50";
+
 /// Open transactions and locks at this moment, longest first; our own sessions are left out.
 pub(crate) async fn blockers(conn: &mut Connection, deadline: Duration) -> Result<Vec<Blocker>, Error> {
-    const ASK: &str = "SELECT p.id AS id, CONCAT(p.user, '@', p.host) AS who, \
-        CONCAT(p.command, COALESCE(CONCAT(', ', p.state), '')) AS state, \
-        CAST(COALESCE(TIMESTAMPDIFF(SECOND, t.trx_started, NOW()), p.time) AS UNSIGNED) AS seconds, \
-        t.trx_id IS NOT NULL AS open \
-        FROM information_schema.PROCESSLIST p \
-        LEFT JOIN information_schema.INNODB_TRX t ON t.trx_mysql_thread_id = p.id \
-        WHERE p.id <> CONNECTION_ID() AND p.user NOT IN ('system user', 'event_scheduler') \
-        AND p.command NOT LIKE 'Binlog Dump%' AND (t.trx_id IS NOT NULL OR p.command NOT IN ('Sleep', 'Daemon')) \
-        ORDER BY seconds DESC LIMIT 50";
-    let rows = conn.ask(ASK, deadline).await?;
+    let rows = conn.ask(BLOCKERS, deadline).await?;
     let blocker = |row: &Named| {
         let open = row.get("open").is_some_and(|open| open == "1");
         let state = row.get("state").cloned().unwrap_or_default();
@@ -299,13 +312,7 @@ pub(crate) async fn open_transactions(
     conn: &mut Connection,
     deadline: Duration,
 ) -> Result<Vec<Blocker>, Error> {
-    const ASK: &str = "SELECT t.trx_mysql_thread_id AS id, COALESCE(CONCAT(p.user, '@', p.host), '') AS who, \
-        CAST(TIMESTAMPDIFF(SECOND, t.trx_started, NOW()) AS UNSIGNED) AS seconds \
-        FROM information_schema.INNODB_TRX t \
-        LEFT JOIN information_schema.PROCESSLIST p ON p.id = t.trx_mysql_thread_id \
-        WHERE t.trx_mysql_thread_id <> CONNECTION_ID() AND COALESCE(p.user, '') <> 'system user' \
-        AND t.trx_mysql_thread_id > 0 ORDER BY t.trx_started LIMIT 50";
-    let rows = conn.ask(ASK, deadline).await?;
+    let rows = conn.ask(OPEN_TRANSACTIONS, deadline).await?;
     let open = |row: &Named| {
         Some(Blocker {
             session: row.get("id")?.parse().ok()?,
@@ -616,6 +623,15 @@ pub(crate) mod tests {
         assert!(may("11.4.2-MariaDB", "GRANT ALL PRIVILEGES ON *.* TO `root`@`localhost` WITH GRANT OPTION"));
         assert!(!may("8.4.2", "GRANT ALL PRIVILEGES ON `headroom`.* TO `admin`@`%`"));
         assert!(!may("10.11.6-MariaDB", "GRANT RELOAD, EVENT ON *.* TO `SET USER`@`%`"));
+    }
+
+    #[test]
+    fn how_long_a_transaction_is_open_does_not_depend_on_the_servers_time_zone() {
+        for ask in [BLOCKERS, OPEN_TRANSACTIONS] {
+            let now = "t.trx_started, CONVERT_TZ(UTC_TIMESTAMP(), '+00:00', 'SYSTEM')";
+            assert!(ask.contains(now) && !ask.contains("NOW()"), "{ask}");
+            assert!(ask.contains("CAST(GREATEST("), "a negative one would be a very large one: {ask}");
+        }
     }
 
     #[test]

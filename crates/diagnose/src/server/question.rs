@@ -24,6 +24,9 @@
 //! | settings | every 15 s | |
 //! | whether the instruments of latches are on | every 15 s, only where `performance_schema` is on | one walk over some hundred instruments |
 //! | the account's own grants (MariaDB) | every 15 s, only while no session of another account is in sight | |
+//!
+//! InnoDB tells when a transaction began in the time zone of the system, whatever `time_zone` says: its age
+//! is counted to the present moment in that zone.
 
 use super::row_search::Table;
 use super::session::COMMIT;
@@ -99,7 +102,8 @@ pub(super) fn sessions(dialect: Dialect) -> &'static str {
 pub(super) fn row_blocker(dialect: Dialect) -> &'static str {
     if dialect.is_mariadb() {
         "SELECT b.trx_mysql_thread_id AS id, p.user AS user, p.host AS host_port, p.command AS command, \
-         TIMESTAMPDIFF(SECOND, b.trx_started, NOW()) AS age_s, MAX(l.lock_table) AS held, \
+         TIMESTAMPDIFF(SECOND, b.trx_started, \
+         CONVERT_TZ(UTC_TIMESTAMP(), '+00:00', 'SYSTEM')) AS age_s, MAX(l.lock_table) AS held, \
          COUNT(DISTINCT w.requesting_trx_id) AS waiting \
          FROM information_schema.INNODB_LOCK_WAITS w \
          JOIN information_schema.INNODB_TRX b ON b.trx_id = w.blocking_trx_id \
@@ -109,7 +113,8 @@ pub(super) fn row_blocker(dialect: Dialect) -> &'static str {
          p.user, p.host, p.command ORDER BY b.trx_wait_started IS NULL DESC, waiting DESC LIMIT 1"
     } else {
         "SELECT IFNULL(t.processlist_id, 0) AS id, t.processlist_user AS user, t.processlist_host AS host, \
-         t.processlist_command AS command, TIMESTAMPDIFF(SECOND, b.trx_started, NOW()) AS age_s, \
+         t.processlist_command AS command, TIMESTAMPDIFF(SECOND, b.trx_started, \
+         CONVERT_TZ(UTC_TIMESTAMP(), '+00:00', 'SYSTEM')) AS age_s, \
          MAX(CONCAT(l.object_schema, '.', l.object_name)) AS held, \
          COUNT(DISTINCT w.requesting_engine_transaction_id) AS waiting \
          FROM performance_schema.data_lock_waits w \
@@ -152,7 +157,8 @@ pub(super) fn locks_of_performance_schema() -> String {
     format!(
         "SELECT IFNULL(t.processlist_id, 0) AS id, t.processlist_user AS user, t.processlist_host AS host, \
          t.processlist_command AS command, \
-         IFNULL(TIMESTAMPDIFF(SECOND, x.trx_started, NOW()), t.processlist_time) AS age_s, \
+         IFNULL(TIMESTAMPDIFF(SECOND, x.trx_started, \
+         CONVERT_TZ(UTC_TIMESTAMP(), '+00:00', 'SYSTEM')), t.processlist_time) AS age_s, \
          x.trx_started IS NOT NULL AS in_transaction, \
          MAX(CONCAT(p.object_schema, '.', p.object_name)) AS held, \
          COUNT(DISTINCT p.owner_thread_id) AS waiting, 0 AS guessed \
@@ -181,14 +187,16 @@ pub(super) const LOCK_INSTRUMENT: &str = "SELECT enabled AS enabled FROM perform
 pub(super) fn likely_metadata_blocker(dialect: Dialect) -> &'static str {
     if dialect.is_mariadb() {
         "SELECT p.id AS id, p.user AS user, p.host AS host_port, p.command AS command, \
-         TIMESTAMPDIFF(SECOND, t.trx_started, NOW()) AS age_s, NULL AS held, 0 AS waiting, 1 AS guessed \
+         TIMESTAMPDIFF(SECOND, t.trx_started, \
+         CONVERT_TZ(UTC_TIMESTAMP(), '+00:00', 'SYSTEM')) AS age_s, NULL AS held, 0 AS waiting, 1 AS guessed \
          FROM information_schema.INNODB_TRX t \
          JOIN information_schema.PROCESSLIST p ON p.id = t.trx_mysql_thread_id \
          WHERE p.id <> CONNECTION_ID() AND t.trx_state <> 'LOCK WAIT' \
          AND IFNULL(p.state, '') NOT LIKE 'Waiting for%' ORDER BY t.trx_started, t.trx_id LIMIT 1"
     } else {
         "SELECT p.processlist_id AS id, p.processlist_user AS user, p.processlist_host AS host, \
-         p.processlist_command AS command, TIMESTAMPDIFF(SECOND, t.trx_started, NOW()) AS age_s, \
+         p.processlist_command AS command, TIMESTAMPDIFF(SECOND, t.trx_started, \
+         CONVERT_TZ(UTC_TIMESTAMP(), '+00:00', 'SYSTEM')) AS age_s, \
          NULL AS held, 0 AS waiting, 1 AS guessed FROM information_schema.INNODB_TRX t \
          JOIN performance_schema.threads p ON p.processlist_id = t.trx_mysql_thread_id \
          WHERE p.processlist_id <> CONNECTION_ID() AND t.trx_state <> 'LOCK WAIT' \
@@ -216,7 +224,8 @@ pub(super) fn lock_plugin(global: bool) -> String {
     };
     format!(
         "SELECT p.id AS id, p.user AS user, p.host AS host_port, p.command AS command, \
-         IFNULL(TIMESTAMPDIFF(SECOND, MAX(x.trx_started), NOW()), p.time) AS age_s, \
+         IFNULL(TIMESTAMPDIFF(SECOND, MAX(x.trx_started), \
+         CONVERT_TZ(UTC_TIMESTAMP(), '+00:00', 'SYSTEM')), p.time) AS age_s, \
          MAX(x.trx_started) IS NOT NULL AS in_transaction, {held} AS held, 0 AS waiting, \
          NOT MAX({told}) AS guessed FROM information_schema.METADATA_LOCK_INFO i \
          JOIN information_schema.PROCESSLIST p ON p.id = i.thread_id \
@@ -364,13 +373,15 @@ pub(super) fn latch_waits() -> String {
 pub(super) fn oldest_transaction(dialect: Dialect) -> &'static str {
     if dialect.is_mariadb() {
         "SELECT t.trx_mysql_thread_id AS id, p.user AS user, p.host AS host_port, p.command AS command, \
-         TIMESTAMPDIFF(SECOND, t.trx_started, NOW()) AS age_s, NULL AS held, 0 AS waiting, 0 AS guessed \
+         TIMESTAMPDIFF(SECOND, t.trx_started, \
+         CONVERT_TZ(UTC_TIMESTAMP(), '+00:00', 'SYSTEM')) AS age_s, NULL AS held, 0 AS waiting, 0 AS guessed \
          FROM information_schema.INNODB_TRX t \
          LEFT JOIN information_schema.PROCESSLIST p ON p.id = t.trx_mysql_thread_id \
          ORDER BY t.trx_started LIMIT 1"
     } else {
         "SELECT t.trx_mysql_thread_id AS id, p.processlist_user AS user, p.processlist_host AS host, \
-         p.processlist_command AS command, TIMESTAMPDIFF(SECOND, t.trx_started, NOW()) AS age_s, NULL AS held, \
+         p.processlist_command AS command, TIMESTAMPDIFF(SECOND, t.trx_started, \
+         CONVERT_TZ(UTC_TIMESTAMP(), '+00:00', 'SYSTEM')) AS age_s, NULL AS held, \
          0 AS waiting, 0 AS guessed FROM information_schema.INNODB_TRX t \
          LEFT JOIN performance_schema.threads p ON p.processlist_id = t.trx_mysql_thread_id \
          ORDER BY t.trx_started LIMIT 1"
@@ -508,6 +519,20 @@ mod tests {
         // A transaction that has read a table and then changed it has two locks on it.
         for asked in rows.into_iter().chain([locks_of_performance_schema()]) {
             assert!(asked.contains("COUNT(DISTINCT ") && !asked.contains("COUNT(*)"), "{asked}");
+        }
+    }
+
+    #[test]
+    fn the_age_of_a_transaction_does_not_depend_on_the_servers_time_zone() {
+        let of_both = [dialect("10.11.6-MariaDB"), dialect("8.4.2")].into_iter();
+        let mut asked: Vec<String> = of_both
+            .flat_map(|of| [row_blocker(of), likely_metadata_blocker(of), oldest_transaction(of)])
+            .map(str::to_owned)
+            .collect();
+        asked.extend([lock_plugin(false), lock_plugin(true)]);
+        for ask in asked {
+            assert!(ask.contains("CONVERT_TZ(UTC_TIMESTAMP(), '+00:00', 'SYSTEM'))"), "{ask}");
+            assert!(!ask.contains("NOW()"), "{ask}");
         }
     }
 
