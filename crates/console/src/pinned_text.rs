@@ -61,9 +61,9 @@ fn state(pinned: &PinSet) -> String {
     let sessions = pinned.sessions;
     let dir = pinned.directory.display();
     match (pinned.unreadable, pinned.alive, pinned.in_force) {
-        (true, ..) => {
-            format!("made by another version of headroom; headroom zero-hop off removes it ({dir})")
-        }
+        (true, ..) => format!(
+            "made by another version of headroom, or only root may read it; headroom zero-hop off removes it ({dir})"
+        ),
         (_, true, _) => format!("in force, written by process {by}; {sessions} sessions; {dir}"),
         (_, _, true) => format!(
             "in force, and process {by} is silent: readers go to the servers it picked last, writers to their listener; \

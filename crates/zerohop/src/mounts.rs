@@ -16,8 +16,29 @@ const HOME: &str = "headroom";
 /// Our directory on bpffs, where there is a bpffs. It may be that of another user under whom a router runs;
 /// others cannot write it.
 pub(crate) fn home() -> Option<PathBuf> {
-    place()
-        .filter(|home| home.symlink_metadata().is_ok_and(|found| found.is_dir() && found.mode() & 0o022 == 0))
+    look_for_home().ok().flatten()
+}
+
+/// The same, with the difference between none and one that this user cannot see.
+///
+/// # Errors
+/// Whether it is there cannot be seen: bpffs is root's alone on most hosts.
+pub(crate) fn look_for_home() -> std::io::Result<Option<PathBuf>> {
+    place().map_or(Ok(None), looked_at)
+}
+
+fn looked_at(home: PathBuf) -> std::io::Result<Option<PathBuf>> {
+    match home.symlink_metadata() {
+        Ok(found) => Ok((found.is_dir() && found.mode() & 0o022 == 0).then_some(home)),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(not_seen(&home, &error)),
+    }
+}
+
+/// The error of a directory of ours that this user cannot look into.
+pub(crate) fn not_seen(directory: &Path, error: &std::io::Error) -> std::io::Error {
+    let why = format!("{} cannot be read ({error}); are you root?", directory.display());
+    std::io::Error::new(error.kind(), why)
 }
 
 /// Whether a directory is one of bpffs itself, and no way to somewhere else.
@@ -187,6 +208,17 @@ mod tests {
         assert!(trusted(&home).is_ok(), "it can be made");
         std::os::unix::fs::symlink("/etc", &home).unwrap();
         assert!(trusted(&home).unwrap_err().to_string().contains("is no directory"));
+    }
+
+    #[test]
+    fn a_directory_that_cannot_be_seen_is_not_taken_for_none() {
+        let base = tempfile::tempdir().unwrap();
+        assert_eq!(looked_at(base.path().join(HOME)).unwrap(), None);
+        // Nobody sees what is behind a circle, root included.
+        let circle = base.path().join("circle");
+        std::os::unix::fs::symlink(&circle, &circle).unwrap();
+        let error = looked_at(circle.join(HOME)).unwrap_err().to_string();
+        assert!(error.contains("circle/headroom cannot be read") && error.contains("root"), "{error}");
     }
 
     #[test]

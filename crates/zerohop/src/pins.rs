@@ -76,13 +76,21 @@ pub struct Removal {
     pub unmounted: bool,
 }
 
-/// Everything that is pinned here.
+/// Everything that is pinned here, as far as this user can see it.
 pub fn list() -> Vec<PinSet> {
-    let Some(home) = mounts::home() else { return Vec::new() };
-    let Ok(entries) = std::fs::read_dir(home) else { return Vec::new() };
+    look().unwrap_or_default()
+}
+
+/// Everything that is pinned here.
+///
+/// # Errors
+/// The directory is not ours to look into: what is pinned is not known.
+pub fn look() -> io::Result<Vec<PinSet>> {
+    let Some(home) = mounts::look_for_home()? else { return Ok(Vec::new()) };
+    let entries = std::fs::read_dir(&home).map_err(|error| mounts::not_seen(&home, &error))?;
     let mut all: Vec<PinSet> = entries.flatten().filter_map(|entry| read(&entry.path())).collect();
     all.sort_by(|a, b| a.name.cmp(&b.name));
-    all
+    Ok(all)
 }
 
 /// Whether a process that lives says where connections go by what is pinned under this name.

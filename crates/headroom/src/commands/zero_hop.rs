@@ -16,6 +16,9 @@ Examples:
   headroom zero-hop off 127.0.0.1:3306
       New connections to this listener go through the router again. It asks first.";
 
+/// Said where this user may not look: that is no answer, and not that nothing is pinned.
+const UNSEEN: &str = "what is pinned is not known";
+
 /// What is pinned in the kernel so that connections go straight to a server.
 #[derive(Subcommand, Debug, Clone)]
 #[command(after_help = EXAMPLES)]
@@ -64,7 +67,7 @@ pub(crate) fn run(command: ZeroHopCommand) -> anyhow::Result<ExitCode> {
 }
 
 fn status(args: &ZeroHopStatusArgs) -> anyhow::Result<ExitCode> {
-    let all = pins::list();
+    let all = pins::look().context(UNSEEN)?;
     if args.json {
         terminal::print_json(&all)?;
     } else {
@@ -74,7 +77,7 @@ fn status(args: &ZeroHopStatusArgs) -> anyhow::Result<ExitCode> {
 }
 
 fn off(args: &ZeroHopOffArgs) -> anyhow::Result<ExitCode> {
-    let known = pins::list();
+    let known = pins::look().context(UNSEEN)?;
     if let Some(unknown) = args.which.iter().find(|which| !known.iter().any(|p| p.is_called(which))) {
         let there = if known.is_empty() {
             "nothing".to_owned()
