@@ -73,7 +73,8 @@ pub(crate) struct SetArgs {
     #[arg(long, value_name = "PROGRAM")]
     restart_with: Option<PathBuf>,
     /// How the server is restarted, for what needs that: server variables, file_system.type@server,
-    /// allocator.library@server, cgroup.cpu.max@server. `headroom lab managed` prints one for a lab.
+    /// allocator.library@server, numa.policy@server, cgroup.cpu.max@server. `headroom lab managed` prints one
+    /// for a lab.
     #[arg(long, value_name = "FILE", conflicts_with = "restart_with")]
     managed: Option<PathBuf>,
     /// For a knob that a program of yours changes (file_system.type@X, allocator.library@X): called as
