@@ -1,6 +1,7 @@
 //! `headroom trial init`: a spec from what a server offers, and this host. Nothing is touched.
 
 use crate::commands::knob::{blocking, connect_as};
+use crate::commands::refused;
 use crate::environment::Environment;
 use clap::Args;
 use fleet::Address;
@@ -55,7 +56,7 @@ pub(crate) struct InitArgs {
     /// All of it is to take this long at most.
     #[arg(long, value_name = "DURATION", default_value = "60m", value_parser = fleet::parse_duration)]
     budget: Duration,
-    /// Print JSON: the text, and what was left out.
+    /// Print JSON: the text, and what was left out, or {"refused": WHY}.
     #[arg(long)]
     json: bool,
 }
@@ -71,8 +72,9 @@ pub(super) async fn init(args: InitArgs, environment: &Environment) -> anyhow::R
     })
     .await?;
     if factors.is_empty() {
-        terminal::complain("headroom: this server has none of the variables that are worth a trial");
-        return Ok(exit::no());
+        let why = "this server has none of the variables that are worth a trial";
+        terminal::complain(&format!("headroom: {why}"));
+        return refused(why, args.json);
     }
     let host = init::of_host(&Host::new("/"));
     let request = Request {
