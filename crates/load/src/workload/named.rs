@@ -16,7 +16,8 @@ pub enum Named {
 }
 
 impl Named {
-    /// What stands behind the name. Of the options a file takes only that statements travel as text.
+    /// What stands behind the name. Of the options a file takes only that statements travel as text;
+    /// whoever lets somebody choose more refuses it.
     ///
     /// # Errors
     /// A file that cannot be read or is wrong, or a name that means nothing.

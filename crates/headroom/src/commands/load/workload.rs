@@ -95,10 +95,38 @@ impl WorkloadArgs {
     /// What stands behind the name.
     ///
     /// # Errors
-    /// As [`WorkloadArgs::options`]; nothing has that name, or its file cannot be read.
+    /// As [`WorkloadArgs::options`]; nothing has that name, its file cannot be read, or it takes none of
+    /// sysbench's options and one is set.
     pub(crate) fn named(&self) -> anyhow::Result<Named> {
-        named(&self.name, &self.options()?)
+        let options = self.options()?;
+        let named = named(&self.name, &options)?;
+        let set = set_for_sysbench(&options);
+        if matches!(named, Named::File(_)) && !set.is_empty() {
+            return Err(exit::usage_error(format!(
+                "only sysbench's workloads take {}; {} has tables and statements of its own",
+                set.join(", "),
+                self.name
+            )));
+        }
+        Ok(named)
     }
+}
+
+/// The flags that only sysbench's workloads follow, as far as they are not as usual. A workload with
+/// statements of its own would leave them out, and the figures be taken for those that were asked for.
+fn set_for_sysbench(options: &Options) -> Vec<&'static str> {
+    let usual = Options::default();
+    let flags = [
+        ("--tables", options.tables != usual.tables),
+        ("--table-size", options.table_size != usual.table_size),
+        ("--distribution", options.distribution != usual.distribution),
+        ("--skip-trx", options.skip_trx != usual.skip_trx),
+        ("--no-range-selects", options.range_selects != usual.range_selects),
+        ("--point-selects", options.point_selects != usual.point_selects),
+        ("--range-size", options.range_size != usual.range_size),
+        ("--random-points", options.random_points != usual.random_points),
+    ];
+    flags.into_iter().filter(|(_, set)| *set).map(|(flag, _)| flag).collect()
 }
 
 /// What stands behind a name; one that means nothing is a wrong command line.
@@ -156,6 +184,29 @@ mod tests {
             assert!(asked(wrong).unwrap_err().is::<exit::UsageError>(), "{wrong}");
         }
         assert!(parsed("run oltp_read_only --pareto-h 0.1").named().is_err());
+    }
+
+    #[test]
+    fn flags_of_sysbench_beside_a_workload_with_statements_of_its_own_are_a_wrong_command_line() {
+        let named = |line: &str| parsed(&format!("run {line}")).named();
+        for right in ["endpoints", "endpoints --text", "oltp_read_only --tables 4 --skip-trx"] {
+            assert!(named(right).is_ok(), "{right}");
+        }
+        for flag in [
+            "--tables 4",
+            "--table-size 5",
+            "--distribution uniform",
+            "--distribution pareto --pareto-h 0.1",
+            "--skip-trx",
+            "--no-range-selects",
+            "--point-selects 1",
+            "--range-size 5",
+            "--random-points 5",
+        ] {
+            let Err(error) = named(&format!("endpoints {flag}")) else { panic!("{flag} must be refused") };
+            let first = flag.split(' ').next().unwrap_or_default();
+            assert!(error.is::<exit::UsageError>() && error.to_string().contains(first), "{error}");
+        }
     }
 
     #[test]
