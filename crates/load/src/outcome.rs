@@ -147,6 +147,12 @@ impl Times {
         Some(all.stdev() / all.mean() / root)
     }
 
+    /// Whether a time lies beyond this quantile. Where none does, its percentile is the longest time again;
+    /// of no time at all it would be 0.
+    pub(crate) fn reaches(&self, quantile: f64) -> bool {
+        self.count > 0 && (1.0 - quantile) * self.count as f64 > 1.0 - 1e-6
+    }
+
     fn root(&self) -> Option<f64> {
         (self.count >= FEWEST).then(|| (self.count as f64).sqrt())
     }

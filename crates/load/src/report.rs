@@ -109,7 +109,7 @@ impl<'a> From<&'a Run> for RunView<'a> {
 pub fn list(runs: &[Run]) -> String {
     let mut table =
         Table::new(&[">run", "when (UTC)", "workload", "target", "label", ">tx/s", ">p99 ms", "sound"]);
-    for run in runs.iter().map(RunView::from) {
+    for (run, p99) in runs.iter().map(|run| (RunView::from(run), shown(P99, &run.outcome.response))) {
         table.row(vec![
             run.run.to_string(),
             moment(run.ended_epoch_s),
@@ -117,7 +117,7 @@ pub fn list(runs: &[Run]) -> String {
             run.target.to_owned(),
             run.label.to_owned(),
             format!("{:.1}", run.per_second),
-            format!("{:.3}", run.p99_ms),
+            p99,
             if run.sound { "yes" } else { "VOID" }.to_owned(),
         ]);
     }
@@ -151,8 +151,8 @@ fn summary(runs: &[Run]) -> String {
         let t = &run.outcome.totals;
         format!("{}, {}, {}, {}, {}", t.done, t.failed, t.late, t.unfinished, t.not_started)
     });
-    for (name, value) in FIGURES {
-        row(&format!("response {name}, ms"), &|run| format!("{:.3}", value(&run.outcome.response)));
+    for figure in FIGURES {
+        row(&format!("response {}, ms", figure.0), &|run| shown(figure, &run.outcome.response));
     }
     row("generator: CPU us a query, share of its threads", &|run| {
         let g = &run.outcome.generator;
@@ -179,18 +179,24 @@ fn summary(runs: &[Run]) -> String {
     table + "</table>\n"
 }
 
-/// A figure of a distribution, and its name.
-type Figure = (&'static str, fn(&Times) -> f64);
+/// A figure of a distribution: its name, the share of times below it, and the figure.
+type Figure = (&'static str, f64, fn(&Times) -> f64);
+const P99: Figure = ("p99", 0.99, |t| t.p99_ms);
 const FIGURES: [Figure; 8] = [
-    ("mean", |t| t.mean_ms),
-    ("p50", |t| t.p50_ms),
-    ("p90", |t| t.p90_ms),
-    ("p95", |t| t.p95_ms),
-    ("p99", |t| t.p99_ms),
-    ("p99.9", |t| t.p999_ms),
-    ("p99.99", |t| t.p9999_ms),
-    ("max", |t| t.max_ms),
+    ("mean", 0.0, |t| t.mean_ms),
+    ("p50", 0.5, |t| t.p50_ms),
+    ("p90", 0.9, |t| t.p90_ms),
+    ("p95", 0.95, |t| t.p95_ms),
+    P99,
+    ("p99.9", 0.999, |t| t.p999_ms),
+    ("p99.99", 0.9999, |t| t.p9999_ms),
+    ("max", 0.0, |t| t.max_ms),
 ];
+
+/// A figure for people; a dash where there are too few times for it.
+fn shown((_, quantile, value): Figure, times: &Times) -> String {
+    if times.reaches(quantile) { format!("{:.3}", value(times)) } else { "-".to_owned() }
+}
 
 fn arrivals(outcome: &Outcome) -> String {
     match &outcome.arrivals {
@@ -262,7 +268,7 @@ fn kinds(run: &Run, named: bool) -> String {
         "<h2>By transaction and statement</h2>\n".to_owned()
     };
     text.push_str("<table><tr><th>ms</th><th>done</th><th>failed</th>");
-    for (name, _) in FIGURES {
+    for (name, ..) in FIGURES {
         let _ = write!(text, "<th>{name}</th>");
     }
     text.push_str("</tr>\n");
@@ -276,8 +282,8 @@ fn kinds(run: &Run, named: bool) -> String {
             escape(name),
             escape(&errors.join(", "))
         );
-        for (_, value) in FIGURES {
-            let _ = write!(text, "<td>{:.3}</td>", value(response));
+        for figure in FIGURES {
+            let _ = write!(text, "<td>{}</td>", shown(figure, response));
         }
         text.push_str("</tr>\n");
     }
@@ -291,5 +297,11 @@ mod tests {
     #[test]
     fn moments_are_dates_and_times() {
         assert_eq!(moment(1_795_190_709), "2026-11-20 16:05:09");
+    }
+
+    #[test]
+    fn a_percentile_beyond_the_longest_time_has_a_dash() {
+        let times = |count| Times { count, p99_ms: 7.0, ..Times::default() };
+        assert_eq!([0, 99, 100].map(|count| shown(P99, &times(count))), ["-", "-", "7.000"]);
     }
 }

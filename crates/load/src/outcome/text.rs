@@ -83,16 +83,7 @@ fn times(outcome: &Outcome) -> String {
     let mut table = Table::new(&headings);
     let mut row = |name: String, failed: u64, times: &Times| {
         let mut cells = vec![name, times.count.to_string(), failed.to_string()];
-        let figures = [
-            times.mean_ms,
-            times.p50_ms,
-            times.p95_ms,
-            times.p99_ms,
-            times.p999_ms,
-            times.p9999_ms,
-            times.max_ms,
-        ];
-        cells.extend(figures.map(|ms| format!("{ms:.3}")));
+        cells.extend(figures(times));
         table.row(cells);
     };
     row("response".to_owned(), outcome.totals.failed, &outcome.response);
@@ -105,4 +96,39 @@ fn times(outcome: &Outcome) -> String {
         row(format!("  {name}"), *failed, response);
     }
     table.text()
+}
+
+/// The cells of a distribution: mean, percentiles, the longest. Those that nothing tells have a dash.
+fn figures(times: &Times) -> [String; 7] {
+    let all = [
+        (0.0, times.mean_ms),
+        (0.5, times.p50_ms),
+        (0.95, times.p95_ms),
+        (0.99, times.p99_ms),
+        (0.999, times.p999_ms),
+        (0.9999, times.p9999_ms),
+        (0.0, times.max_ms),
+    ];
+    all.map(|(quantile, ms)| if times.reaches(quantile) { format!("{ms:.3}") } else { "-".to_owned() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn cells(all: impl IntoIterator<Item = u64>) -> [String; 7] {
+        let mut histogram = crate::counts::histogram();
+        all.into_iter().for_each(|ms| histogram.saturating_record(ms * 1_000_000));
+        figures(&Times::of(&histogram))
+    }
+
+    #[test]
+    fn percentiles_beyond_the_longest_time_and_times_of_nothing_have_a_dash() {
+        let known = |cells: [String; 7]| cells.map(|cell| cell != "-");
+        assert_eq!(known(cells([])), [false; 7]);
+        assert_eq!(known(cells([7])), [true, false, false, false, false, false, true]);
+        assert_eq!(known(cells(1..=99)), [true, true, true, false, false, false, true]);
+        assert_eq!(known(cells(1..=100)), [true, true, true, true, false, false, true]);
+        assert_eq!(known(cells(1..=10_000)), [true; 7]);
+    }
 }
