@@ -6,6 +6,7 @@ use crate::insight_view::{By, Question, Sort};
 use insight::Since;
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 use std::time::{Duration, Instant};
+use term::StopFlag;
 
 /// Between two questions.
 const EVERY: Duration = Duration::from_secs(1);
@@ -23,15 +24,22 @@ enum Pressed {
     Nothing,
 }
 
-/// Shows the screen until the person leaves. The terminal is as before afterwards.
+/// Shows the screen until the person leaves, or a signal asks for the end. The terminal is as before
+/// afterwards.
+///
 /// # Errors
 /// The router does not answer the first question, or the terminal cannot be used.
 pub async fn run(client: &AdminClient, question: Question) -> anyhow::Result<()> {
     // The first answer before the screen: when nobody answers, that is said on an ordinary line.
     let view = client.insight(&question).await?;
     let mut shown = Shown { question, view, selected: 0, trouble: None };
+    // Ended by a signal's default, we would leave the terminal without echo and on the other screen.
+    let mut stop = StopFlag::listen(|| ());
     let mut terminal = ratatui::try_init()?;
-    let outcome = serve(client, &mut shown, &mut terminal).await;
+    let outcome = tokio::select! {
+        outcome = serve(client, &mut shown, &mut terminal) => outcome,
+        () = stop.until_set() => Ok(()),
+    };
     ratatui::try_restore()?;
     outcome
 }
