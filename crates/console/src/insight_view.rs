@@ -277,16 +277,16 @@ pub fn view(report: &Report, question: &Question, status: &StatusView) -> Insigh
         b_is.total_cmp(&a_is).then_with(|| a.name.cmp(&b.name))
     });
     let limit = if question.limit == 0 { ROWS } else { question.limit };
-    let more = rows.len().saturating_sub(limit);
+    let (requests, more_requests) = request::asked(request::all(report), question);
+    let more = rows.len().saturating_sub(limit) + more_requests;
     rows.truncate(limit);
-    let requests = request::all(report);
     let not_measured = not_measured(sample.measured, &status.listeners);
     let mut notes = notes(report);
     if sample.one_in > 1 {
         notes.insert(0, sampled(sample.one_in, !requests.is_empty()));
     }
     if question.by == By::Request && !requests.is_empty() {
-        notes.push(SPANS.to_owned());
+        notes.extend(request::notes(question));
     }
     InsightView {
         question: question.clone(),

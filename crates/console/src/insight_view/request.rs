@@ -1,7 +1,7 @@
 //! What is shown of an application's requests: how many queries each sends, how long it takes as far as its
 //! statements show, and which part of that is the database's.
 
-use super::ms;
+use super::{By, Question, ROWS, ms};
 use insight::{Report, RequestFigures};
 use serde::{Deserialize, Serialize};
 
@@ -48,6 +48,30 @@ pub(super) fn all(report: &Report) -> Vec<RequestView> {
     requests
 }
 
+/// Said where requests are shown and the question names a server or a digest.
+const ALL_SERVERS: &str = "requests are told apart by endpoint only: these are of all servers and statements";
+
+/// Those that a question is about, and how many of them are left out. Beside other rows nothing is left out:
+/// the limit is for those.
+pub(super) fn asked(mut requests: Vec<RequestView>, question: &Question) -> (Vec<RequestView>, usize) {
+    if let Some(endpoint) = &question.endpoint {
+        requests.retain(|request| request.endpoint == *endpoint);
+    }
+    if question.by != By::Request {
+        return (requests, 0);
+    }
+    let limit = if question.limit == 0 { ROWS } else { question.limit };
+    let more = requests.len().saturating_sub(limit);
+    requests.truncate(limit);
+    (requests, more)
+}
+
+/// What a person who asks for requests must know of them.
+pub(super) fn notes(question: &Question) -> Vec<String> {
+    let of_one = question.server.is_some() || question.digest.is_some();
+    [SPANS].into_iter().chain(of_one.then_some(ALL_SERVERS)).map(str::to_owned).collect()
+}
+
 fn request((endpoint, f): (String, RequestFigures)) -> RequestView {
     let count = f.count.max(1) as f64;
     RequestView {
@@ -65,5 +89,34 @@ fn request((endpoint, f): (String, RequestFigures)) -> RequestView {
         span_p50_ms: f.span_quantile_ns(0.5).map_or(0.0, ms),
         span_p99_ms: f.span_quantile_ns(0.99).map_or(0.0, ms),
         thinking: f.thinking_ns as f64 / f.span_ns.max(1) as f64,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_are_those_of_the_endpoint_and_as_many_as_were_asked_for() {
+        let of = |endpoint: &str| RequestView { endpoint: endpoint.to_owned(), ..RequestView::default() };
+        let shown = |question: &Question| {
+            let (requests, more) = asked(["cart", "checkout", "search"].map(of).to_vec(), question);
+            (requests.into_iter().map(|request| request.endpoint).collect::<Vec<_>>(), more)
+        };
+        let by = By::Request;
+        let names = |names: &[&str]| names.iter().map(ToString::to_string).collect::<Vec<_>>();
+        let one = Question { by, endpoint: Some("checkout".to_owned()), ..Question::default() };
+        assert_eq!(shown(&one), (names(&["checkout"]), 0));
+        let few = Question { by, limit: 2, ..Question::default() };
+        assert_eq!(shown(&few), (names(&["cart", "checkout"]), 1));
+        let beside = Question { by: By::Endpoint, limit: 1, ..Question::default() };
+        assert_eq!(shown(&beside).0.len(), 3, "the limit is for the endpoints");
+    }
+
+    #[test]
+    fn requests_of_one_server_are_not_told_apart_and_that_is_said() {
+        assert_eq!(notes(&Question::default()), [SPANS]);
+        let server = Some("db2".to_owned());
+        assert_eq!(notes(&Question { server, ..Question::default() }), [SPANS, ALL_SERVERS]);
     }
 }
