@@ -123,13 +123,15 @@ impl<'t> TagValue<'t> {
         }
     }
 
-    /// The value for people: decoded, two parts joined with a slash, at most 256 bytes.
+    /// The value for people: decoded, two parts joined with a slash, at most 256 bytes. Control characters
+    /// are spaces: by them it would command a terminal, or end a line.
     pub fn decode(&self, text: &mut String) {
+        let shown = |c: char| if c.is_control() { ' ' } else { c };
         text.clear();
-        text.push_str(&decoded(self.first));
+        text.extend(decoded(self.first).chars().map(shown));
         if let Some(second) = self.second {
             text.push('/');
-            text.push_str(&decoded(second));
+            text.extend(decoded(second).chars().map(shown));
         }
         text.truncate(text.floor_char_boundary(LONGEST));
     }
@@ -253,6 +255,7 @@ mod tests {
         is("application:Shop,controller:books,action:index", "books/index");
         is("action='show',controller='it\\'s'", "it's/show");
         is("route='b',endpoint='a'", "a");
+        is("endpoint='a%1B%5B2Jb%0Ac'", "a [2Jb c");
     }
 
     #[test]

@@ -27,4 +27,4 @@ pub use command_line::CommandLine;
 pub use interrupted::{StopFlag, StopSignals, interrupted};
 pub use progress::{Progress, Seconds};
 pub use table::Table;
-pub use terminal::{Paint, complain, print, print_json};
+pub use terminal::{Paint, complain, print, print_json, printable};

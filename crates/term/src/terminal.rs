@@ -29,6 +29,12 @@ pub fn complain(text: &str) {
     let _ = writeln!(std::io::stderr(), "{text}");
 }
 
+/// A text that somebody else chose, a client's statement above all, without what a terminal obeys and what
+/// ends a line.
+pub fn printable(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
+}
+
 /// Asks on the terminal; only `y` or `yes` is yes.
 ///
 /// # Errors
@@ -89,5 +95,15 @@ impl Paint {
 
     fn wrap(self, code: &str, text: &str) -> String {
         if self.on && !text.is_empty() { format!("\x1b[{code}m{text}\x1b[0m") } else { text.to_owned() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_text_of_somebody_else_commands_no_terminal() {
+        assert_eq!(printable("a\u{1b}[2Jb\nc\u{9b}d ä"), "a [2Jb c d ä");
     }
 }

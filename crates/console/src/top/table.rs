@@ -2,7 +2,7 @@
 
 use crate::insight_view::{By, FiguresView, InsightView, RequestView};
 use insight::Since;
-use term::{Paint, Table};
+use term::{Paint, Table, printable};
 
 /// Characters of a statement shown in a row.
 const STATEMENT: usize = 110;
@@ -117,7 +117,7 @@ pub(super) fn request_cells(r: &RequestView) -> Vec<String> {
         ms(r.span_p50_ms),
         ms(r.span_p99_ms),
         percent(r.thinking),
-        r.endpoint.clone(),
+        printable(&r.endpoint),
     ]
 }
 
@@ -173,10 +173,11 @@ pub(super) fn age(seconds: f64) -> String {
     }
 }
 
-/// The first characters of a long text.
+/// The first characters of a long text, which a client chose.
 pub(super) fn shortened(text: &str, most: usize) -> String {
+    let text = printable(text);
     if text.chars().count() <= most {
-        return text.to_owned();
+        return text;
     }
     text.chars().take(most.saturating_sub(1)).chain(['…']).collect()
 }
@@ -184,6 +185,7 @@ pub(super) fn shortened(text: &str, most: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::insight_view::RowView;
 
     #[test]
     fn what_is_estimated_says_how_far_off_it_may_be() {
@@ -199,6 +201,17 @@ mod tests {
         let not_measured = Some("not measured: 20 sessions bypass the router".to_owned());
         let text = text(&InsightView { not_measured, ..InsightView::default() }, Paint::default());
         assert!(text.starts_with("not measured: 20") && !text.contains("0.0/s"), "{text}");
+    }
+
+    #[test]
+    fn a_name_that_a_client_chose_stays_in_its_row_and_commands_no_terminal() {
+        let name = "che\nckout\u{1b}[2J".to_owned();
+        let row = RowView { name: name.clone(), ..RowView::default() };
+        let request = RequestView { endpoint: name, ..RequestView::default() };
+        let view = InsightView { rows: vec![row], requests: vec![request], ..InsightView::default() };
+        for text in [rows(&view), requests(&view)] {
+            assert!(text.ends_with("che ckout [2J\n") && text.lines().count() == 2, "{text:?}");
+        }
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use crate::replay::compare::{GroupView, ReplayView, SideView};
 use std::fmt::Write;
-use term::{Paint, Table};
+use term::{Paint, Table, printable};
 
 /// Characters of a statement that are shown.
 const SHOWN: usize = 60;
@@ -78,9 +78,10 @@ fn row(group: &GroupView, two: bool) -> Vec<String> {
         true => last.errors.to_string(),
         false => format!("{} -> {}", first.errors, last.errors),
     };
-    let name: String = match group.name.chars().count() > SHOWN {
-        true => group.name.chars().take(SHOWN - 1).chain(['…']).collect(),
-        false => group.name.clone(),
+    let whole = printable(&group.name);
+    let name: String = match whole.chars().count() > SHOWN {
+        true => whole.chars().take(SHOWN - 1).chain(['…']).collect(),
+        false => whole,
     };
     vec![
         last.answered.to_string(),
