@@ -56,7 +56,10 @@ pub(crate) async fn run(args: CheckArgs, environment: &Environment) -> anyhow::R
         Ok(sourced) => sourced,
         Err(error) => return refused(error, args.json),
     };
-    sourced.config.fleet.credentials = credentials::resolve(&sourced.config, environment)?;
+    sourced.config.fleet.credentials = match credentials::resolve(&sourced.config, environment) {
+        Ok(resolved) => resolved,
+        Err(error) => return refused(error, args.json),
+    };
     let mut report = Report { findings: file_findings(&sourced) };
     report.findings.extend(server_findings(&sourced).await);
     print(&report, args.json, environment)
@@ -147,7 +150,7 @@ fn refused(error: anyhow::Error, json: bool) -> anyhow::Result<ExitCode> {
     if !json || usage {
         return Err(error);
     }
-    let complaints = error.to_string().lines().map(str::to_owned).collect();
+    let complaints = exit::reason(&error).lines().map(str::to_owned).collect();
     terminal::print_json(&Checked { complaints, ..Checked::default() })?;
     Ok(exit::error())
 }

@@ -20,7 +20,7 @@ const LIMIT: Duration = Duration::from_secs(60);
 type Row = (&'static str, i32, &'static str);
 
 /// No server is needed: these end before they reach one, or find none.
-const ALONE: [Row; 73] = [
+const ALONE: [Row; 76] = [
     ("", 64, ""),
     ("rout", 64, "unrecognized subcommand 'rout'"),
     ("route", 64, "name one with --server"),
@@ -30,6 +30,8 @@ const ALONE: [Row; 73] = [
     ("fleet", 64, "name one with --server"),
     ("fleet --server 127.0.0.1:1", 1, "No primary is known: no server answers."),
     ("fleet --config nowhere.toml", 2, "; name a file that is there, and that this user may read"),
+    ("check --server 127.0.0.1:1 --option-file nowhere.cnf", 2, "cannot read the option file nowhere.cnf: "),
+    ("check --server 127.0.0.1:1 --option-file nowhere.cnf --json", 2, "{"),
     ("failover --resume --from-servers --json --server 127.0.0.1:1", 2, "no server was read"),
     ("status --admin 127.0.0.1:1", 2, "is it running there?"),
     ("top --once --admin 127.0.0.1:1", 2, "is it running there?"),
@@ -64,6 +66,11 @@ const ALONE: [Row; 73] = [
         "load run nowhere.toml --server 127.0.0.1:1 --user app --no-store",
         2,
         "cannot read the workload nowhere.toml: No such file or directory (os error 2); name a file",
+    ),
+    (
+        "load run endpoints --server 127.0.0.1:1 --user app --no-store --tables 4",
+        64,
+        "only sysbench's workloads take --tables; endpoints has tables and statements of its own",
     ),
     ("load run oltp_raed_only --server 127.0.0.1:1 --user app", 64, "no workload is called 'oltp_raed_only'"),
     (
