@@ -16,11 +16,7 @@ pub fn text(report: &MeasureReport) -> String {
         (Some(_), false) => format!("{answer}\n\n{curve}\n"),
         (None, _) => format!("{curve}\n{answer}\n"),
     };
-    if let (Some(headroom), Some(current)) = (report.headroom, report.current) {
-        let from = report.current_from.as_deref().unwrap_or_default();
-        let _ =
-            writeln!(text, "Headroom: at least {headroom:.2} times today's {current:.1} a second ({from})");
-    }
+    text.push_str(&headroom(report));
     if report.too_few_clients {
         text.push_str(
             "The clients are the limit: transactions waited for a free one, and once it was asked the server answered \
@@ -70,6 +66,20 @@ fn answer(report: &MeasureReport) -> String {
         );
     }
     text
+}
+
+/// How many times today's rate can be served; nothing where that was not asked, or not found.
+fn headroom(report: &MeasureReport) -> String {
+    let from = report.current_from.as_deref().unwrap_or_default();
+    match (report.headroom, report.current) {
+        (Some(headroom), Some(current)) => {
+            format!("Headroom: at least {headroom:.2} times today's {current:.1} a second ({from})\n")
+        }
+        (None, Some(current)) if current <= 0.0 => {
+            format!("Headroom: no figure, for nothing is served today ({from})\n")
+        }
+        _ => String::new(),
+    }
 }
 
 /// A row for all trials of about the same rate: their medians, and a bar that shows where the objective lies.
@@ -128,6 +138,8 @@ fn bar(share: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::measure::{Goal, Objective};
+    use std::time::Duration;
 
     #[test]
     fn trials_of_about_the_same_rate_share_a_row() {
@@ -135,6 +147,31 @@ mod tests {
         let found: Vec<Vec<f64>> =
             rows(&trials, 0.04).iter().map(|row| row.iter().map(|trial| trial.rate).collect()).collect();
         assert_eq!(found, [vec![100.0], vec![1000.0, 1040.0], vec![1041.0]]);
+    }
+
+    #[test]
+    fn no_rate_today_is_said_in_the_place_of_the_headroom() {
+        let of = |headroom, current| {
+            let objective = Objective::parse("p99 < 15ms").unwrap();
+            super::headroom(&MeasureReport {
+                workload: "w".to_owned(),
+                target: "db1".to_owned(),
+                objective,
+                goal: Goal::new(objective, Duration::from_secs(10), 100.0, 1e6),
+                capacity: None,
+                refused: None,
+                current,
+                current_from: Some("0 statements a second at db1".to_owned()),
+                headroom,
+                noise_ms: 0.0,
+                too_few_clients: false,
+                voided: Vec::new(),
+                trials: Vec::new(),
+            })
+        };
+        assert!(of(None, Some(0.0)).contains("nothing is served today (0 statements a second at db1)"));
+        assert!(of(Some(2.0), Some(100.0)).starts_with("Headroom: at least 2.00 times today's 100.0"));
+        assert_eq!((of(None, Some(100.0)), of(None, None)), (String::new(), String::new()));
     }
 
     #[test]
