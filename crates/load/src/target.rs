@@ -8,10 +8,14 @@ use fleet::Address;
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, sockopt};
 use rustls::ClientConfig;
-use std::net::{SocketAddr, ToSocketAddrs};
+use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
+
+/// An address of a name that has others must take a connection within this.
+const TAKES_WITHIN: Duration = Duration::from_secs(2);
 
 /// Servers (or routers) and the account that logs in there.
 #[derive(Clone, Debug)]
@@ -89,8 +93,9 @@ impl Peer {
             Address::Tcp { host, port } => {
                 let failed = |source| LoadError::Connect { address: address.clone(), source };
                 let nothing = || std::io::Error::other("the name has no address");
-                let mut found = (host.as_str(), *port).to_socket_addrs().map_err(failed)?;
-                SocketAddress::Tcp(found.next().ok_or_else(nothing).map_err(failed)?)
+                let found = (host.as_str(), *port).to_socket_addrs().map_err(failed)?;
+                let found: Vec<SocketAddr> = found.collect();
+                SocketAddress::Tcp(answering(&found).ok_or_else(nothing).map_err(failed)?)
             }
         };
         Ok(Self { address: address.clone(), socket_address })
@@ -107,6 +112,14 @@ impl Peer {
             (_, Some(_)) => Transport::TlsRequired,
         }
     }
+}
+
+/// Of the addresses of a name the first that takes a connection, else the first, whose error is told then.
+/// `localhost` is `::1` first on most hosts, and many servers listen on 127.0.0.1 alone.
+fn answering(found: &[SocketAddr]) -> Option<SocketAddr> {
+    let several = found.len() > 1;
+    let taking = found.iter().find(|at| several && TcpStream::connect_timeout(at, TAKES_WITHIN).is_ok());
+    taking.or(found.first()).copied()
 }
 
 impl SocketAddress {
@@ -132,5 +145,23 @@ impl SocketAddress {
             Ok(()) | Err(Errno::INPROGRESS) => Ok(socket),
             Err(error) => Err(error),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::TcpListener;
+
+    #[test]
+    fn of_the_addresses_of_a_name_the_first_that_takes_a_connection_is_used() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let taking = listener.local_addr().unwrap();
+        let refusing = SocketAddr::from(([127, 0, 0, 2], taking.port()));
+        assert_eq!(answering(&[refusing, taking]), Some(taking));
+        assert_eq!(answering(&[taking, refusing]), Some(taking));
+        drop(listener);
+        assert_eq!(answering(&[refusing, taking]), Some(refusing), "its error is told");
+        assert_eq!((answering(&[refusing]), answering(&[])), (Some(refusing), None));
     }
 }
