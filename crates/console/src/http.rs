@@ -220,11 +220,15 @@ impl Cache {
 }
 
 /// Gives the answer of the last second again; whoever asks while it is made waits for it.
-pub async fn cached(State(cache): State<Cache>, request: Request, next: Next) -> Response {
+///
+/// Who asks for the head alone gets that of the same answer: made for it alone it would cost as much, each
+/// time. The body is left out when it is sent.
+pub async fn cached(State(cache): State<Cache>, mut request: Request, next: Next) -> Response {
     let age = (cache.0.age)();
-    if age.is_zero() || request.method() != Method::GET {
+    if age.is_zero() || ![Method::GET, Method::HEAD].contains(request.method()) {
         return next.run(request).await;
     }
+    *request.method_mut() = Method::GET;
     let question = request.uri().path_and_query().map_or("/", |whole| whole.as_str()).to_owned();
     let Some(kept) = cache.place(&question, Instant::now(), age) else {
         let text = "too many different questions at once; ask again in a second\n";

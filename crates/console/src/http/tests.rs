@@ -132,3 +132,26 @@ async fn an_answer_is_made_once_in_its_time_however_many_ask_and_too_many_questi
         assert!(ask("/?a").await.ends_with(&format!("made {}", counted + n)));
     }
 }
+
+#[tokio::test]
+async fn who_asks_for_the_head_alone_makes_no_answer_anew_and_leaves_a_whole_one() {
+    let made = Arc::new(AtomicUsize::new(0));
+    let make = move || {
+        let number = made.fetch_add(1, SeqCst) + 1;
+        async move { format!("{number} hello") }
+    };
+    let cache = Cache::new(|| Duration::from_secs(3600));
+    let routes = Router::new().route("/", get(make)).layer(middleware::from_fn_with_state(cache, cached));
+    let address = start(routes).await;
+    let ask = async |method: &str| {
+        let mut stream = TcpStream::connect(address).await.unwrap();
+        let request = format!("{method} / HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n");
+        stream.write_all(request.as_bytes()).await.unwrap();
+        answer(&mut stream).await
+    };
+    for _ in 0..3 {
+        let head = ask("HEAD").await;
+        assert!(head.starts_with("HTTP/1.1 200") && head.ends_with("\r\n\r\n"), "{head}");
+    }
+    assert!(ask("GET").await.ends_with("\r\n\r\n1 hello"));
+}
