@@ -41,6 +41,10 @@ pub(super) fn headline(view: &InsightView) -> String {
     if let Some(why) = &view.not_measured {
         return format!("{why} ({span}{only})");
     }
+    // Nothing has no percentiles: they would be 0.
+    if f.count == 0 {
+        return format!("no statement ({span}{only})");
+    }
     let from = if f.one_in > 1 { format!("from 1 session in {}, ", f.one_in) } else { String::new() };
     format!(
         "{}/s, p50 {}, p99 {}, {} under way on average, {} errors ({from}{span}{only})",
@@ -185,11 +189,12 @@ pub(super) fn shortened(text: &str, most: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::insight_view::RowView;
+    use crate::insight_view::{Question, RowView};
 
     #[test]
     fn what_is_estimated_says_how_far_off_it_may_be() {
-        let f = FiguresView { per_second: 25.2, per_second_error: 3.8, one_in: 16, ..FiguresView::default() };
+        let error = FiguresView { per_second: 25.2, per_second_error: 3.8, ..FiguresView::default() };
+        let f = FiguresView { count: 252, one_in: 16, ..error };
         assert_eq!(per_second(&f), "25 ±3.8");
         let view = InsightView { total: f, ..InsightView::default() };
         let text = text(&view, Paint::default());
@@ -212,6 +217,13 @@ mod tests {
         for text in [rows(&view), requests(&view)] {
             assert!(text.ends_with("che ckout [2J\n") && text.lines().count() == 2, "{text:?}");
         }
+    }
+
+    #[test]
+    fn no_statement_has_no_percentiles() {
+        let question = Question { endpoint: Some("checkout".to_owned()), ..Question::default() };
+        let view = InsightView { question, span_s: 10.0, ..InsightView::default() };
+        assert_eq!(headline(&view), "no statement (last 10 s, only endpoint checkout)");
     }
 
     #[test]
