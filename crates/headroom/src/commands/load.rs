@@ -17,7 +17,7 @@ use load::arrivals::{Arrivals, Open, Spacing};
 use load::store::Store;
 use load::tables::{TablesChange, TablesReport};
 use load::workload::Named;
-use load::{Account, LoadError, Plan, ProgressView, Target};
+use load::{Account, LoadError, Plan, PlanError, ProgressView, Target};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -249,7 +249,8 @@ async fn send(args: RunArgs, environment: &Environment) -> anyhow::Result<ExitCo
         let view = ProgressView::new(&plan);
         load::run(&plan, &stop, |progress| view.show(&progress))
     });
-    let outcome = outcome.await.context("the load generator ended unexpectedly")??;
+    let outcome = outcome.await.context("the load generator ended unexpectedly")?;
+    let outcome = outcome.map_err(or_wrong_command_line)?;
     if flag.is_set() {
         // What is under way at the end of a warm-up counts as begun, and nothing of it was answered.
         if outcome.totals.done + outcome.totals.failed == 0 {
@@ -268,6 +269,16 @@ async fn send(args: RunArgs, environment: &Environment) -> anyhow::Result<ExitCo
         terminal::complain(&format!("kept as run {run}: headroom report {run}"));
     }
     Ok(if outcome.is_sound() { exit::DONE } else { exit::no() })
+}
+
+/// A load that no server could be sent is a wrong command line; everything else is an error.
+pub(crate) fn or_wrong_command_line(error: LoadError) -> anyhow::Error {
+    match error {
+        LoadError::Plan(PlanError::NoTime | PlanError::Rate | PlanError::NoAddress { .. }) => {
+            exit::usage_error(error.to_string())
+        }
+        other => other.into(),
+    }
 }
 
 async fn prepare(args: PrepareArgs, environment: &Environment) -> anyhow::Result<ExitCode> {
@@ -314,7 +325,7 @@ fn ending() {
 fn interrupted(error: LoadError, left: &str) -> anyhow::Error {
     match error {
         LoadError::Interrupted => anyhow!("interrupted: {left}"),
-        other => other.into(),
+        other => or_wrong_command_line(other),
     }
 }
 

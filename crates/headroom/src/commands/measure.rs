@@ -3,7 +3,7 @@
 
 mod current;
 
-use crate::commands::load::{TargetArgs, WorkloadArgs};
+use crate::commands::load::{TargetArgs, WorkloadArgs, or_wrong_command_line};
 use crate::environment::Environment;
 use anyhow::bail;
 use clap::Args;
@@ -113,7 +113,8 @@ pub(crate) async fn run(args: MeasureArgs, environment: &Environment) -> anyhow:
     let json = args.json;
     let measurement = args.measurement(observed);
     let measured =
-        tokio::task::spawn_blocking(move || measurement.run(plan, &stop, terminal::complain)).await??;
+        tokio::task::spawn_blocking(move || measurement.run(plan, &stop, terminal::complain)).await?;
+    let measured = measured.map_err(or_wrong_command_line)?;
     let done = measured.capacity.is_some_and(|capacity| capacity.lower.is_some());
     if json {
         terminal::print_json(&measured)?;

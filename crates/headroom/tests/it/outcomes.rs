@@ -20,7 +20,7 @@ const LIMIT: Duration = Duration::from_secs(60);
 type Row = (&'static str, i32, &'static str);
 
 /// No server is needed: these end before they reach one, or find none.
-const ALONE: [Row; 76] = [
+const ALONE: [Row; 79] = [
     ("", 64, ""),
     ("rout", 64, "unrecognized subcommand 'rout'"),
     ("route", 64, "name one with --server"),
@@ -72,6 +72,9 @@ const ALONE: [Row; 76] = [
         64,
         "only sysbench's workloads take --tables; endpoints has tables and statements of its own",
     ),
+    ("load run oltp_read_only --server 127.0.0.1:1 --user app --no-store --rate 0", 64, "a rate must be"),
+    ("load run oltp_read_only --server 127.0.0.1:1 --user app --no-store --time 0s", 64, "a run of no time"),
+    ("load run oltp_read_write --reader 127.0.0.1:1 --user app --no-store", 64, "writes, and no address"),
     ("load run oltp_raed_only --server 127.0.0.1:1 --user app", 64, "no workload is called 'oltp_raed_only'"),
     (
         "load run oltp_read_only --server 127.0.0.1:1 --user app --no-store",
