@@ -26,10 +26,13 @@ impl ProgressView {
 
     fn second(&self, phase: &str, moment: &Moment) {
         let Moment { done, queries, failed, p50_ms, p99_ms, max_ms, .. } = moment;
-        let line = format!(
-            "{phase:<8}{done:>7} transactions/s {queries:>8} queries/s  p50 {p50_ms:.3}  p99 {p99_ms:.3}  \
-             max {max_ms:.3} ms  failed {failed}"
-        );
+        let times = if *done == 0 {
+            "no answer".to_owned()
+        } else {
+            format!("p50 {p50_ms:.3}  p99 {p99_ms:.3}  max {max_ms:.3} ms")
+        };
+        let line =
+            format!("{phase:<8}{done:>7} transactions/s {queries:>8} queries/s  {times}  failed {failed}");
         self.bar.step();
         self.bar.doing_or_line(line.clone(), || line.trim_start().to_owned());
     }

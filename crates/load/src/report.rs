@@ -206,17 +206,27 @@ fn arrivals(outcome: &Outcome) -> String {
     }
 }
 
-/// A figure of each second: its name, whether it is drawn in dashes, and the figure.
-type Curve = (&'static str, bool, fn(&Moment) -> f64);
+/// A figure of each second: its name, whether it is drawn in dashes, and the figure where there is one.
+type Curve = (&'static str, bool, fn(&Moment) -> Option<f64>);
+/// A second in which nothing was answered has no times: as 0 they would look best where a server hung.
+const TIMES: [Curve; 2] = [
+    ("p50", true, |m| (m.done > 0).then_some(m.p50_ms)),
+    ("p99", false, |m| (m.done > 0).then_some(m.p99_ms)),
+];
+
+fn points(series: &[Moment], (_, _, value): Curve) -> Vec<(f64, f64)> {
+    series.iter().filter_map(|m| Some((m.second as f64, value(m)?))).collect()
+}
 
 fn courses(runs: &[Run]) -> String {
     let lines = |values: &[Curve]| -> Vec<Line> {
         let mut lines = Vec::new();
         for (colour, run) in runs.iter().enumerate() {
-            for (name, is_dashed, value) in values {
-                let points = run.outcome.series.iter().map(|m| (m.second as f64, value(m))).collect();
+            for curve in values {
+                let (name, is_dashed, _) = *curve;
+                let points = points(&run.outcome.series, *curve);
                 let line = Line::new(format!("run {} {name}", run.id), points).colour(colour);
-                lines.push(if *is_dashed { line.dashed() } else { line });
+                lines.push(if is_dashed { line.dashed() } else { line });
             }
         }
         lines
@@ -225,9 +235,9 @@ fn courses(runs: &[Run]) -> String {
     let step = (last / 8).max(1);
     let ticks: Vec<(f64, String)> =
         (0..=last).step_by(step as usize).map(|s| (s as f64, format!("{s} s"))).collect();
-    let rate = lines(&[("", false, |m| m.done as f64)]);
-    let times = lines(&[("p50", true, |m| m.p50_ms), ("p99", false, |m| m.p99_ms)]);
-    let failed = lines(&[("", false, |m| m.failed as f64)]);
+    let rate = lines(&[("", false, |m| Some(m.done as f64))]);
+    let times = lines(&TIMES);
+    let failed = lines(&[("", false, |m| Some(m.failed as f64))]);
     let mut text = String::from("<h2>Second by second</h2>\n");
     let chart = |title, unit, lines| Lines::new(title, unit).x_axis("time").lines(lines).ticks(ticks.clone());
     text.push_str(&chart("Transactions", "a second", rate).html());
@@ -297,6 +307,25 @@ mod tests {
     #[test]
     fn moments_are_dates_and_times() {
         assert_eq!(moment(1_795_190_709), "2026-11-20 16:05:09");
+    }
+
+    #[test]
+    fn a_second_without_an_answer_has_no_times() {
+        let second = |second, done, p99_ms| Moment {
+            second,
+            done,
+            queries: done,
+            failed: 0,
+            late: 0,
+            p50_ms: p99_ms,
+            p95_ms: p99_ms,
+            p99_ms,
+            max_ms: p99_ms,
+        };
+        let series = [second(0, 5, 8.0), second(1, 0, 0.0), second(2, 3, 900.0)];
+        for curve in TIMES {
+            assert_eq!(points(&series, curve), [(0.0, 8.0), (2.0, 900.0)]);
+        }
     }
 
     #[test]
