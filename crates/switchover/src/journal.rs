@@ -65,7 +65,10 @@ impl Journal {
     /// [`Error::Journal`] when it cannot be written.
     pub fn create(directory: &Path, plan: &crate::perform::Plan) -> Result<Self, Error> {
         let at_ms = now_ms();
-        let path = directory.join(format!("switchover-{at_ms}.jsonl"));
+        // A clock that was set back must not have it stand before one that is over, which hides older ones.
+        let number = newest(directory).and_then(|path| number_of(&path));
+        let number = number.map_or(at_ms, |newest| at_ms.max(newest.saturating_add(1)));
+        let path = directory.join(format!("switchover-{number}.jsonl"));
         let wrong = |error: std::io::Error| Error::Journal { path: path.clone(), source: error.into() };
         std::fs::create_dir_all(directory).map_err(wrong)?;
         let options = OpenOptions::new().append(true).create_new(true).mode(0o600).open(&path);
@@ -145,6 +148,13 @@ impl Journal {
 /// The newest journal in a directory, by name; `None` when there is none.
 pub fn newest(directory: &Path) -> Option<PathBuf> {
     newest_first(directory).into_iter().next()
+}
+
+/// What a journal's name counts by: the milliseconds since 1970 at which it was begun, or more than that of
+/// the one before. `None` for a name of another kind.
+fn number_of(path: &Path) -> Option<u64> {
+    let name = path.file_name()?.to_str()?;
+    name.strip_prefix("switchover-")?.strip_suffix(".jsonl")?.parse().ok()
 }
 
 /// The journals in a directory, by name.
@@ -422,6 +432,25 @@ mod tests {
         assert_eq!(left(), ["switchover-4.jsonl", "switchover-1.jsonl"]);
         write(5, ours(), Some(State::Done));
         assert_eq!(left(), Vec::<String>::new());
+    }
+
+    #[test]
+    fn a_journal_that_is_begun_after_the_clock_was_set_back_is_the_newest() {
+        use crate::perform::FenceBy;
+        use crate::perform::tests::failover;
+        let directory = tempfile::tempdir().unwrap();
+        let plan = failover(FenceBy::Nothing);
+        let ahead = now_ms() + 86_400_000;
+        let over = JournalRecord::Over { at_ms: ahead, state: State::Done };
+        let lines = [JournalRecord::Plan { at_ms: ahead, plan: Box::new(plan.clone()) }, over];
+        let text: String = lines.iter().map(|line| serde_json::to_string(line).unwrap() + "\n").collect();
+        std::fs::write(directory.path().join(format!("switchover-{ahead}.jsonl")), text).unwrap();
+        let begun = Journal::create(directory.path(), &plan).unwrap();
+        assert_eq!(newest(directory.path()).as_deref(), Some(begun.path()));
+        assert_eq!(number_of(begun.path()), Some(ahead + 1));
+        let left = unfinished(begun.path()).left;
+        assert_eq!(left.len(), 1, "the older one, which is over, does not hide it: {left:?}");
+        assert_eq!(number_of(Path::new("switchover-old.jsonl")), None);
     }
 
     #[test]
