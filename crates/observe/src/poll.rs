@@ -68,6 +68,8 @@ pub(crate) struct Poller {
     question_time: Option<(Duration, Instant)>,
     /// The connection is new, and who answers is taken for the one that answered before until it says so.
     unsure: bool,
+    /// The connection still waits for the answer to a seldom question.
+    left_waiting: bool,
 }
 
 /// What is asked once a connection.
@@ -117,6 +119,7 @@ impl Poller {
             epoch: None,
             question_time: None,
             unsure: false,
+            left_waiting: false,
         }
     }
 
@@ -175,7 +178,8 @@ impl Poller {
         };
         let result = self.questions(&mut connection).await;
         self.lacks = result.as_ref().is_ok_and(|answer| !answer.missing.is_empty());
-        if result.as_ref().err().is_none_or(|e| !e.is_fatal()) {
+        let left_waiting = std::mem::take(&mut self.left_waiting);
+        if !left_waiting && result.as_ref().err().is_none_or(|e| !e.is_fatal()) {
             self.connection = Some(connection);
         }
         result
@@ -301,20 +305,15 @@ impl Poller {
             .and_then(|rows| answer::file_position(&rows));
         }
         let answered = Instant::now();
-        introduction
-            .rare
-            .ask_what_is_due(
-                connection,
-                dialect,
-                &introduction.identity,
-                &self.called,
-                deadline,
-                Spacing { least: self.pace.seldom(&self.budget), visits: self.pace.interval() },
-            )
-            .await?;
+        let spacing = Spacing { least: self.pace.seldom(&self.budget), visits: self.pace.interval() };
+        let (rare, identity) = (&mut introduction.rare, &introduction.identity);
+        rare.ask_topology(connection, dialect, identity, deadline, spacing).await?;
+        let seldom =
+            rare.ask_what_is_due(connection, dialect, identity, &self.called, deadline, spacing).await;
+        self.left_waiting = is_left_waiting(seldom)?;
         missing.extend(introduction.rare.missing.iter().cloned());
         let mut remarks: Vec<String> = self.moved.iter().cloned().collect();
-        remarks.extend(introduction.rare.remarks.iter().chain(&introduction.host_blocking).cloned());
+        remarks.extend(introduction.rare.unanswered().chain(introduction.host_blocking.clone()));
         Ok(Answer {
             product: introduction.product.clone(),
             identity: introduction.identity.clone(),
@@ -455,6 +454,15 @@ async fn replication(
             let why = format!("its replication could not be asked: {error}");
             (Channels::Unknown { why, denied: false }, None)
         }
+    }
+}
+
+/// Whether a seldom question has no answer in time. It may walk over all sessions, of which a busy server has
+/// many: that it is slow says nothing against the server, which has just answered all that says how it is.
+fn is_left_waiting(seldom: Result<(), AskError>) -> Result<bool, AskError> {
+    match seldom {
+        Err(AskError::Silent { .. }) => Ok(true),
+        other => other.map(|()| false),
     }
 }
 

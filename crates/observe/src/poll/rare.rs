@@ -26,7 +26,6 @@ pub(crate) struct RareQuestions {
     pub(crate) clients: Option<Clients>,
     pub(crate) managed: Option<Managed>,
     pub(crate) missing: Vec<Missing>,
-    pub(crate) remarks: Vec<String>,
     /// The time between two answers to what `load` is of; `None` before the first.
     pub(crate) load_spacing: Option<Duration>,
     load_due: Due,
@@ -43,6 +42,9 @@ struct Due {
     at: Option<Instant>,
     /// From the last asking to then.
     pause: Duration,
+    /// The last asking had no answer in time. So it is not asked sooner on a new connection either: that one
+    /// would be lost like the last.
+    unanswered: bool,
 }
 
 /// How often something may be asked.
@@ -64,6 +66,13 @@ impl Due {
         self.at = Some(Instant::now() + self.pause);
     }
 
+    /// A new connection is another case.
+    fn again(&mut self) {
+        if !self.unanswered {
+            *self = Self::default();
+        }
+    }
+
     /// The longest time between two answers: what is due waits for a visit.
     fn spacing(self, visits: Duration) -> Duration {
         self.pause + visits
@@ -78,8 +87,11 @@ impl RareQuestions {
     /// On a new connection nothing is refused yet.
     pub(crate) fn ask_again_what_was_refused(&mut self) {
         if !self.missing.is_empty() {
-            let now = Due::default();
-            (self.load_due, self.replicas_due, self.clients_due, self.rds_due) = (now, now, now, now);
+            for due in
+                [&mut self.load_due, &mut self.replicas_due, &mut self.clients_due, &mut self.rds_due]
+            {
+                due.again();
+            }
             self.missing.clear();
             self.beyond.clear();
         }
@@ -88,11 +100,49 @@ impl RareQuestions {
     /// The server may have been restarted before this connection: its counters say so, and whether its buffer
     /// pool is warm.
     pub(crate) fn read_counters_again(&mut self) {
-        self.load_due = Due::default();
+        self.load_due.again();
+    }
+
+    /// What had no answer in time when it was last asked, in words.
+    pub(crate) fn unanswered(&self) -> impl Iterator<Item = String> {
+        let questions = [
+            (self.load_due, "what it carries"),
+            (self.replicas_due, "who replicates from it"),
+            (self.clients_due, "what its client hosts ask"),
+            (self.rds_due, "who is in its cluster"),
+        ];
+        questions
+            .into_iter()
+            .filter(|(due, _)| due.unanswered)
+            .map(|(_, what)| format!("it does not say within the deadline {what}; that is asked again later"))
+    }
+
+    /// Asks an Aurora cluster's own table in every visit: it says who the writer is.
+    pub(crate) async fn ask_topology(
+        &mut self,
+        connection: &mut ControlConnection,
+        dialect: Dialect,
+        identity: &Identity,
+        deadline: Duration,
+        spacing: Spacing,
+    ) -> Result<(), AskError> {
+        if !dialect.aurora {
+            return Ok(());
+        }
+        let mut ask = Asker { connection, dialect, identity, deadline, spacing };
+        let mut always = Due::default();
+        if let Some(rows) =
+            ask.one(dialect::AURORA_TOPOLOGY, Purpose::Counters, &mut always, &mut self.missing).await?
+        {
+            let own = identity.key.trim_start_matches("aurora ").to_owned();
+            self.managed = Some(Managed::Aurora { own, instances: managed::aurora_instances(&rows) });
+        }
+        Ok(())
     }
 
     /// Asks what is due, nothing again before the least spacing has passed. Only a lost connection is an
-    /// error: what cannot be asked is remembered as missing.
+    /// error, and no answer in time, after which the connection is of no more use: what cannot be asked is
+    /// remembered as missing.
     pub(crate) async fn ask_what_is_due(
         &mut self,
         connection: &mut ControlConnection,
@@ -103,14 +153,6 @@ impl RareQuestions {
         spacing: Spacing,
     ) -> Result<(), AskError> {
         let mut ask = Asker { connection, dialect, identity, deadline, spacing };
-        let mut always = Due::default();
-        if dialect.aurora
-            && let Some(rows) =
-                ask.one(dialect::AURORA_TOPOLOGY, Purpose::Counters, &mut always, &mut self.missing).await?
-        {
-            let own = identity.key.trim_start_matches("aurora ").to_owned();
-            self.managed = Some(Managed::Aurora { own, instances: managed::aurora_instances(&rows) });
-        }
         if self.load_due.now()
             && let Some(rows) =
                 ask.one(dialect::LOAD, Purpose::Sessions, &mut self.load_due, &mut self.missing).await?
@@ -146,8 +188,11 @@ impl RareQuestions {
         if registered.is_none() || told.iter().any(|t| t.address.is_none()) {
             let mut due = Due::default();
             let sessions =
-                ask.one(ask.dialect.dump_sessions(), Purpose::Sessions, &mut due, &mut self.missing).await?;
-            let hosts = sessions.as_ref().map(answer::dump_hosts).unwrap_or_default();
+                ask.one(ask.dialect.dump_sessions(), Purpose::Sessions, &mut due, &mut self.missing).await;
+            if due.unanswered {
+                self.replicas_due = due;
+            }
+            let hosts = sessions?.as_ref().map(answer::dump_hosts).unwrap_or_default();
             let mut ports: Vec<u16> = told.iter().filter(|t| t.address.is_none()).map(|t| t.port).collect();
             if ports.is_empty() {
                 ports.push(ask.identity.port);
@@ -219,6 +264,7 @@ impl Asker<'_> {
         let start = Instant::now();
         let answer = self.connection.ask(statement, self.deadline).await;
         due.after(start.elapsed(), answer.is_err(), self.spacing.least);
+        due.unanswered = matches!(answer, Err(AskError::Silent { .. }));
         match answer {
             Ok(rows) => Ok(Some(rows)),
             Err(error) if error.is_fatal() => Err(error),
@@ -247,5 +293,21 @@ mod tests {
         assert!(!rare.load_due.now());
         rare.read_counters_again();
         assert!(rare.load_due.now() && !rare.clients_due.now());
+    }
+
+    #[test]
+    fn what_had_no_answer_in_time_waits_for_its_pause_on_a_new_connection_too() {
+        let mut rare = RareQuestions::new("a".to_owned());
+        let dialect = Dialect { version: "8.4.2".parse().unwrap(), aurora: false };
+        rare.missing.push(Missing::new(Purpose::Replicas, dialect, "u@h"));
+        for due in [&mut rare.load_due, &mut rare.clients_due] {
+            due.after(Duration::from_secs(1), true, Duration::ZERO);
+        }
+        rare.load_due.unanswered = true;
+        rare.read_counters_again();
+        rare.ask_again_what_was_refused();
+        assert!(!rare.load_due.now() && rare.clients_due.now());
+        let unanswered: Vec<String> = rare.unanswered().collect();
+        assert!(matches!(&unanswered[..], [why] if why.contains("what it carries")), "{unanswered:?}");
     }
 }

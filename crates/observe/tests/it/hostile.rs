@@ -5,6 +5,7 @@ use fleet::{Address, Snapshot, State};
 use lab::scripted::{Opening, Reply, Script, ScriptedServer};
 use observe::Watcher;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 fn config(server: &ScriptedServer) -> FleetConfig {
@@ -136,5 +137,32 @@ async fn an_endless_answer_is_not_read_to_its_end() {
         |s| matches!(&s.servers[0].state, State::Failing { why } if why.contains("more than 100000 rows")),
     )
     .await;
+    watcher.stop().await;
+}
+
+#[tokio::test]
+async fn a_server_that_is_slow_to_add_up_its_counters_answers_all_the_same() {
+    let asked = Arc::new(AtomicU32::new(0));
+    let count = asked.clone();
+    let server = ScriptedServer::start(script(move |statement| {
+        statement.starts_with("SHOW GLOBAL STATUS").then(|| {
+            count.fetch_add(1, Relaxed);
+            Reply::Hang
+        })
+    }))
+    .await
+    .unwrap();
+    let mut config = config(&server);
+    config.deadline = Duration::from_secs(2);
+    let watcher = Watcher::start(config);
+    let first = until(&watcher, "it takes writes", |s| s.primary().is_some()).await;
+    let remarked = first.remarks.iter().any(|remark| remark.contains("what it carries"));
+    assert!(remarked, "{:?}", first.remarks);
+    until(&watcher, "it is asked on", |s| {
+        assert_eq!(s.servers[0].state, State::Answering);
+        s.round >= first.round + 30
+    })
+    .await;
+    assert_eq!(asked.load(Relaxed), 1, "that question has a pause");
     watcher.stop().await;
 }
