@@ -2,7 +2,9 @@
 //! is.
 //!
 //! Passwords stand in `CREATE USER ... IDENTIFIED BY`, `SET PASSWORD`, `CHANGE MASTER TO ...
-//! MASTER_PASSWORD`, `CREATE SERVER ... PASSWORD`, and in the `CONNECTION` of a table that lives elsewhere.
+//! MASTER_PASSWORD`, `CREATE SERVER ... PASSWORD`, and in the `CONNECTION` of a table that lives elsewhere. A
+//! cloud that keeps such statements to itself has procedures in their place, which take passwords and private
+//! keys without a word that tells them: `CALL mysql.rds_set_external_source('host', 3306, 'user', ...)`.
 //! Statements about rows may name a column `password` and are data like any other, unless others stand beside
 //! them in the same text, or the rows are accounts: `mysql.user`, `global_priv`, `authentication_string`.
 //!
@@ -33,7 +35,10 @@ pub fn is_secret(text: &[u8]) -> bool {
 
 fn names_accounts(text: &[u8]) -> bool {
     ACCOUNTS.into_iter().any(|wanted| ends(text, wanted).next().is_some())
-        || ends(text, SCHEMA).any(|end| is_dot_user(&text[end..]))
+        || ends(text, SCHEMA).any(|end| {
+            let (before, behind) = (&text[..end - SCHEMA.0.len()], &text[end..]);
+            is_dot_user(behind) || is_called(before, behind)
+        })
 }
 
 /// Where each place ends at which this word stands.
@@ -48,9 +53,21 @@ fn ends(text: &[u8], (word, rare): (&'static [u8], usize)) -> impl Iterator<Item
 
 /// Behind the name of a database, in quotes or not: its table `user`.
 fn is_dot_user(behind: &[u8]) -> bool {
-    let counts = |byte: &u8| !byte.is_ascii_whitespace() && !matches!(byte, b'`' | b'"');
     let mut bytes = behind.iter().copied().filter(counts);
     b".USER".iter().all(|wanted| bytes.next().is_some_and(|byte| byte.eq_ignore_ascii_case(wanted)))
+}
+
+/// Around the name of a database, in quotes or not: a call of one of its procedures. A comment may hide that.
+fn is_called(before: &[u8], behind: &[u8]) -> bool {
+    let end = before.iter().rposition(counts).map_or(0, |last| last + 1);
+    let last = |length: usize| &before[end.saturating_sub(length)..end];
+    let calls = last(4).eq_ignore_ascii_case(b"CALL") || last(2) == b"*/";
+    calls && behind.iter().find(|byte| counts(byte)) == Some(&b'.')
+}
+
+/// Neither space nor the quote of a name.
+fn counts(byte: &u8) -> bool {
+    !byte.is_ascii_whitespace() && !matches!(byte, b'`' | b'"')
 }
 
 #[cfg(test)]
@@ -70,6 +87,9 @@ mod tests {
             "insert into mysql.user values ('%', 'a', '*94BD')",
             "REPLACE INTO `mysql` . `user` VALUES ('%', 'a', '*94BD')",
             "UPDATE mysql.global_priv SET priv = '{}'",
+            "CALL mysql.rds_set_external_source('10.0.0.1', 3306, 'repl', 'x', 'bin.000031', 107, 0)",
+            "call\n`MySQL` . az_replication_change_master('10.0.0.1', 'repl', 'x', 3306, 'bin', 1, '')",
+            "CALL /* of the cloud */ mysql.rds_import_binlog_ssl_material('{\"ssl_key\":\"x\"}')",
         ] {
             assert!(is_secret(secret.as_bytes()), "{secret}");
         }
@@ -79,6 +99,8 @@ mod tests {
             "SET NAMES utf8",
             "SELECT mysql, user FROM servers WHERE mysql_user = 'x'",
             "INSERT INTO t VALUES ('mysql')",
+            "CALL shop.moves('mysql.5')",
+            "SELECT * FROM mysql.general_log",
             "",
         ] {
             assert!(!is_secret(open.as_bytes()), "{open}");
