@@ -151,8 +151,8 @@ impl Tracker {
     }
 
     /// Is a transaction open, by the server's last word? With `autocommit` off also after an error, which
-    /// carries no status, and after one of a stored procedure in any case. While a command is outstanding
-    /// this is the state before it.
+    /// carries no status, and in any case after one of a stored procedure, a compound statement or an
+    /// `EXECUTE`. While a command is outstanding this is the state before it.
     pub fn in_transaction(&self) -> bool {
         self.session.in_transaction()
     }

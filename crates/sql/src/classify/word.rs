@@ -93,6 +93,12 @@ impl Verb {
         matches!(self, Self::Select | Self::Insert | Self::Update | Self::Delete | Self::Replace | Self::With)
     }
 
+    /// May it run several other statements: those of a body (`BEGIN NOT ATOMIC`, `IF`, loops: MariaDB), or
+    /// whatever was prepared by text?
+    pub const fn may_run_others(self) -> bool {
+        self.holds_others() && !matches!(self, Self::Prepare) || matches!(self, Self::Begin)
+    }
+
     /// Does its second word matter?
     const fn has_second(self) -> bool {
         matches!(self, Self::Lock | Self::Unlock | Self::Drop | Self::Xa | Self::Begin | Self::Set)

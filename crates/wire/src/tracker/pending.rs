@@ -26,8 +26,8 @@ pub(super) struct Pending {
     pub(super) begun: bool,
     /// It prepares a statement that asks for what the one before it left.
     pub(super) asks_back: bool,
-    /// The first word of the statement that it prepares.
-    pub(super) prepares_verb: Verb,
+    /// The first word of its statement, or of the one that it prepares.
+    pub(super) verb: Verb,
     /// One of its results carried an insert id.
     pub(super) gave_insert_id: bool,
 }

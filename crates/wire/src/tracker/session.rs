@@ -35,7 +35,7 @@ pub(super) struct Session {
     offered: Capabilities,
     capabilities: Capabilities,
     status: Status,
-    /// An error came while `autocommit` was off, or from a procedure: a transaction may have begun with it.
+    /// An error came while `autocommit` was off, or from several statements: a transaction may have begun.
     transaction_unknown: bool,
     /// The sequence id that the next packet carries, whoever sends it.
     next_sequence: u8,
@@ -366,7 +366,7 @@ impl Session {
             becomes: becomes(command, body, self.capabilities),
             begun: false,
             asks_back: false,
-            prepares_verb: Verb::None,
+            verb: Verb::None,
             gave_insert_id: false,
         };
         if let Err(limit) = self.queue.push(pending) {
@@ -405,8 +405,9 @@ impl Session {
         self.sticky.add(findings.leaves, findings.prepares);
         let Some(pending) = self.queue.newest(number) else { return };
         (pending.leaves, pending.prepares) = (findings.leaves, findings.prepares);
+        pending.verb = findings.verb;
         if pending.command == Command::StmtPrepare {
-            (pending.asks_back, pending.prepares_verb) = (findings.asks_back, findings.verb);
+            pending.asks_back = findings.asks_back;
             return;
         }
         pending.effect = Effect {
@@ -554,7 +555,7 @@ impl Session {
             return self.lose(LostBecause::Malformed { packet: "prepared statement" });
         };
         let asks_back = self.queue.front().is_some_and(|pending| pending.asks_back);
-        let verb = self.queue.front().map(|pending| pending.prepares_verb).unwrap_or_default();
+        let verb = self.queue.front().map(|pending| pending.verb).unwrap_or_default();
         self.sticky.prepare(prepared.statement, prepared.parameters, asks_back, verb);
         self.prepared_goes_on(prepared.then(self.capabilities));
     }
@@ -589,15 +590,17 @@ impl Session {
             // An error packet has no status flags. Without autocommit the statement may have opened a
             // transaction; a procedure may have done so before the statement in it that failed.
             self.transaction_unknown |=
-                !self.status.contains(Status::AUTOCOMMIT) || self.may_have_called(&pending);
+                !self.status.contains(Status::AUTOCOMMIT) || self.may_have_run_others(&pending);
         } else {
             self.succeed(pending);
         }
     }
 
-    /// May this command have run a stored procedure? Of prepared statements it is not kept which one calls.
-    fn may_have_called(&self, pending: &Pending) -> bool {
+    /// May this command have run several statements, of a stored procedure or its own? Of prepared statements
+    /// it is not kept which one calls.
+    fn may_have_run_others(&self, pending: &Pending) -> bool {
         let leaves = match pending.command {
+            Command::Query if pending.verb.may_run_others() => return true,
             Command::Query => pending.leaves,
             Command::StmtExecute | Command::StmtBulkExecute => self.sticky.sticky(),
             _ => return false,

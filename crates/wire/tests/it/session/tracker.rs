@@ -189,6 +189,27 @@ fn an_error_of_a_procedure_may_leave_a_transaction_open() {
 }
 
 #[test]
+fn an_error_in_a_body_or_of_what_was_prepared_by_text_may_leave_a_transaction_open() {
+    for text in [
+        "BEGIN NOT ATOMIC START TRANSACTION; INSERT INTO t VALUES (1); END",
+        "IF 1 THEN START TRANSACTION; INSERT INTO t VALUES (1); END IF",
+        "EXECUTE moves",
+    ] {
+        let mut s = Script::new(PLAIN);
+        s.query(text);
+        s.error(1062);
+        assert!(s.tracker.in_transaction(), "{text}");
+        s.query("ROLLBACK");
+        s.ok(IDLE);
+        assert!(!s.tracker.in_transaction(), "{text}");
+    }
+    let mut s = Script::new(PLAIN);
+    s.query("PREPARE one FROM 'DO'");
+    s.error(1064);
+    assert!(!s.tracker.in_transaction(), "nothing has run");
+}
+
+#[test]
 fn an_insert_id_sticks_until_another_statement_on_rows() {
     let mut s = Script::new(PLAIN);
     s.query("INSERT INTO t () VALUES ()");
