@@ -4,7 +4,7 @@
 //! and looks at words: the first of each statement, and a handful of others anywhere. The rule for doubt: a
 //! find too many only makes a session wait longer before it is moved; a find too few would lose state. So
 //! words count wherever they stand, and where quotes cannot be trusted the walk turns *wary*: from there on
-//! it reads strings as if they were code. That is so
+//! it reads strings and comments as if they were code. That is so
 //! - in `PREPARE` and `EXECUTE IMMEDIATE`, whose strings are code, and in MariaDB's compound statements;
 //! - after a backslash that follows a byte above 0x7f inside a string: in GBK, Big5 and Shift-JIS it may be
 //!   half a letter;
@@ -27,7 +27,7 @@ pub struct Scanner {
     lexer: Lexer,
     /// The last chunk has ended in a word.
     in_word: bool,
-    /// Read strings as code.
+    /// Read strings as code, and comments: they may begin inside a string.
     wary: bool,
     words: Words,
 }
@@ -173,7 +173,8 @@ impl Scanner {
                 self.words.end_statement();
                 false
             }
-            Class::Quote if self.wary => false,
+            Class::Quote | Class::Hash if self.wary => false,
+            Class::Pair if self.wary && byte != b'@' => false,
             _ => {
                 self.lexer.begin(byte);
                 true

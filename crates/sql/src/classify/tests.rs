@@ -62,6 +62,8 @@ fn state_is_seen_however_it_is_written() {
         ("EXECUTE IMMEDIATE 'CREATE TEMPORARY TABLE x (a INT)'", Sticky::TEMPORARY_TABLE),
         ("PREPARE s FROM \"LOCK TABLES t READ\"", Sticky::TABLE_LOCK),
         ("PREPARE s FROM 'SELECT ''a'', @x'", Sticky::USER_VARIABLE),
+        ("PREPARE s FROM 'SELECT ''# '', GET_LOCK(1, 1)'", Sticky::NAMED_LOCK),
+        ("PREPARE s FROM 'SELECT ''a -- '', @x'", Sticky::USER_VARIABLE),
         ("SELECT 'never closed", Sticky::UNREAD),
     ] {
         assert!(leaves(text).contains(sticky), "{text}: {:?}", leaves(text));
@@ -76,6 +78,9 @@ fn a_backslash_that_may_be_half_a_letter_makes_the_walk_wary() {
     // In Shift-JIS the two bytes 0x95 0x5c are one letter, and the string ends after it.
     let text = b"SELECT '\x95\\', @x, 'b'";
     assert!(scan(text, false).leaves.contains(Sticky::USER_VARIABLE));
+    // Behind an ordinary escape what looks like a comment is still in the string.
+    let text = "DO 'é\\' /* ', GET_LOCK('a', 1)".as_bytes();
+    assert!(scan(text, false).leaves.contains(Sticky::NAMED_LOCK));
 }
 
 #[test]
