@@ -25,6 +25,8 @@ use tokio_util::task::TaskTracker;
 const METADATA_DEADLINE: Duration = Duration::from_millis(500);
 /// Client hosts that servers show by name, resolved at most this many at a time and kept this many.
 const MOST_RESOLVED: usize = 1024;
+/// A client host whose name led nowhere is asked for again after this long: the resolver may have been out.
+const RESOLVE_AGAIN: Duration = Duration::from_secs(60);
 
 /// Publishing takes at most one part in this many of the time.
 const PUBLISHING_SHARE: u32 = 20;
@@ -53,6 +55,8 @@ pub(super) struct Publisher {
     remembered: Remembered,
     /// It is being written.
     remembering: bool,
+    /// Client hosts whose names led nowhere, and when that was found.
+    unresolved: HashMap<String, Instant>,
 }
 
 /// Whether a new primary may have to be found: whether one is known that does not answer (its replicas may
@@ -109,6 +113,7 @@ impl Publisher {
             epoch_file,
             remembered,
             remembering: false,
+            unresolved: HashMap::new(),
         };
         (publisher, receiver, rounds_receiver)
     }
@@ -131,6 +136,7 @@ impl Publisher {
             epoch_file: self.epoch_file.clone(),
             remembered: self.remembered.clone(),
             remembering: self.remembering,
+            unresolved: HashMap::new(),
         }
     }
 
@@ -192,6 +198,7 @@ impl Publisher {
                 self.remembering = false;
                 self.view.memory = Memory { is_kept: trouble.is_none(), trouble };
             }
+            Command::Resolved { host, addresses } if addresses.is_empty() => self.led_nowhere(host),
             Command::Resolved { host, addresses } => drop(self.view.resolved.insert(host, addresses)),
             #[cfg(test)]
             Command::Panic => panic!("a fault made on purpose"),
@@ -283,12 +290,13 @@ impl Publisher {
         let clients = known.get(&id).and_then(|e| e.answer.as_ref()).and_then(|a| a.clients.as_ref());
         let Some(clients) = clients else { return };
         self.view.estimator.take(id, clients);
+        let now = Instant::now();
         let unknown: Vec<String> = self
             .view
             .estimator
             .hosts()
             .filter(|host| host.parse::<IpAddr>().is_err() && *host != "localhost" && !host.starts_with('('))
-            .filter(|host| !self.view.resolved.contains_key(*host))
+            .filter(|host| self.is_to_be_resolved(host, now))
             .map(str::to_owned)
             .collect();
         for host in unknown {
@@ -302,6 +310,22 @@ impl Publisher {
                 let addresses = found.map(|all| all.map(|a| a.ip()).collect()).unwrap_or_default();
                 let _ = tell.send(Command::Resolved { host, addresses });
             });
+        }
+    }
+
+    /// Whether the resolver is to be asked for a client host's name.
+    fn is_to_be_resolved(&self, host: &str, now: Instant) -> bool {
+        let rests = |at: &Instant| now.saturating_duration_since(*at) < RESOLVE_AGAIN;
+        !self.view.resolved.contains_key(host) && !self.unresolved.get(host).is_some_and(rests)
+    }
+
+    /// A client host's name led nowhere. Of more than are kept it stays so.
+    fn led_nowhere(&mut self, host: String) {
+        let now = Instant::now();
+        self.unresolved.retain(|_, at| now.saturating_duration_since(*at) < RESOLVE_AGAIN);
+        if self.unresolved.len() < MOST_RESOLVED {
+            self.view.resolved.remove(&host);
+            self.unresolved.insert(host, now);
         }
     }
 
@@ -343,17 +367,38 @@ mod tests {
     use config::Matcher;
     use fleet::{Address, Server, ServerName, WriterStatus};
 
+    /// One that nobody runs, and whose tasks tell nobody.
+    fn publisher(config: FleetConfig, now: Instant) -> Publisher {
+        let (commands, _inbox) = mpsc::unbounded_channel();
+        let (tasks, stop, announced) =
+            (TaskTracker::new(), CancellationToken::new(), SwitchoverState::new(now));
+        Publisher::new(config, None, metadata::EC2, commands, tasks, stop, announced).0
+    }
+
+    #[test]
+    fn a_client_host_that_the_resolver_did_not_know_is_asked_for_again_after_a_minute() {
+        let (now, host) = (Instant::now(), || "app1.example.net".to_owned());
+        let mut publisher = publisher(FleetConfig::default(), now);
+        assert!(publisher.is_to_be_resolved(&host(), now));
+        // As when it is being asked.
+        publisher.view.resolved.insert(host(), Vec::new());
+        assert!(!publisher.is_to_be_resolved(&host(), now));
+        publisher.take(Command::Resolved { host: host(), addresses: Vec::new() });
+        let led_nowhere = publisher.unresolved[&host()];
+        assert!(!publisher.is_to_be_resolved(&host(), led_nowhere));
+        assert!(publisher.is_to_be_resolved(&host(), led_nowhere + RESOLVE_AGAIN));
+        publisher.take(Command::Resolved { host: host(), addresses: vec![IpAddr::from([10, 0, 0, 1])] });
+        assert!(!publisher.is_to_be_resolved(&host(), led_nowhere + RESOLVE_AGAIN * 9));
+    }
+
     #[tokio::test]
     async fn after_a_reload_a_name_must_lead_into_the_networks_in_force() {
         let within = |net: &str| {
             let within = Some(vec![Matcher::Net(net.parse().unwrap())]);
             FleetConfig { discover_within: within, ..FleetConfig::default() }
         };
-        let (now, (commands, _inbox)) = (Instant::now(), mpsc::unbounded_channel());
-        let (tasks, stop, announced) =
-            (TaskTracker::new(), CancellationToken::new(), SwitchoverState::new(now));
-        let (mut publisher, ..) =
-            Publisher::new(within("10.0.0.0/8"), None, metadata::EC2, commands, tasks, stop, announced);
+        let now = Instant::now();
+        let mut publisher = publisher(within("10.0.0.0/8"), now);
         let called = Address::tcp("db2.invalid", 3306);
         let entry = Entry::new(7, ServerName::new("db2"), called.clone(), called, Origin::Discovered, now);
         publisher.survey.entries.insert(7, entry);
