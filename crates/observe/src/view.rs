@@ -2,7 +2,7 @@
 
 pub(crate) mod zones;
 
-use crate::answer::{Channels, Managed, Runs};
+use crate::answer::{Answer, Channels, Managed, Runs};
 use crate::demand::Estimator;
 use crate::epoch::{self, Fence, Memory, ServerClaim, ServerEpoch};
 use crate::judge::{self, Facts, Judgement, Member};
@@ -15,7 +15,7 @@ use fleet::{
 };
 use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use zones::ZonePlacement;
 
 /// What is remembered from one snapshot to the next.
@@ -26,6 +26,8 @@ pub(crate) struct View {
     settled: bool,
     /// The last server known as primary: lag is counted against it also while the writer is unknown.
     reference: Option<ServerId>,
+    /// When it was first seen in the place of another; `None` where it already was when we began.
+    took_over_at: Option<Instant>,
     pub(crate) placement: ZonePlacement,
     pub(crate) estimator: Estimator,
     /// Addresses of client hosts that servers show by name.
@@ -59,7 +61,10 @@ impl View {
         let (mut judged, mut writer) = judge::judge(&seen);
         self.hold_back_until_all_were_asked(survey, &mut judged, &mut writer);
         if let Some(primary) = shown.iter().zip(&judged).find(|(_, j)| j.role == Role::Primary) {
-            self.reference = Some(primary.0.id);
+            let before = self.reference.replace(primary.0.id);
+            if before != self.reference {
+                self.took_over_at = before.map(|_| now);
+            }
             if let (Some(answer), true) = (&primary.0.answer, self.settled)
                 && let Some(epoch) = answer.epoch.known()
             {
@@ -152,6 +157,7 @@ impl View {
     /// The lag of each shown server, in order.
     fn lags(&self, survey: &Survey, shown: &[&Entry], judged: &[Judgement]) -> Vec<Option<Lag>> {
         let reference = self.reference.and_then(|id| survey.entries.get(&id));
+        let has_primary = judged.iter().any(|j| j.role == Role::Primary);
         let mut lags: BTreeMap<usize, Option<Lag>> = BTreeMap::new();
         // Sources before their replicas; a ring ends after as many rounds as there are servers.
         for _ in 0..shown.len() {
@@ -159,11 +165,15 @@ impl View {
                 if judged[at].role != Role::Replica || lags.contains_key(&at) {
                     continue;
                 }
-                let source = judged[at].source_at.filter(|&s| judged[s].role == Role::Replica);
-                let above = match source.map(|s| lags.get(&s)) {
-                    Some(None) => continue,
-                    Some(Some(above)) => *above,
-                    None => None,
+                let above = match judged[at].source_at {
+                    Some(source) if judged[source].role == Role::Replica => match lags.get(&source) {
+                        Some(lag) => Above::Replica(*lag),
+                        None => continue,
+                    },
+                    Some(source) if has_primary && stands_alone(shown[source], &judged[source]) => {
+                        Above::FormerPrimary(self.took_over_at)
+                    }
+                    _ => Above::Primary,
                 };
                 lags.insert(at, lag_of(survey, shown, at, &judged[at], reference, above));
             }
@@ -336,13 +346,33 @@ fn listed_by(shown: &[&Entry], entry: &Entry) -> Option<ServerName> {
         .map(|e| e.name.clone())
 }
 
+/// What a replica's source is, for its lag.
+#[derive(Clone, Copy)]
+enum Above {
+    /// The primary, as far as anybody knows.
+    Primary,
+    /// A replica that is so late, if that is known.
+    Replica(Option<Lag>),
+    /// Another server that replicates from nobody, as a former primary that came back read-only: what has
+    /// been written since another one took over, if that is known, does not come this way.
+    FormerPrimary(Option<Instant>),
+}
+
+/// Whether it answers, replicates from nobody and is not the primary.
+fn stands_alone(entry: &Entry, judged: &Judgement) -> bool {
+    let alone = |answer: &Answer| {
+        answer.managed.is_none() && matches!(&answer.channels, Channels::Known(list) if list.is_empty())
+    };
+    judged.role != Role::Primary && entry.is_fresh() && entry.answer.as_ref().is_some_and(alone)
+}
+
 fn lag_of(
     survey: &Survey,
     shown: &[&Entry],
     at: usize,
     judged: &Judgement,
     reference: Option<&Entry>,
-    above: Option<Lag>,
+    above: Above,
 ) -> Option<Lag> {
     let entry = shown[at];
     // What a server lacked when it last answered says nothing of what it lacks now.
@@ -353,6 +383,7 @@ fn lag_of(
     let when = Window { asked: answer.asked, answered: answer.answered };
     let channel = judged.channel.and_then(|c| answer.channels.list().get(c));
     let seconds = channel.and_then(|c| c.seconds_behind);
+    let seconds = seconds.filter(|_| !matches!(above, Above::FormerPrimary(_)));
     let track = |e: &Entry| survey.tracks.get(&e.id);
     if let (Some(applied), Some(primary)) = (&answer.applied, reference)
         && primary.id != entry.id
@@ -379,7 +410,15 @@ fn lag_of(
         _ => lag::LagBounds::Unknown,
     };
     let own = lag::lag(behind, LagSource::FileSamples, seconds)?;
-    Some(above.map_or(own, |above| lag::through(above, own)))
+    match above {
+        Above::Primary => Some(own),
+        Above::Replica(above) => Some(lag::through(above?, own)),
+        Above::FormerPrimary(took_over_at) => {
+            let uncertainty = when.answered.saturating_duration_since(took_over_at?) + survey.config.interval;
+            let since = Lag { at_least: Duration::ZERO, uncertainty, source: own.source };
+            Some(lag::through(since, own))
+        }
+    }
 }
 
 /// Aurora's own figure, by the view of an instance that answers.

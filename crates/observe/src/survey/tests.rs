@@ -522,18 +522,59 @@ fn an_answer_that_is_too_old_is_silence_for_roles_lag_and_state() {
     assert!(view.snapshot(&survey, at(9501)).primary().is_none());
 }
 
+/// The same without GTIDs: what it has written, and executed of its source's file.
+fn at_file(mut answer: Answer, written: u64, executed: Option<u64>) -> Answer {
+    answer.written = Some(fleet::Position::File(fleet::FilePosition::new("bin.000001", written)));
+    if let (Channels::Known(channels), Some(executed)) = (&mut answer.channels, executed) {
+        channels[0].executed = Some(fleet::FilePosition::new("bin.000001", executed));
+        channels[0].seconds_behind = None;
+    }
+    answer
+}
+
+#[test]
+fn a_replica_that_is_level_with_a_former_primary_lacks_what_was_written_since() {
+    let (mut survey, now) = survey(&["a", "b", "c"]);
+    let mut view = crate::view::View::default();
+    let at = |second: u64| now + Duration::from_secs(second);
+    // a comes back read-only, b takes writes, and nobody has told c.
+    for second in [0, 1, 30] {
+        let [a, b, c] = ["A", "B", "C"].map(|key| answer(key, at(second)));
+        let moved = second > 0;
+        let switches = Switches { read_only: moved, ..Switches::default() };
+        let b = if moved { at_file(b, 40, None) } else { at_file(replicating(b, "a"), 40, Some(100)) };
+        survey.take(0, Ok(Answer { switches, ..at_file(a, 100, None) }), at(second));
+        survey.take(1, Ok(b), at(second));
+        survey.take(2, Ok(at_file(replicating(c, "a"), 7, Some(100))), at(second));
+        let snapshot = view.snapshot(&survey, at(second));
+        assert_eq!(snapshot.primary().unwrap().name.as_str(), if moved { "b:3306" } else { "a:3306" });
+        let c = snapshot.server(&ServerName::new("c:3306")).unwrap();
+        assert_eq!(c.role, Role::Replica);
+        let late = c.lag.unwrap().at_most();
+        assert!(if second > 1 { late >= at(29) - now } else { late <= at(1) - now }, "{second}: {late:?}");
+    }
+    let mut began_now = crate::view::View::default();
+    let snapshot = began_now.snapshot(&survey, at(30));
+    assert_eq!(snapshot.server(&ServerName::new("c:3306")).unwrap().lag, None, "nobody knows since when");
+}
+
+#[test]
+fn lag_through_files_is_not_known_while_that_of_the_replica_between_is_not() {
+    let (mut survey, now) = survey(&["a", "b", "c"]);
+    let mut view = crate::view::View::default();
+    survey.take(0, Ok(at_file(answer("A", now), 100, None)), now);
+    // What it lacks was written before anybody looked.
+    survey.take(1, Ok(at_file(replicating(answer("B", now), "a"), 40, Some(90))), now);
+    survey.take(2, Ok(at_file(replicating(answer("C", now), "b"), 7, Some(40))), now);
+    let snapshot = view.snapshot(&survey, now);
+    let lag = |name: &str| snapshot.server(&ServerName::new(name)).unwrap().lag;
+    assert_eq!((lag("b:3306"), lag("c:3306")), (None, None));
+}
+
 #[test]
 fn lag_through_files_is_not_known_while_the_replica_between_is_silent() {
     let (mut survey, now) = survey(&["a", "b", "c"]);
     let mut view = crate::view::View::default();
-    let at_file = |mut answer: Answer, written: u64, executed: Option<u64>| {
-        answer.written = Some(fleet::Position::File(fleet::FilePosition::new("bin.000001", written)));
-        if let (Channels::Known(channels), Some(executed)) = (&mut answer.channels, executed) {
-            channels[0].executed = Some(fleet::FilePosition::new("bin.000001", executed));
-            channels[0].seconds_behind = None;
-        }
-        answer
-    };
     survey.take(0, Ok(at_file(answer("A", now), 100, None)), now);
     survey.take(1, Ok(at_file(replicating(answer("B", now), "a"), 40, Some(100))), now);
     survey.take(2, Ok(at_file(replicating(answer("C", now), "b"), 7, Some(40))), now);
