@@ -124,10 +124,10 @@ impl Future for Polled {
         if let Poll::Ready(stop) = this.client_to_server(cx) {
             match stop {
                 Stop::Done => {}
-                // The server has nothing to say before it has the whole command, but an older answer may be
-                // under way.
+                // An older answer may be under way to the client. What the server says next is not ours to
+                // read.
                 Stop::HandOver if this.down.left.is_none() => return Poll::Ready(Outcome::ChangeUser),
-                Stop::HandOver => {}
+                Stop::HandOver => this.down.hands_over = true,
                 Stop::Broken(Broken::Source) => return closed(Closed::ClientLeft),
                 Stop::Broken(Broken::Target) => return closed(this.relay.after_server()),
                 Stop::Close(why) => {
@@ -138,6 +138,7 @@ impl Future for Polled {
         }
         match this.server_to_client(cx) {
             Poll::Pending => {}
+            Poll::Ready(Stop::HandOver) => return Poll::Ready(Outcome::ChangeUser),
             Poll::Ready(Stop::Broken(Broken::Target)) => return closed(Closed::ClientLeft),
             Poll::Ready(_) if this.up.ended => return closed(Closed::ClientLeft),
             Poll::Ready(_) => return closed(this.relay.after_server()),

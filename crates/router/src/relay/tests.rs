@@ -336,3 +336,37 @@ fn a_change_of_user_whose_password_is_translated_waits_for_all_answers_before_it
     assert_eq!(relay().client_bytes(&[query.as_slice(), change.as_slice()].concat()), refused);
     assert_eq!(relay().client_bytes(&[change.as_slice(), &query[..6]].concat()), refused);
 }
+
+#[tokio::test]
+async fn a_change_of_user_is_handed_over_before_its_answer_is_read() {
+    let (mut client, near) = UnixStream::pair().unwrap();
+    let (mut server, far) = UnixStream::pair().unwrap();
+    // As in `bench`: the relay holds what the client does not read.
+    rustix::net::sockopt::set_socket_send_buffer_size(&near, 1).unwrap();
+    let relay = Relay::new(greeted(), SessionHandle::new(slot())).handing_over();
+    let mut polled = Polled::new((Stream::Unix(near), Stream::Unix(far)), relay, Rc::default());
+    let switch = framed(1, b"\xfeother\0nonce");
+    let talk = async {
+        pass(&mut client, &mut server, &login()).await;
+        pass(&mut server, &mut client, &ok(2, Status::AUTOCOMMIT)).await;
+        pass(&mut client, &mut server, &framed(0, b"\x03SELECT 1")).await;
+        // The relay reads it at once, and then holds most of it.
+        let answer = long_ok(1, 16_000);
+        server.write_all(&answer).await.unwrap();
+        let mut got = vec![0; answer.len()];
+        client.read_exact(&mut got[..1]).await.unwrap();
+        pass(&mut client, &mut server, &framed(0, b"\x11other\0\0\0")).await;
+        server.write_all(&switch).await.unwrap();
+        client.read_exact(&mut got[1..]).await.unwrap();
+        assert!(got == answer, "the older answer comes whole");
+    };
+    let limit = Duration::from_secs(20);
+    let both = async { tokio::join!(&mut polled, talk) };
+    let (outcome, ()) = tokio::time::timeout(limit, both).await.expect("it is handed over");
+    assert_eq!(outcome, Outcome::ChangeUser);
+    let ((_client, mut far), _relay) = polled.into_parts();
+    let mut got = vec![0; switch.len()];
+    let read = tokio::time::timeout(limit, far.read_exact(&mut got)).await;
+    read.expect("whoever goes on reads it").unwrap();
+    assert_eq!(got, switch);
+}
