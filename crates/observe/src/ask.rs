@@ -30,6 +30,8 @@ pub struct ControlConnection {
     pub(crate) local: Option<IpAddr>,
     /// Set when TLS was preferred and the server offered none.
     pub(crate) plain_because: Option<String>,
+    /// Where the host name led; nowhere for a unix socket.
+    pub(crate) addresses: Vec<IpAddr>,
 }
 
 /// Who answers on a connection.
@@ -57,18 +59,20 @@ impl ControlConnection {
     /// # Errors
     /// The server cannot be reached, refuses the account, or offers no TLS where it is asked for.
     pub async fn open(to: &Address, who: &Credentials, deadline: Duration) -> Result<Self, AskError> {
-        Self::open_inside(to, who, deadline, None).await
+        Self::open_inside(to, who, deadline, None, &[]).await
     }
 
-    /// The same; with `inside`, only if every address that the name leads to lies there.
+    /// The same; with `inside`, only if every address that the name leads to lies there. `known` is where it
+    /// led before, for when the resolver is out.
     pub(crate) async fn open_inside(
         to: &Address,
         who: &Credentials,
         deadline: Duration,
         inside: Option<&DiscoveryScope>,
+        known: &[IpAddr],
     ) -> Result<Self, AskError> {
         let what = || format!("the connection attempt to {to}");
-        within(deadline, what, Self::open_unbounded(to, who, deadline, inside)).await
+        within(deadline, what, Self::open_unbounded(to, who, deadline, inside, known)).await
     }
 
     async fn open_unbounded(
@@ -76,8 +80,9 @@ impl ControlConnection {
         who: &Credentials,
         deadline: Duration,
         inside: Option<&DiscoveryScope>,
+        known: &[IpAddr],
     ) -> Result<Self, AskError> {
-        let addresses = resolve(to).await?;
+        let addresses = resolve_or_known(to, known, deadline / 2).await?;
         if let Some(inside) = inside
             && let Some(ip) = addresses.iter().find(|ip| !inside.contains(**ip))
         {
@@ -96,7 +101,8 @@ impl ControlConnection {
         let plain_because = plain.then(|| "the server offers no TLS".to_owned());
         // Without TLS the driver connects, and does not say to which.
         let peer = transport.as_ref().and_then(|transport| transport.peer).or(addresses.first().copied());
-        Ok(Self { conn, transport, peer, local: peer.and_then(local_address_towards), plain_because })
+        let local = peer.and_then(local_address_towards);
+        Ok(Self { conn, transport, peer, local, plain_because, addresses })
     }
 
     /// Asks who answers: what else may be asked depends on it.
@@ -208,6 +214,22 @@ pub(crate) async fn resolve(to: &Address) -> Result<Vec<IpAddr>, AskError> {
     if addresses.is_empty() { Err(unresolved("it has no address".to_owned())) } else { Ok(addresses) }
 }
 
+/// The same, or where it led before (`known`) if the resolver fails or does not answer within `patience`: a
+/// server is not down because its name cannot be looked up.
+async fn resolve_or_known(
+    to: &Address,
+    known: &[IpAddr],
+    patience: Duration,
+) -> Result<Vec<IpAddr>, AskError> {
+    if known.is_empty() {
+        return resolve(to).await;
+    }
+    match tokio::time::timeout(patience, resolve(to)).await {
+        Ok(Ok(found)) => Ok(found),
+        Ok(Err(_)) | Err(_) => Ok(known.to_vec()),
+    }
+}
+
 /// The source address the system would use towards `peer`. Connecting a datagram socket sends nothing.
 fn local_address_towards(peer: IpAddr) -> Option<IpAddr> {
     let any: SocketAddr = if peer.is_ipv4() { ([0; 4], 0).into() } else { ([0u16; 8], 0).into() };
@@ -279,4 +301,18 @@ fn texts(row: mysql_async::Row) -> Vec<Option<String>> {
             other => Some(other.as_sql(true)),
         })
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn where_the_resolver_knows_nothing_a_server_is_asked_where_its_name_led_before() {
+        let (known, patience) = ([IpAddr::from([10, 0, 0, 1])], Duration::from_secs(2));
+        let led = async |host: &str| resolve_or_known(&Address::tcp(host, 3306), &known, patience).await;
+        // Nobody has a name in this domain.
+        assert_eq!(led("db1.invalid").await, Ok(known.to_vec()));
+        assert_eq!(led("127.0.0.1").await, Ok(vec![IpAddr::from([127, 0, 0, 1])]));
+    }
 }

@@ -24,6 +24,7 @@ use fleet::Address;
 use rare::{AFTER_REFUSAL, RareQuestions, Spacing};
 use seats::Candidates;
 use std::collections::VecDeque;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -70,6 +71,8 @@ pub(crate) struct Poller {
     unsure: bool,
     /// The connection still waits for the answer to a seldom question.
     left_waiting: bool,
+    /// Where its host name led when it was last known.
+    led_to: Vec<IpAddr>,
 }
 
 /// What is asked once a connection.
@@ -120,6 +123,7 @@ impl Poller {
             question_time: None,
             unsure: false,
             left_waiting: false,
+            led_to: Vec::new(),
         }
     }
 
@@ -186,9 +190,10 @@ impl Poller {
     }
 
     async fn connect(&mut self) -> Result<ControlConnection, AskError> {
+        let (inside, led_to) = (self.inside.as_ref(), &self.led_to);
         let mut connection =
-            ControlConnection::open_inside(&self.reach, &self.who, self.deadline, self.inside.as_ref())
-                .await?;
+            ControlConnection::open_inside(&self.reach, &self.who, self.deadline, inside, led_to).await?;
+        self.led_to.clone_from(&connection.addresses);
         self.unsure = self.may_skip_introduction();
         if !self.unsure {
             let rare = self.introduction.take().map(|introduction| introduction.rare);
