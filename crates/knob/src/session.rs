@@ -225,9 +225,8 @@ impl Session {
         let mut chosen: Vec<Entry> =
             self.chosen(&Which::Knobs(knobs.to_vec())).into_iter().cloned().collect();
         let entries = self.journal.entries();
-        chosen.retain(|entry| {
-            server.is_none() || (address(entry).is_some() && is_at(entry, server, entries))
-        });
+        chosen
+            .retain(|entry| server.is_none() || (address(entry).is_some() && is_at(entry, server, entries)));
         for entry in &chosen {
             let same_state = || chosen.iter().filter(|other| other.intent.key == entry.intent.key);
             let at = address(entry);

@@ -493,7 +493,9 @@ mod tests {
     #[test]
     fn an_event_that_runs_is_grouped_with_the_statements_of_clients() {
         let [mariadb, mysql] = ["11.4.2-MariaDB", "8.4.3"].map(|version| sessions(dialect(version)));
-        assert!(mariadb.contains("AND user NOT IN ('system user', 'unauthenticated user'), 'Query', command)"));
+        assert!(
+            mariadb.contains("AND user NOT IN ('system user', 'unauthenticated user'), 'Query', command)")
+        );
         assert!(mysql.contains("IF(name LIKE '%/event_worker', 'Query', processlist_command)"), "{mysql}");
     }
 

@@ -87,8 +87,7 @@ impl RareQuestions {
     /// On a new connection nothing is refused yet.
     pub(crate) fn ask_again_what_was_refused(&mut self) {
         if !self.missing.is_empty() {
-            for due in
-                [&mut self.load_due, &mut self.replicas_due, &mut self.clients_due, &mut self.rds_due]
+            for due in [&mut self.load_due, &mut self.replicas_due, &mut self.clients_due, &mut self.rds_due]
             {
                 due.again();
             }
