@@ -266,8 +266,8 @@ impl VerdictArgs {
             .option("performance_schema", "ON")
             // A redo log must not be smaller than this.
             .option("innodb_log_buffer_size", "2097152")
-            // MariaDB's own. MySQL's 10,000 is more than this disk does: pages are written as fast as it takes
-            // them, and a healthy server's disk is full.
+            // MariaDB's own. MySQL's 10,000 is more than this disk does: pages are written as fast as it
+            // takes them, and a healthy server's disk is full.
             .option("innodb_io_capacity", "200")
             .option("innodb_io_capacity_max", "2000")
     }

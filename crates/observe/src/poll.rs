@@ -462,8 +462,8 @@ async fn replication(
     }
 }
 
-/// Whether a seldom question has no answer in time. It may walk over all sessions, of which a busy server has
-/// many: that it is slow says nothing against the server, which has just answered all that says how it is.
+/// Whether a seldom question has no answer in time. It may walk over all sessions, and a busy server has many
+/// of them: that it is slow says nothing against the server, which has just answered all that says how it is.
 fn is_left_waiting(seldom: Result<(), AskError>) -> Result<bool, AskError> {
     match seldom {
         Err(AskError::Silent { .. }) => Ok(true),

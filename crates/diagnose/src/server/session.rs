@@ -252,8 +252,8 @@ impl Sessions {
     }
 }
 
-/// Whether a session of MariaDB is an event that runs: its command is that of a connection that begins, and it
-/// has the account of whoever made the event, which a connection has only once it is let in.
+/// Whether a session of MariaDB is an event that runs: its command is that of a connection that begins, and
+/// it has the account of whoever made the event, which a connection has only once it is let in.
 fn is_event(row: Row<'_>, state: &str) -> bool {
     row.text(&["command"]) == Some("Connect")
         && !matches!(state, "" | "login" | "Receiving from client")

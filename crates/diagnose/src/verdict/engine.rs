@@ -89,8 +89,8 @@ pub(super) fn global_lock(window: &Window) -> Option<Finding> {
     let server = window.server.as_ref()?.with_sessions()?;
     let share = if server.active > 0.0 { (server.in_global_lock / server.active).min(1.0) } else { 0.0 };
     let load = least([(share, WAITING), (server.in_global_lock, 1.0)]);
-    // Where more wait for metadata locks the holder of a table, or the likeliest one, may have been found: who
-    // has a lock on everything needs no transaction, and another one would be ended in its place.
+    // Where more wait for metadata locks the holder of a table, or the likeliest one, may have been found:
+    // who has a lock on everything needs no transaction, and another one would be ended in its place.
     let has_everything = |holder: &&Blocker| !holder.guessed && holder.table.is_none();
     let holder = server.metadata_blocker.as_ref().filter(has_everything);
     Some(
