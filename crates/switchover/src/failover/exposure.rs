@@ -105,9 +105,9 @@ async fn received(
 ) -> Result<(Connection, Received), Error> {
     let server = connection.server.clone();
     let channels = facts::channels(&mut connection, dialect, deadline).await?;
-    let executed = connection.scalar(dialect.position(), deadline).await?.unwrap_or_default();
+    let applied = connection.scalar(dialect.applied(), deadline).await?.unwrap_or_default();
     let received = channels.first().map_or("", |channel| channel.received.as_str());
-    let found = Received::new(dialect.0.flavour, received, &executed.replace(['\n', ' '], ""));
+    let found = Received::new(dialect.0.flavour, received, &applied.replace(['\n', ' '], ""));
     Ok((connection, found.map_err(|error| Error::Refused { server, why: error.to_string() })?))
 }
 
@@ -120,7 +120,28 @@ fn on_no_replica(primary: &Received, replicas: &[Received]) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use fleet::Flavour;
+    use fleet::{Address, Flavour, ServerName};
+    use lab::scripted::{Reply, Script, ScriptedServer};
+
+    #[tokio::test]
+    async fn what_a_replica_by_files_has_is_what_it_replicated_and_not_what_it_wrote_itself() {
+        let script = Script::new("10.11.6-MariaDB", |statement, _| match statement {
+            "SHOW ALL SLAVES STATUS" => Reply::rows(
+                &["Master_Host", "Using_Gtid", "Gtid_IO_Pos"],
+                &[&[Some("a1"), Some("No"), Some("")]],
+            ),
+            "SELECT @@GLOBAL.gtid_slave_pos" => Reply::value("replicated", "0-11-104"),
+            "SELECT @@GLOBAL.gtid_binlog_pos" => Reply::value("position", "0-12-105"),
+            _ => Reply::Usual,
+        });
+        let replica = ScriptedServer::start(script).await.unwrap();
+        let (name, limit) = (ServerName::new("a2"), Duration::from_secs(5));
+        let reach = Address::tcp("127.0.0.1", replica.address().port());
+        let opened = Connection::open(&name, &reach, &Credentials::default(), limit, BRIEFLY).await.unwrap();
+        let dialect = Dialect("10.11.6-MariaDB".parse().unwrap());
+        let (_, found) = received(opened, dialect, limit).await.unwrap();
+        assert_eq!(found, Received::new(Flavour::MariaDb, "0-11-104", "").unwrap());
+    }
 
     #[test]
     fn what_the_best_replica_lacks_is_counted() {
