@@ -10,6 +10,10 @@ use mysql_async::{Conn, Opts};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+/// InnoDB tells of transactions as they were until nobody has asked for 100 ms. Whoever watches asks once a
+/// second; these tests ask as soon as they can.
+const TRANSACTIONS_TOLD_ANEW: Duration = Duration::from_millis(200);
+
 async fn app(scene: &Scene) -> Conn {
     let opts: Opts = scene.lab.opts("a", "a1", Account::App).unwrap();
     Conn::new(opts).await.unwrap()
@@ -86,12 +90,14 @@ pub(crate) async fn a_transaction_of_no_session_that_holds_a_row_is_named(scene:
     let mut watching = scene.sampler("a1", Duration::from_secs(5));
     let mut waiter = app(scene).await;
     let waits = tokio::spawn(async move { waiter.query_drop(change).await });
+    tokio::time::sleep(TRANSACTIONS_TOLD_ANEW).await;
     let locked = until(&mut watching, "a row lock of no session", |r| r.row_blocker.is_some()).await;
     let blocker = locked.row_blocker.unwrap();
     assert_eq!((blocker.id, blocker.table.as_deref()), (0, Some("app.parcel")), "{blocker}");
     let mut altering = app(scene).await;
     let alters =
         tokio::spawn(async move { altering.query_drop("ALTER TABLE app.parcel ADD COLUMN m INT").await });
+    tokio::time::sleep(TRANSACTIONS_TOLD_ANEW).await;
     let locked = until(&mut watching, "a table of no session", |r| r.metadata_blocker.is_some()).await;
     let blocker = locked.metadata_blocker.unwrap();
     assert_eq!((blocker.id, blocker.table.as_deref()), (0, Some("app.parcel")), "{blocker}");
