@@ -8,7 +8,7 @@ use console::watch_view::RouterWatch;
 use console::watch_view::{NamedView, ServerWatch, VerdictView, WatchView};
 use diagnose::verdict::{Name, Unit, figure};
 use std::time::Duration;
-use term::{Paint, Table};
+use term::{Paint, Table, printable};
 use time::OffsetDateTime;
 
 const FIRST_WINDOW: &str = "the first window is being read";
@@ -276,8 +276,7 @@ fn stopped(server: &ServerWatch) -> Option<String> {
     if server.role != "replica" || !server.replication.starts_with("stopped") {
         return None;
     }
-    let line = server.replication.chars().map(|c| if c.is_control() { ' ' } else { c });
-    let line: String = line.take(WHY).collect();
+    let line: String = printable(&server.replication).chars().take(WHY).collect();
     Some(format!("replication {}", line.trim_end()))
 }
 

@@ -475,12 +475,6 @@ impl Sample {
     }
 }
 
-/// A name or text of the server's as it may be shown: a table or an account can be called anything, and a
-/// terminal obeys control characters.
-fn printable(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
-}
-
 fn pool(status: &Status, settings: &Settings, per_s: impl Fn(fn(&Status) -> u64) -> f64) -> Pool {
     let share = |pages: u64| if status.pages > 0 { pages as f64 / status.pages as f64 } else { 0.0 };
     Pool {

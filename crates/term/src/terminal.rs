@@ -29,8 +29,8 @@ pub fn complain(text: &str) {
     let _ = writeln!(std::io::stderr(), "{text}");
 }
 
-/// A text that somebody else chose, a client's statement above all, without what a terminal obeys and what
-/// ends a line.
+/// A text that somebody else chose, such as a client's statement or the name of a table, without what a
+/// terminal obeys and what ends a line.
 pub fn printable(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
 }

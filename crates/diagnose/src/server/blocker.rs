@@ -1,11 +1,11 @@
 //! Who holds a lock that others wait for: the session to look at, by its number, account and place. The text
 //! of its statement is left out, because it may hold secrets.
 
-use super::printable;
 use observe::Rows;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::net::IpAddr;
+use term::printable;
 
 /// A session that others wait for.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -8,11 +8,11 @@
 //! Limits: the servers' makers leave the latches of single pages without an instrument, as there are very
 //! many. So a hot page of an index is seen by the latch of the tree above it, once its inserts split it.
 
-use super::printable;
 use observe::{Row, Rows};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
+use term::printable;
 
 /// Consumers without which no session's wait is kept.
 const CONSUMERS: u64 = 3;

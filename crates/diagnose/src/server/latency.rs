@@ -5,9 +5,10 @@
 //! `query_response_time` and statements with `performance_schema` on, without quantiles. Where neither is
 //! there, the router's own timing is the only one.
 
-use super::{printable, question};
+use super::question;
 use observe::Rows;
 use serde::{Deserialize, Serialize};
+use term::printable;
 
 /// Statements by duration since some beginning, in ranges of rising limits.
 #[derive(Clone, Debug, Default, PartialEq)]

@@ -15,11 +15,11 @@
 //! A transaction that has changed a table without a key and one with a key may be at either: of such an
 //! applier it is not known, as many a log that is only inserted into has no key.
 
-use super::printable;
 use observe::Rows;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;
 use std::time::{Duration, Instant};
+use term::printable;
 
 /// What is known of a table's keys is asked again after this long: somebody may have added one.
 const REMEMBERED: Duration = Duration::from_secs(60);

@@ -197,6 +197,7 @@ mod tests {
     use super::*;
     use crate::facts::Channel;
     use crate::facts::tests::{channel, facts};
+    use crate::failover::scene::tests::scene;
     use fleet::Address;
     use lab::scripted::{Reply, Script, ScriptedServer};
 
@@ -273,16 +274,7 @@ mod tests {
             a2.channels[0].receiver_tries = true;
             b1.channels[0].receiver_tries = b1_looks;
             b1.server_id = 13;
-            let (name, reach) = (ServerName::new("a1"), Address::tcp("a1", 3306));
-            let scene = Scene {
-                primary: scene::ServerAddress { name, reach },
-                source: ("a1".to_owned(), 3306),
-                replicas: vec![a2, b1],
-                others: Vec::new(),
-                silent: Vec::new(),
-                unread: Vec::new(),
-                epoch: 0,
-            };
+            let scene = scene(vec![a2, b1]);
             let (who, limit, flags) =
                 (Credentials::default(), Duration::from_secs(5), Flags::new("--config f.toml"));
             none_is_lost(&scene, &ServerName::new(candidate), &who, limit, &flags).await

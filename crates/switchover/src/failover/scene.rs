@@ -687,4 +687,4 @@ pub(crate) fn semi_sync(facts: &Facts) -> SemiSync {
 }
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

@@ -6,6 +6,19 @@ use crate::facts::tests::{channel, facts};
 use crate::failover::text;
 use fleet::Server;
 
+/// a1 is dead, these follow it, and nobody else is known.
+pub(in crate::failover) fn scene(replicas: Vec<Facts>) -> Scene {
+    Scene {
+        primary: ServerAddress { name: ServerName::new("a1"), reach: Address::tcp("a1", 3306) },
+        source: ("a1".to_owned(), 3306),
+        replicas,
+        others: Vec::new(),
+        silent: Vec::new(),
+        unread: Vec::new(),
+        epoch: 0,
+    }
+}
+
 /// a1 is the primary, c1 its replica, and both are silent; a2 follows a1, c2 follows c1.
 fn fleet() -> (Snapshot, Vec<Facts>, Vec<(ServerName, String)>) {
     let mut snapshot = Snapshot::empty(Instant::now());
@@ -99,15 +112,7 @@ fn what_a_replica_wrote_itself_does_not_stand_for_what_it_received() {
     let (mut a2, b1) = (replica("a2", ""), replica("b1", "0-11-105"));
     a2.position = "0-12-105".to_owned();
     a2.variables.insert("gtid_slave_pos".to_owned(), "0-11-104".to_owned());
-    let scene = Scene {
-        primary: ServerAddress { name: ServerName::new("a1"), reach: Address::tcp("a1", 3306) },
-        source: ("a1".to_owned(), 3306),
-        replicas: vec![a2, b1],
-        others: Vec::new(),
-        silent: Vec::new(),
-        unread: Vec::new(),
-        epoch: 0,
-    };
+    let scene = scene(vec![a2, b1]);
     assert_eq!(scene.choose(None).unwrap().as_str(), "b1");
     let behind = scene.choose(Some(&ServerName::new("a2"))).unwrap_err().to_string();
     assert!(behind.contains("a2 has received less than b1"), "{behind}");
@@ -166,15 +171,7 @@ fn a_channel_with_a_name_is_neither_promoted_nor_called_stopped() {
         variables: [on("log_bin"), on("log_slave_updates"), on("read_only")].into(),
         ..facts(server, "10.11.6-MariaDB")
     };
-    let scene = Scene {
-        primary: ServerAddress { name: ServerName::new("a1"), reach: Address::tcp("a1".to_owned(), 3306) },
-        source: ("a1".to_owned(), 3306),
-        replicas: vec![replica("a2", ""), replica("b1", "x")],
-        others: Vec::new(),
-        silent: Vec::new(),
-        unread: Vec::new(),
-        epoch: 0,
-    };
+    let scene = scene(vec![replica("a2", ""), replica("b1", "x")]);
     assert!(standing(&scene.replicas[1]).unwrap().unusable.unwrap().contains("has a name (x)"));
     let loss = scene.rule_out_loss(&SourceEvidence::Stated).unwrap_err();
     assert_eq!(loss, LossRisk::KeepsReceiving(vec![ServerName::new("b1")]));
@@ -195,20 +192,12 @@ fn an_applying_thread_that_somebody_stopped_is_not_started_by_a_failover() {
         status: [("rpl_semi_sync_slave_status".to_owned(), "ON".to_owned())].into(),
         ..facts(server, "10.11.6-MariaDB")
     };
-    let mut scene = Scene {
-        primary: ServerAddress { name: ServerName::new("a1"), reach: Address::tcp("a1", 3306) },
-        source: ("a1".to_owned(), 3306),
-        replicas: vec![
-            replica("a2", true, true),
-            replica("b1", true, false),
-            replica("b2", false, false),
-            replica("b3", false, true),
-        ],
-        others: Vec::new(),
-        silent: Vec::new(),
-        unread: Vec::new(),
-        epoch: 0,
-    };
+    let mut scene = scene(vec![
+        replica("a2", true, true),
+        replica("b1", true, false),
+        replica("b2", false, false),
+        replica("b3", false, true),
+    ]);
     let a2 = ServerName::new("a2");
     let plan = scene.plan(&a2, FenceBy::Nothing, Deadlines::default(), "here").unwrap();
     let stopped: Vec<Option<Thread>> = plan.others.iter().map(|member| member.stopped).collect();
@@ -231,15 +220,7 @@ fn semi_sync_stays_off_where_fewer_follow_than_the_new_primary_would_wait_for() 
             ..facts(server, "8.4.2")
         }
     };
-    let mut scene = Scene {
-        primary: ServerAddress { name: ServerName::new("a1"), reach: Address::tcp("a1", 3306) },
-        source: ("a1".to_owned(), 3306),
-        replicas: vec![replica("a2"), replica("b1")],
-        others: Vec::new(),
-        silent: Vec::new(),
-        unread: Vec::new(),
-        epoch: 0,
-    };
+    let mut scene = scene(vec![replica("a2"), replica("b1")]);
     let plan = |scene: &Scene| scene.plan(&a2, FenceBy::Nothing, Deadlines::default(), "here").unwrap();
     assert!(plan(&scene).semi_sync && !plan(&scene).semi_sync_stays_off, "b1 is enough");
     scene.replicas[0].variables.insert(count.to_owned(), "2".to_owned());
@@ -264,15 +245,7 @@ fn a_privilege_of_semi_sync_is_needed_of_those_alone_that_wait_once_they_are_pro
         own_grants: Some(crate::facts::OwnGrants::of("admin@%", &granted)),
         ..facts(server, "10.11.6-MariaDB")
     };
-    let mut scene = Scene {
-        primary: ServerAddress { name: ServerName::new("a1"), reach: Address::tcp("a1", 3306) },
-        source: ("a1".to_owned(), 3306),
-        replicas: vec![replica("a2", "ON")],
-        others: Vec::new(),
-        silent: Vec::new(),
-        unread: Vec::new(),
-        epoch: 0,
-    };
+    let mut scene = scene(vec![replica("a2", "ON")]);
     let alone = scene.own_privileges_of_all();
     assert_eq!(alone.level, crate::check::Level::Pass, "nobody is left to acknowledge: {}", alone.facts);
     // Only b1 would wait: for a2.
@@ -286,15 +259,7 @@ fn a_privilege_of_semi_sync_is_needed_of_those_alone_that_wait_once_they_are_pro
 #[test]
 fn events_that_the_account_does_not_see_are_said_to_be_unknown() {
     let channels = vec![Channel { receiver_runs: false, ..channel("a1", 3306, 11) }];
-    let mut scene = Scene {
-        primary: ServerAddress { name: ServerName::new("a1"), reach: Address::tcp("a1", 3306) },
-        source: ("a1".to_owned(), 3306),
-        replicas: vec![Facts { channels, ..facts("a2", "10.11.6-MariaDB") }],
-        others: Vec::new(),
-        silent: Vec::new(),
-        unread: Vec::new(),
-        epoch: 0,
-    };
+    let mut scene = scene(vec![Facts { channels, ..facts("a2", "10.11.6-MariaDB") }]);
     let chosen = Ok(ServerName::new("a2"));
     let words = |scene: &Scene| {
         let loss = scene.rule_out_loss(&SourceEvidence::Stated);
@@ -328,15 +293,7 @@ fn events_that_are_enabled_at_who_takes_over_are_named_with_what_stops_them() {
         replica_side_events: Some(Vec::new()),
         ..facts("a2", "8.4.2")
     };
-    let scene = Scene {
-        primary: ServerAddress { name: ServerName::new("a1"), reach: Address::tcp("a1", 3306) },
-        source: ("a1".to_owned(), 3306),
-        replicas: vec![came_back],
-        others: Vec::new(),
-        silent: Vec::new(),
-        unread: Vec::new(),
-        epoch: 0,
-    };
+    let scene = scene(vec![came_back]);
     let chosen = Ok(ServerName::new("a2"));
     let loss = scene.rule_out_loss(&SourceEvidence::Stated);
     let check = text::check(&scene, &chosen, &loss, false, None, term::Paint::off());
@@ -383,15 +340,7 @@ fn a_replica_that_routers_may_not_pick_does_not_take_over() {
         }
     };
     let reserved = Facts { reserved: Some("'analytics'".to_owned()), ..follows("a2") };
-    let mut scene = Scene {
-        primary: ServerAddress { name: ServerName::new("a1"), reach: Address::tcp("a1", 3306) },
-        source: ("a1".to_owned(), 3306),
-        replicas: vec![reserved, follows("b1")],
-        others: Vec::new(),
-        silent: Vec::new(),
-        unread: Vec::new(),
-        epoch: 0,
-    };
+    let mut scene = scene(vec![reserved, follows("b1")]);
     assert_eq!(scene.choose(None).unwrap().as_str(), "b1");
     scene.replicas.truncate(1);
     let why = scene.choose(None).unwrap_err().to_string();
