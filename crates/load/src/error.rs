@@ -128,7 +128,11 @@ pub enum PlanError {
     Rate,
     #[error("a speed must be above 0")]
     Speed,
-    #[error("the workload {}, and no address is given for that", if *.lane == Lane::Reader { "reads" } else { "writes" })]
+    #[error(
+        "the workload {}, and no address is given for that; name one with {}, or with --server for both",
+        if *.lane == Lane::Reader { "reads" } else { "writes" },
+        if *.lane == Lane::Reader { "--reader" } else { "--writer" }
+    )]
     NoAddress { lane: Lane },
     #[error(transparent)]
     Tls(tls::TlsError),
@@ -185,6 +189,13 @@ fn remedy(code: u16) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn who_names_no_address_for_what_is_sent_is_told_the_flag() {
+        let text = |lane| PlanError::NoAddress { lane }.to_string();
+        assert!(text(Lane::Reader).contains("reads") && text(Lane::Reader).contains("--reader"));
+        assert!(text(Lane::Writer).contains("writes") && text(Lane::Writer).contains("--writer"));
+    }
 
     #[test]
     fn who_is_refused_for_want_of_tls_is_told_so() {
