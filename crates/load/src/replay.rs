@@ -140,6 +140,8 @@ pub struct CommandOutcome {
     pub service_ns: u64,
     /// The number of the error, if it was one.
     pub error: Option<u16>,
+    /// Whether it was one is not known (as recorded in most slow logs); `error` is `None` then.
+    pub error_unknown: bool,
     /// Rows sent.
     pub rows: u64,
     /// Rows changed; `None` where that is not known.

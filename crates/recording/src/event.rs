@@ -88,6 +88,8 @@ pub struct Answer {
     pub took_us: u64,
     /// The number of the error, if it is one.
     pub error: Option<u16>,
+    /// Whether it is one is not known (most slow logs do not say); `error` is `None` then.
+    pub error_unknown: bool,
     pub rows: u64,
     /// Rows changed, as the server counts them; `None` where that is not known (MySQL's slow log does not
     /// say).

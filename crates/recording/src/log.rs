@@ -3,7 +3,7 @@
 //! | | general log | slow log |
 //! |---|---|---|
 //! | moments | MySQL: to the microsecond; MariaDB: whole seconds | the same (MySQL logs the end: the time it took is taken off) |
-//! | answers | not known | rows sent, time; MariaDB: rows changed; MySQL with `log_slow_extra`: the error |
+//! | answers | not known | rows sent, time; MariaDB: rows changed; MySQL with `log_slow_extra`, Percona Server: the error |
 //! | prepared statements | as text with their values | as text with their values |
 //! | sessions | begin and end | by their number; begin with their first statement |
 //!

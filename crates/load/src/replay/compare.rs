@@ -4,13 +4,15 @@
 //! All times are of single commands, kept whole, so quantiles are exact (the nearest rank). *Service* runs
 //! from sending to the last byte of the answer, as the recorded time does; *response* from the recorded
 //! moment. A command that failed has no time here: a refusal is quick, and would make a server look fast. Row
-//! counts are compared command by command: two runs with equal sums and different rows are told apart.
+//! counts are compared command by command: two runs with equal sums and different rows are told apart. What a
+//! recording does not tell is compared with nothing, and a note says so.
 
 use super::{CommandOutcome, GroupBy, LeftOut, ReplayOutcome, Script, ScriptStep};
 use plan::quantile::nearest_rank;
 use serde::Serialize;
 use sql::{Dialect, Digester};
 use std::collections::{BTreeMap, HashMap};
+use wire::Command;
 
 /// Above this a replay did not keep its own moments, whatever the target did.
 const OWN_LATE_MS: f64 = 1.0;
@@ -119,7 +121,8 @@ pub struct GroupView {
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct SideView {
     pub answered: u64,
-    pub errors: u64,
+    /// `None` where nothing was answered, or it is not known of each command.
+    pub errors: Option<u64>,
     /// By number.
     pub error_codes: BTreeMap<u16, u64>,
     pub rows: u64,
@@ -210,8 +213,9 @@ fn of_group(script: &Script, name: &str, steps: &[usize], runs: &[(String, Repla
         _ => (&recorded, &recorded),
     };
     let both = || before.iter().zip(after).filter_map(|(a, b)| Some(((*a)?, (*b)?)));
+    let judged = |a: &CommandOutcome, b: &CommandOutcome| !a.error_unknown && !b.error_unknown;
     let differ = both().filter(|(a, b)| a.error == b.error && have_other_rows(a, b)).count();
-    let errors = both().filter(|(a, b)| a.error != b.error).count();
+    let errors = both().filter(|(a, b)| judged(a, b) && a.error != b.error).count();
     let (one, other) = (side(before, false), side(after, true));
     let ratio = |a: Option<f64>, b: Option<f64>| Some(b? / a.filter(|a| *a > 0.0)?);
     GroupView {
@@ -235,6 +239,7 @@ fn as_outcome(answer: recording::Answer) -> CommandOutcome {
     CommandOutcome {
         service_ns: answer.took_us * 1000,
         error: answer.error,
+        error_unknown: answer.error_unknown,
         rows: answer.rows,
         affected: answer.affected,
         ..CommandOutcome::default()
@@ -260,9 +265,10 @@ fn side(all: &[Option<CommandOutcome>], with_response: bool) -> SideView {
         ..SideView::default()
     };
     for code in done.iter().filter_map(|command| command.error) {
-        side.errors += 1;
         *side.error_codes.entry(code).or_default() += 1;
     }
+    let known = !done.is_empty() && done.iter().all(|command| !command.error_unknown);
+    side.errors = known.then(|| side.error_codes.values().sum());
     side
 }
 
@@ -359,6 +365,9 @@ fn notes(script: &Script, views: &[RunView]) -> Vec<String> {
             script.began.resolution_us / 1000
         ));
     }
+    if views.len() == 1 {
+        notes.extend(not_compared(script));
+    }
     for view in views {
         let missing = script.steps.len() as u64 - view.answered;
         if missing > 0 {
@@ -367,6 +376,28 @@ fn notes(script: &Script, views: &[RunView]) -> Vec<String> {
         for (why, count) in &view.lost_sessions {
             notes.push(format!("{}: {count} sessions lost: {why}", view.target));
         }
+    }
+    notes
+}
+
+/// What the recording does not tell of its commands.
+fn not_compared(script: &Script) -> Vec<String> {
+    let is_statement = |step: &&ScriptStep| matches!(step.command, Command::Query | Command::StmtExecute);
+    let statements = || script.steps.iter().filter(is_statement);
+    let unanswered = statements().filter(|step| step.recorded.is_none()).count();
+    let answers = statements().filter_map(|step| step.recorded);
+    let unjudged = answers.filter(|answer| answer.error_unknown).count();
+    let mut notes = Vec::new();
+    if unanswered > 0 {
+        notes.push(format!(
+            "of {unanswered} statements the recording does not say how they were answered: they are not compared"
+        ));
+    }
+    if unjudged > 0 {
+        notes.push(format!(
+            "of {unjudged} statements the log does not say whether they failed: their errors are not \
+             compared (MySQL's does with log_slow_extra = ON)"
+        ));
     }
     notes
 }
@@ -386,7 +417,6 @@ fn quantile(sorted: &[u64], q: f64) -> Option<f64> {
 mod tests {
     use super::*;
     use recording::Answer;
-    use wire::Command;
 
     fn script() -> (Script, Groups) {
         let mut groups = Groups::default();
@@ -463,6 +493,24 @@ mod tests {
     }
 
     #[test]
+    fn what_a_recording_does_not_tell_is_no_success() {
+        let (mut script, groups) = script();
+        let failed = run([(1_000_000, 1, None), (1, 0, Some(1064)), (1_000_000, 1, None)]);
+        let one = [("a".to_owned(), failed)];
+        script.steps[1].recorded = Some(Answer { error_unknown: true, ..Answer::default() });
+        script.steps[2].recorded = None;
+        let found = view(&script, &groups, 1.0, &one);
+        let select = found.groups.iter().find(|group| group.name == "SELECT ?").unwrap();
+        assert_eq!((found.errors_differ, select.recorded.errors), (0, None));
+        assert_eq!(select.replayed[0].errors, Some(1));
+        let notes = found.notes.join("\n");
+        assert!(notes.contains("of 1 statements the log does not say whether they failed"), "{notes}");
+        assert!(notes.contains("of 1 statements the recording does not say how"), "{notes}");
+        let text = crate::replay::text::view(&found, 20, term::Paint::off());
+        assert!(text.contains("- -> 1"), "{text}");
+    }
+
+    #[test]
     fn what_takes_most_time_comes_first_also_where_its_median_is_short() {
         let (script, groups) = script();
         let skewed = run([(1_000_000, 1, None), (100_000_000, 1, None), (5_000_000, 1, None)]);
@@ -478,7 +526,7 @@ mod tests {
         let quick = run([(4_000_000, 1, None), (1_000, 0, Some(1213)), (1_000_000, 1, None)]);
         let found = view(&script, &groups, 1.0, &[("a".to_owned(), quick)]);
         let select = found.groups.iter().find(|group| group.name == "SELECT ?").unwrap();
-        assert_eq!((select.replayed[0].answered, select.replayed[0].errors), (2, 1));
+        assert_eq!((select.replayed[0].answered, select.replayed[0].errors), (2, Some(1)));
         assert_eq!((select.replayed[0].service_p50_ms, select.ratio_p50), (Some(4.0), Some(4.0)));
     }
 

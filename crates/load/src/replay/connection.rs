@@ -340,6 +340,7 @@ impl<'a> ReplayConnection<'a> {
                     response_ns: now_ns.saturating_sub(due_ns),
                     service_ns: now_ns.saturating_sub(sent_ns),
                     error: finish.error,
+                    error_unknown: false,
                     rows: finish.rows,
                     affected: Some(finish.affected),
                 };

@@ -74,9 +74,10 @@ fn row(group: &GroupView, two: bool) -> Vec<String> {
     let first = if two { group.replayed.first().unwrap_or(&none) } else { &group.recorded };
     let ms = |time: Option<f64>| time.map_or_else(|| "-".to_owned(), |ms| format!("{ms:.3}"));
     let times = |ratio: Option<f64>| ratio.map_or_else(|| "-".to_owned(), |ratio| format!("{ratio:.2}"));
+    let count = |errors: Option<u64>| errors.map_or_else(|| "-".to_owned(), |errors| errors.to_string());
     let errors = match first.errors == last.errors {
-        true => last.errors.to_string(),
-        false => format!("{} -> {}", first.errors, last.errors),
+        true => count(last.errors),
+        false => format!("{} -> {}", count(first.errors), count(last.errors)),
     };
     let whole = printable(&group.name);
     let name: String = match whole.chars().count() > SHOWN {

@@ -20,6 +20,8 @@ const PREPARED: u8 = 8;
 const BEFORE: u8 = 16;
 /// How many rows were changed is not known; 0 stands in its place, as for whoever does not know this bit.
 const UNCOUNTED: u8 = 32;
+/// Whether it failed is not known; it succeeded for whoever does not know this bit.
+const UNJUDGED: u8 = 64;
 
 /// Bits of an [`SessionStart`].
 const FRESH: u8 = 1;
@@ -121,6 +123,7 @@ impl RecordedCommand {
             bits |= if answer.error.is_some() { FAILED } else { 0 };
             bits |= if answer.prepared.is_some() { PREPARED } else { 0 };
             bits |= if answer.affected.is_none() { UNCOUNTED } else { 0 };
+            bits |= if answer.error_unknown { UNJUDGED } else { 0 };
         }
         out.extend_from_slice(&[COMMAND, bits, self.command]);
         number(out, self.session);
@@ -151,6 +154,7 @@ impl RecordedCommand {
                 took_us: read_number(read)?,
                 rows: read_number(read)?,
                 affected: Some(read_number(read)?).filter(|_| bits & UNCOUNTED == 0),
+                error_unknown: bits & UNJUDGED != 0,
                 ..Answer::default()
             };
             if bits & FAILED != 0 {
@@ -213,10 +217,12 @@ mod tests {
 
     fn record() -> impl Strategy<Value = Event> {
         let count = any::<Option<u64>>();
-        let answer = (any::<u64>(), any::<Option<u16>>(), any::<u64>(), count, any::<Option<u32>>());
-        let answer = answer.prop_map(|(took_us, error, rows, affected, prepared)| Answer {
+        let error = (any::<Option<u16>>(), any::<bool>());
+        let answer = (any::<u64>(), error, any::<u64>(), count, any::<Option<u32>>());
+        let answer = answer.prop_map(|(took_us, (error, error_unknown), rows, affected, prepared)| Answer {
             took_us,
             error,
+            error_unknown,
             rows,
             affected,
             prepared,

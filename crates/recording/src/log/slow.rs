@@ -15,6 +15,7 @@ struct Entry {
     user: String,
     database: String,
     took_us: u64,
+    /// The number of the error, 0 for none; `None` where the log does not say.
     error: Option<u16>,
     rows: u64,
     affected: Option<u64>,
@@ -81,8 +82,8 @@ impl Entry {
                     self.took_us = value().parse().map_or(0, |seconds: f64| (seconds * 1e6).max(0.0) as u64);
                 }
                 "Rows_sent:" => self.rows = value().parse().unwrap_or_default(),
-                // With MySQL's log_slow_extra alone; 0 is none.
-                "Errno:" => self.error = value().parse().ok().filter(|code| *code > 0),
+                // Of MySQL with log_slow_extra, and of Percona Server.
+                "Errno:" | "Last_errno:" => self.error = value().parse().ok(),
                 "Rows_affected:" => self.affected = value().parse().ok(),
                 _ => {}
             }
@@ -144,7 +145,14 @@ fn tell<E: From<RecordingError>>(
         })?;
     }
     let Entry { took_us, error, rows, affected, .. } = entry;
-    let answer = Answer { took_us, error, rows, affected, prepared: None };
+    let answer = Answer {
+        took_us,
+        error: error.filter(|code| *code > 0),
+        error_unknown: error.is_none(),
+        rows,
+        affected,
+        prepared: None,
+    };
     let body = text.to_vec();
     events.command(RecordedCommand {
         session,

@@ -185,8 +185,25 @@ fn a_slow_log_of_mysql_with_extras_tells_which_statements_failed() {
     };
     let events = events(Kind::Slow, &[entry(1, 0), entry(2, 1213)].concat());
     let answers = events.iter().filter_map(|e| if let Event::Command(c) = e { c.answer } else { None });
-    let errors: Vec<_> = answers.map(|answer| answer.error).collect();
-    assert_eq!(errors, [None, Some(1213)]);
+    let errors: Vec<_> = answers.map(|answer| (answer.error, answer.error_unknown)).collect();
+    assert_eq!(errors, [(None, false), (Some(1213), false)]);
+}
+
+#[test]
+fn a_slow_log_of_percona_server_tells_which_statements_failed_and_others_do_not() {
+    let entry = |second: u32, error: &str| {
+        format!(
+            "# Time: 2026-11-20T19:40:0{second}.000000Z\n# User@Host: app[app] @ localhost []  Id:     8\n\
+             {error}# Query_time: 0.500000  Lock_time: 0.000001  Rows_sent: 0  Rows_examined: 0  \
+             Rows_affected: 1\nSET timestamp=1795203600;\nUPDATE t SET a = 1;\n"
+        )
+    };
+    let percona = |code: u16| format!("# Schema: shop  Last_errno: {code}  Killed: 0\n");
+    let log = [entry(1, &percona(0)), entry(2, &percona(1213)), entry(3, "")].concat();
+    let events = events(Kind::Slow, &log);
+    let answers = events.iter().filter_map(|e| if let Event::Command(c) = e { c.answer } else { None });
+    let errors: Vec<_> = answers.map(|answer| (answer.error, answer.error_unknown)).collect();
+    assert_eq!(errors, [(None, false), (Some(1213), false), (None, true)]);
 }
 
 #[test]

@@ -373,6 +373,7 @@ impl RecordedSession {
         pending.record.answer = Some(Answer {
             took_us: took.as_micros() as u64,
             error: finish.error,
+            error_unknown: false,
             rows: finish.rows,
             affected: Some(finish.affected),
             prepared: finish.prepared,
