@@ -1,10 +1,16 @@
 //! Slow: entries of lines that begin with `#`, then `use`, `SET timestamp`, and the statement.
+//!
+//! A `use` stands only where the database is another one than that of the entry before, whoever's that was:
+//! MySQL's log has no other word of it, so that a new session without one is in the database of that entry.
 
 use super::time::{moment, number};
 use super::{EventWriter, INIT_DB, Lines, QUERY, RecordingError, is_heading};
 use crate::event::{Answer, Event, RecordedCommand, SessionStart};
 use std::collections::HashMap;
 use std::io::BufRead;
+
+/// How commands begin that are no statements.
+const ADMINISTRATOR: &[u8] = b"# administrator command:";
 
 /// What is known of an entry so far.
 #[derive(Default)]
@@ -13,7 +19,8 @@ struct Entry {
     ended: Option<u64>,
     session: u64,
     user: String,
-    database: String,
+    /// `None` where the entry does not say; empty for none.
+    database: Option<String>,
     took_us: u64,
     /// The number of the error, 0 for none; `None` where the log does not say.
     error: Option<u16>,
@@ -29,13 +36,14 @@ pub(super) fn read<E: From<RecordingError>>(
     events: &mut EventWriter<'_, impl FnMut(&Event) -> Result<(), E>>,
 ) -> Result<(), E> {
     let mut entry: Option<Entry> = None;
-    let mut databases = HashMap::new();
+    let mut databases = Databases::default();
     while let Some(line) = lines.next()? {
         // Unless it stands in a statement, which a semicolon ends: the server was started anew.
         if is_heading(line) && entry.as_ref().is_none_or(Entry::is_whole) {
             if let Some(entry) = entry.take() {
                 tell(entry, &mut databases, events)?;
             }
+            databases.last.clear();
             continue;
         }
         let new = line.starts_with(b"# Time: ") || line.starts_with(b"# User@Host: ");
@@ -52,7 +60,7 @@ pub(super) fn read<E: From<RecordingError>>(
             // MariaDB's knows seconds, and stands only where they change: SET timestamp knows as much, for
             // each.
             entry.ended = moment(time).filter(|(.., coarse)| !coarse).map(|(at, ..)| at);
-        } else if line.starts_with(b"# ") && entry.text.is_empty() {
+        } else if line.starts_with(b"# ") && !line.starts_with(ADMINISTRATOR) && entry.text.is_empty() {
             entry.facts(&String::from_utf8_lossy(line));
         } else {
             entry.line(line);
@@ -77,7 +85,8 @@ impl Entry {
                 "User@Host:" => self.user = value().split('[').next().unwrap_or_default().to_owned(),
                 "Id:" | "Thread_id:" => self.session = number(value().as_bytes()).unwrap_or_default(),
                 // An empty one is followed by the next fact.
-                "Schema:" if !value().ends_with(':') => self.database = value().to_owned(),
+                "Schema:" if value().ends_with(':') => self.database = Some(String::new()),
+                "Schema:" => self.database = Some(value().to_owned()),
                 "Query_time:" => {
                     self.took_us = value().parse().map_or(0, |seconds: f64| (seconds * 1e6).max(0.0) as u64);
                 }
@@ -99,7 +108,7 @@ impl Entry {
                 return;
             }
             if let Some(database) = bare.strip_prefix(b"use ").filter(|_| self.began_s.is_none()) {
-                self.database = String::from_utf8_lossy(database.trim_ascii()).replace('`', "");
+                self.database = Some(String::from_utf8_lossy(database.trim_ascii()).replace('`', ""));
                 return;
             }
         } else {
@@ -109,17 +118,30 @@ impl Entry {
     }
 }
 
+/// The default databases that entries speak of.
+#[derive(Default)]
+struct Databases {
+    /// That of the last entry that named one.
+    last: String,
+    /// By session.
+    of: HashMap<u64, String>,
+}
+
 fn tell<E: From<RecordingError>>(
     mut entry: Entry,
-    databases: &mut HashMap<u64, String>,
+    databases: &mut Databases,
     events: &mut EventWriter<'_, impl FnMut(&Event) -> Result<(), E>>,
 ) -> Result<(), E> {
     if entry.text.ends_with(b";") {
         entry.text.pop();
     }
+    if let Some(database) = &entry.database {
+        databases.last.clone_from(database);
+    }
     let text = entry.text.trim_ascii();
+    let changes_database = text == b"# administrator command: Init DB";
     // Quits, pings, prepares: what matters of them stands elsewhere.
-    if text.is_empty() || text.starts_with(b"# administrator command:") {
+    if text.is_empty() || (text.starts_with(ADMINISTRATOR) && !changes_database) {
         return Ok(());
     }
     let (at, coarse) = match (entry.ended, entry.began_s) {
@@ -129,13 +151,16 @@ fn tell<E: From<RecordingError>>(
     };
     let at_us = events.moment(at, coarse)?;
     let session = entry.session;
-    if !events.knows(session) {
-        databases.insert(session, entry.database.clone());
-        let (user, database) = (entry.user.clone(), entry.database.clone());
+    let is_new = !events.knows(session);
+    let inherited = (is_new || changes_database).then(|| databases.last.clone());
+    let database = entry.database.clone().or(inherited).unwrap_or_default();
+    if is_new {
+        databases.of.insert(session, database.clone());
+        let user = entry.user.clone();
         events.open_session(SessionStart { session, at_us, user, database, ..SessionStart::default() })?;
-    } else if !entry.database.is_empty() && databases.get(&session) != Some(&entry.database) {
-        databases.insert(session, entry.database.clone());
-        let body = entry.database.clone().into_bytes();
+    } else if !database.is_empty() && databases.of.get(&session) != Some(&database) {
+        databases.of.insert(session, database.clone());
+        let body = database.into_bytes();
         events.command(RecordedCommand {
             session,
             at_us,
@@ -143,6 +168,9 @@ fn tell<E: From<RecordingError>>(
             body,
             ..RecordedCommand::default()
         })?;
+    }
+    if changes_database {
+        return Ok(());
     }
     let Entry { took_us, error, rows, affected, .. } = entry;
     let answer = Answer {

@@ -174,6 +174,49 @@ UPDATE t SET a = 2;
 }
 
 #[test]
+fn in_a_slow_log_of_mysql_a_session_is_in_the_database_of_the_entry_before() {
+    let entry = |second: u32, session: u32, text: &str| {
+        format!(
+            "# Time: 2026-11-20T19:40:0{second}.000000Z\n\
+             # User@Host: app[app] @ localhost []  Id: {session:>5}\n\
+             # Query_time: 0.000000  Lock_time: 0.000001 Rows_sent: 1  Rows_examined: 0\n{text};\n"
+        )
+    };
+    let log = [
+        HEADING,
+        &entry(1, 8, "use shop;\nSET timestamp=1795203601;\nSELECT 1"),
+        &entry(2, 9, "SET timestamp=1795203602;\nSELECT 2"),
+        &entry(3, 9, "use other;\nSET timestamp=1795203603;\n# administrator command: Init DB"),
+        &entry(4, 9, "SET timestamp=1795203604;\nSELECT 3"),
+        &entry(5, 8, "SET timestamp=1795203605;\nSELECT 4"),
+        HEADING,
+        &entry(6, 10, "SET timestamp=1795203606;\nSELECT 5"),
+    ];
+    let events = events(Kind::Slow, &log.concat());
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let of = |event: &Event| match event {
+        Event::SessionStart(start) => Some((start.session, start.database.clone())),
+        Event::Command(command) => Some((command.session, text(&command.body))),
+        _ => None,
+    };
+    let expected = [
+        (8, "shop"),
+        (8, "SELECT 1"),
+        (9, "shop"),
+        (9, "SELECT 2"),
+        (9, "other"),
+        (9, "SELECT 3"),
+        (8, "SELECT 4"),
+        (10, ""),
+        (10, "SELECT 5"),
+    ];
+    assert_eq!(
+        events.iter().filter_map(of).collect::<Vec<_>>(),
+        expected.map(|(session, text)| (session, text.to_owned()))
+    );
+}
+
+#[test]
 fn a_slow_log_of_mysql_with_extras_tells_which_statements_failed() {
     let entry = |second: u32, error: u16| {
         format!(
