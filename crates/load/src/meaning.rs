@@ -2,7 +2,7 @@
 //! reader to a manual.
 
 /// The numbers that a load meets, with what they mean and what to do.
-const MEANINGS: [(u16, &str); 17] = [
+const MEANINGS: [(u16, &str); 18] = [
     (
         1040,
         "too many connections: the server's max_connections, or a router's max_sessions, is reached; use fewer --clients",
@@ -28,6 +28,10 @@ const MEANINGS: [(u16, &str); 17] = [
         "the server refuses writes (read_only): it is a replica; send writes to the primary with --writer, or use a workload that only reads",
     ),
     (1317, "the statement was ended by KILL or at shutdown"),
+    (
+        1461,
+        "the server's max_prepared_stmt_count is reached: each connection prepares its statements for each table; raise it, use fewer --clients or --tables, or send text (--text)",
+    ),
     (1792, "a write in a read-only session; leave --read-only out, or use a workload that only reads"),
     (1836, "the server is in read-only mode; send writes to the primary with --writer"),
     (1969, "the statement took longer than max_statement_time allows"),

@@ -3,6 +3,7 @@
 use super::tls_channel::TlsChannelError;
 use crate::error::LoadError;
 use crate::login::LoginFailure;
+use crate::meaning::meaning;
 use fleet::Address;
 use rustix::io::Errno;
 use std::io;
@@ -38,8 +39,8 @@ impl ConnectionError {
             Self::Tls(source) => LoadError::Tls { address, source },
             Self::Wire(source) => LoadError::Wire { address, source },
             Self::Prepare { code, sql } => {
-                let message =
-                    format!("while preparing '{sql}'; are the tables there? (headroom load prepare)");
+                let meaning = meaning(code).map_or_else(String::new, |meaning| format!(": {meaning}"));
+                let message = format!("while preparing '{sql}'{meaning}");
                 LoadError::Refused { address, code, message }
             }
             Self::SetUp { code } => {
@@ -65,5 +66,22 @@ impl From<LoginFailure> for ConnectionError {
 impl From<TlsChannelError> for ConnectionError {
     fn from(error: TlsChannelError) -> Self {
         Self::Tls(Box::new(error))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn why_a_statement_cannot_be_prepared_is_told_by_its_number() {
+        let of = |code| {
+            let error = ConnectionError::Prepare { code, sql: "SELECT c FROM sbtest1".to_owned() };
+            error.at("db1:3306".parse().unwrap()).to_string()
+        };
+        assert!(of(1146).contains("'SELECT c FROM sbtest1'") && of(1146).contains("headroom load prepare"));
+        assert!(of(1461).contains("max_prepared_stmt_count") && !of(1461).contains("load prepare"));
+        assert!(of(1142).contains("lacks a privilege"));
+        assert!(of(1064).ends_with("error 1064: while preparing 'SELECT c FROM sbtest1'"));
     }
 }
