@@ -216,7 +216,7 @@ pub struct Generator {
     pub own: Option<Times>,
     /// Writes that found the send buffer full.
     pub saturated_sends: u64,
-    /// Connections that were lost and made again.
+    /// How often a connection was lost, or could not be made again: while a server is down, many times each.
     pub reconnects: u64,
     /// How bytes got to the servers and back: `io_uring` or `epoll`. Empty in runs of a time when there was
     /// only epoll.

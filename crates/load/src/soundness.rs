@@ -84,6 +84,7 @@ fn notes(outcome: &Outcome, open: bool) -> Vec<String> {
     if totals.failed > 0 && failures(totals).is_none() {
         notes.push(format!("{} of {} transactions failed", totals.failed, totals.arrivals));
     }
+    notes.extend(lost(outcome));
     if let Some(why) = &outcome.generator.why_not_ring {
         notes.push(format!("sent over epoll, at a higher cost of CPU: {why}"));
     }
@@ -96,9 +97,70 @@ fn notes(outcome: &Outcome, open: bool) -> Vec<String> {
     notes
 }
 
+/// In a closed loop a server that is down fails one transaction of each client, and then nothing is asked any
+/// more: the rate is that of a shorter time, spread over all of it.
+fn lost(outcome: &Outcome) -> Option<String> {
+    let lost = outcome.generator.reconnects;
+    let silent = outcome.series.iter().filter(|second| second.done == 0).count();
+    let silence = match silent {
+        0 => String::new(),
+        _ => format!(
+            "; in {silent} of {} s no transaction succeeded, and the rates are of all of them",
+            outcome.series.len()
+        ),
+    };
+    let words = || format!("connections were lost, or could not be made again, {lost} times{silence}");
+    (lost > 0 && outcome.totals.done > 0).then(words)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::arrivals::Arrivals;
+    use crate::outcome::{Generator, Moment, Times};
+    use crate::workload::Protocol;
+
+    #[test]
+    fn a_server_that_went_away_is_noted_with_the_time_in_which_nothing_came() {
+        let second = |done| Moment {
+            second: 0,
+            done,
+            queries: done,
+            failed: 0,
+            late: 0,
+            p50_ms: 1.0,
+            p95_ms: 1.0,
+            p99_ms: 1.0,
+            max_ms: 1.0,
+        };
+        let mut outcome = Outcome {
+            workload: "w".to_owned(),
+            options: String::new(),
+            arrivals: Arrivals::closed(),
+            protocol: Protocol::Text,
+            clients: 4,
+            idle: 0,
+            threads: 1,
+            seed: 1,
+            seconds: 3.0,
+            void: Vec::new(),
+            notes: Vec::new(),
+            totals: totals(300, 4),
+            response: Times::default(),
+            service: None,
+            transactions: Vec::new(),
+            statements: Vec::new(),
+            series: [300, 0, 0].map(second).to_vec(),
+            generator: Generator { reconnects: 84, ..Generator::default() },
+        };
+        let notes = |outcome: &Outcome| notes(outcome, false).join("\n");
+        let away = notes(&outcome);
+        assert!(away.contains("84 times; in 2 of 3 s no transaction succeeded"), "{away}");
+        outcome.series = vec![second(300)];
+        assert!(notes(&outcome).contains("84 times\n"), "{}", notes(&outcome));
+        outcome.generator.reconnects = 0;
+        assert!(!notes(&outcome).contains("connections"));
+    }
 
     fn totals(done: u64, failed: u64) -> Totals {
         let errors =

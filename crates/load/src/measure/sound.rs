@@ -86,9 +86,12 @@ pub enum Unsound {
         seconds: f64,
     },
     /// Connections broke.
-    #[error("{lost} of {clients} clients lost their connections: was a server or a router restarted?")]
+    #[error(
+        "connections of {clients} clients were lost, or not made again, {lost} times: was a server or a router \
+         restarted, or is one down?"
+    )]
     Restarted {
-        /// Connections that were lost.
+        /// How often a connection was lost, or could not be made again.
         lost: u64,
         clients: u32,
     },
