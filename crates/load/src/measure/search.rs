@@ -110,12 +110,14 @@ impl Search {
         let interval = self.goal.interval(trials);
         let interval =
             interval.map_or_else(String::new, |(from, to)| format!(", limit {from:.0} to {to:.0}"));
+        // Of nothing that was answered the time is not known.
+        let ms = Some(trial.at_objective_ms).filter(|ms| *ms > 0.0);
         format!(
-            "{:>9.1} a second for {:>2.0} s: p{} {:>8.2} ms, {:>6.2} % lost: {}{interval}{left}",
+            "{:>9.1} a second for {:>2.0} s: p{} {:>8} ms, {:>6.2} % lost: {}{interval}{left}",
             trial.rate,
             trial.seconds,
             self.objective.percent(),
-            trial.at_objective_ms,
+            ms.map_or_else(|| "-".to_owned(), |ms| format!("{ms:.2}")),
             trial.loss() * 100.0,
             if trial.loss() > self.goal.loss { "misses it" } else { "meets it" },
         )
@@ -248,6 +250,18 @@ mod tests {
         assert_eq!(refused(&totals, 3), None);
         assert_eq!(refused(&Totals { done: 1, ..totals }, 0), None);
         assert_eq!(refused(&Totals::default(), 0), None);
+    }
+
+    #[test]
+    fn a_trial_of_which_nothing_was_answered_has_no_time() {
+        let objective = Objective::parse("p99 < 15ms").unwrap();
+        let goal = Goal::new(objective, Duration::from_secs(10), 100.0, 1e6);
+        let search = Search { goal, objective, file: None, longest: None };
+        let trial = Trial { rate: 100.0, seconds: 3.0, due: 300, lost: 300, ..Trial::default() };
+        let line = search.line(&trial, &[trial]);
+        assert!(line.contains("p99        - ms, 100.00 % lost: misses it"), "{line}");
+        let line = search.line(&Trial { at_objective_ms: 4.0, ..trial }, &[trial]);
+        assert!(line.contains("p99     4.00 ms"), "{line}");
     }
 
     #[test]

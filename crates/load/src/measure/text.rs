@@ -93,15 +93,23 @@ fn curve(report: &MeasureReport) -> String {
             all.sort_by(f64::total_cmp);
             all[all.len() / 2]
         };
-        let time = middle(|trial| trial.at_objective_ms);
+        // Times are of trials of which something was answered.
+        let middle_ms = |value: fn(&Trial) -> f64| {
+            let mut all: Vec<f64> = of.iter().map(|trial| value(trial)).filter(|ms| *ms > 0.0).collect();
+            all.sort_by(f64::total_cmp);
+            all.get(all.len() / 2).copied()
+        };
+        let ms = |time: Option<f64>| time.map_or_else(|| "-".to_owned(), |ms| format!("{ms:.2}"));
+        let (time, lost) = (middle_ms(|trial| trial.at_objective_ms), middle(Trial::loss));
         let meets = of.iter().filter(|trial| trial.loss() <= report.goal.loss).count();
         table.row(vec![
             format!("{:.0}", middle(|trial| trial.rate)),
             of.len().to_string(),
-            format!("{:.2}", middle(|trial| trial.p50_ms)),
-            format!("{time:.2}"),
-            format!("{:.2}", middle(Trial::loss) * 100.0),
-            bar(time / within),
+            ms(middle_ms(|trial| trial.p50_ms)),
+            ms(time),
+            format!("{:.2}", lost * 100.0),
+            // Where all was lost, it is as long as can be.
+            bar(time.map_or(if lost < 1.0 { 0.0 } else { f64::INFINITY }, |time| time / within)),
             format!("{meets} of {} meet it", of.len()),
         ]);
     }
@@ -147,6 +155,34 @@ mod tests {
         let found: Vec<Vec<f64>> =
             rows(&trials, 0.04).iter().map(|row| row.iter().map(|trial| trial.rate).collect()).collect();
         assert_eq!(found, [vec![100.0], vec![1000.0, 1040.0], vec![1041.0]]);
+    }
+
+    #[test]
+    fn the_times_of_a_rate_are_those_of_trials_that_were_answered() {
+        let objective = Objective::parse("p99 < 15ms").unwrap();
+        let report = |times: &[f64]| MeasureReport {
+            workload: "w".to_owned(),
+            target: "db1".to_owned(),
+            objective,
+            goal: Goal::new(objective, Duration::from_secs(10), 100.0, 1e6),
+            capacity: None,
+            refused: None,
+            current: None,
+            current_from: None,
+            headroom: None,
+            noise_ms: 0.0,
+            too_few_clients: false,
+            voided: Vec::new(),
+            trials: times.iter().map(|ms| trial(*ms)).collect(),
+        };
+        let silent = curve(&report(&[0.0, 0.0]));
+        assert!(!silent.contains(" 0.00") && silent.contains('╋'), "{silent}");
+        let mixed = curve(&report(&[0.0, 0.0, 7.25]));
+        assert!(mixed.contains("7.25"), "{mixed}");
+    }
+
+    fn trial(ms: f64) -> Trial {
+        Trial { rate: 100.0, due: 10, lost: 10, p50_ms: ms, at_objective_ms: ms, ..Trial::default() }
     }
 
     #[test]
