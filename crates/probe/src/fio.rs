@@ -103,7 +103,8 @@ impl Job {
             "--name=probe".to_owned(),
             "--output-format=json".to_owned(),
             "--thread".to_owned(),
-            format!("--filename={}", self.file.display()),
+            // It takes a colon for the end of a name, and would make two files.
+            format!("--filename={}", self.file.display().to_string().replace(':', "\\:")),
             format!("--size={}m", self.mib),
             format!("--rw={rw}"),
             format!("--ioengine={engine}"),
@@ -194,6 +195,20 @@ mod tests {
         assert_eq!((flush.per_s, flush.mean_ms, flush.p99_ms), (176.0, 5.647, 40.633));
         assert_eq!(parse(ANSWER, Kind::Write).unwrap().p99_ms, 0.016, "the mean where nothing else is told");
         assert!(parse("", Kind::Read).is_err() && parse("{}", Kind::Read).is_err());
+    }
+
+    #[test]
+    fn a_colon_in_the_name_of_a_directory_makes_no_second_file() {
+        let job = Job {
+            file: "/mnt/nas:data/probe".into(),
+            mib: 64,
+            kind: Kind::Read,
+            block: 4096,
+            depth: 1,
+            rate: None,
+            seconds: 1,
+        };
+        assert!(job.arguments().contains(&r"--filename=/mnt/nas\:data/probe".to_owned()));
     }
 
     #[test]
