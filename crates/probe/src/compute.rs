@@ -1,13 +1,20 @@
 //! What CPUs and memory can do: plain loops of fixed work, on one thread and on all. Figures to compare hosts
 //! by; no database does just this.
 
+use crate::machine;
 use serde::{Deserialize, Serialize};
 use std::hint::black_box;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Of each buffer that is copied: far beyond any cache together.
+/// Of each buffer that is copied, at most: far beyond any cache together.
 const BUFFER: usize = 64 << 20;
+/// Of each buffer at least: still beyond the caches that a CPU has for itself.
+const LEAST: usize = 4 << 20;
+/// All buffers together take at most this, and a quarter of what is free: with some ten CPUs and more those
+/// of 64 MiB would push out a server's pages, or have the kernel kill it.
+const ALL: usize = 2 << 30;
+const SHARE_OF_FREE: usize = 4;
 /// Steps between two looks at the clock.
 const STEPS: u64 = 100_000;
 
@@ -29,13 +36,21 @@ pub struct Compute {
 /// Measures for four times `each`. Blocks.
 pub(crate) fn measure(each: Duration) -> Compute {
     let cpus = thread::available_parallelism().map_or(1, usize::from);
+    let bytes = buffer(cpus, machine::free_bytes());
     Compute {
         cpus,
         one_cpu_per_s: together(1, || steps(each)),
         all_cpus_per_s: together(cpus, || steps(each)),
-        one_copy_bytes_per_s: together(1, || copies(each)),
-        all_copy_bytes_per_s: together(cpus, || copies(each)),
+        one_copy_bytes_per_s: together(1, || copies(each, bytes)),
+        all_copy_bytes_per_s: together(cpus, || copies(each, bytes)),
     }
+}
+
+/// Bytes of each buffer, of which this many threads have two; `free`: of the host's memory, where it tells.
+fn buffer(threads: usize, free: Option<u64>) -> usize {
+    let free = free.and_then(|free| usize::try_from(free).ok());
+    let all = free.map_or(ALL, |free| ALL.min(free / SHARE_OF_FREE));
+    (all / (2 * threads.max(1))).clamp(LEAST, BUFFER)
 }
 
 /// The sum of what this many threads do at once.
@@ -65,13 +80,13 @@ fn split_mix(state: u64) -> u64 {
     state ^ (state >> 31)
 }
 
-fn copies(time: Duration) -> f64 {
-    let (from, mut to) = (vec![1u8; BUFFER], vec![0u8; BUFFER]);
+fn copies(time: Duration, bytes: usize) -> f64 {
+    let (from, mut to) = (vec![1u8; bytes], vec![0u8; bytes]);
     let (start, mut copied) = (Instant::now(), 0usize);
     while start.elapsed() < time {
         to.copy_from_slice(black_box(&from));
         black_box(&to);
-        copied += BUFFER;
+        copied += bytes;
     }
     copied as f64 / start.elapsed().as_secs_f64()
 }
@@ -79,6 +94,15 @@ fn copies(time: Duration) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_memory_that_is_copied_is_bounded_on_a_host_with_many_cpus_or_little_room() {
+        let mib = |threads, free: Option<u64>| buffer(threads, free) >> 20;
+        assert_eq!((mib(1, Some(64 << 30)), mib(16, Some(64 << 30)), mib(16, None)), (64, 64, 64));
+        assert_eq!(mib(64, Some(64 << 30)), 16, "2 GiB in all");
+        assert_eq!(mib(8, Some(2 << 30)), 32, "a quarter of what is free");
+        assert_eq!(mib(256, Some(1 << 20)), 4);
+    }
 
     #[test]
     fn every_figure_is_there() {

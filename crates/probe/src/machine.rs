@@ -168,6 +168,12 @@ fn memory_gib() -> f64 {
     (kib / 1024.0 / 1024.0 * 10.0).round() / 10.0
 }
 
+/// Memory that is free or can be freed at once, where the kernel tells.
+pub(crate) fn free_bytes() -> Option<u64> {
+    let kib: u64 = fact("/proc/meminfo", "MemAvailable").trim_end_matches("kB").trim().parse().ok()?;
+    kib.checked_mul(1024)
+}
+
 /// The value of the first line `name: value` or `name=value`.
 fn fact(path: &str, name: &str) -> String {
     let text = read(path);
