@@ -143,6 +143,8 @@ impl Report {
         };
         if let Some(load) = &self.load {
             let now = load.by_cores.iter().find(|with| with.cores == load.cores);
+            // Then the rate at which the cores are full is out of reach, with more of them as without.
+            let ends = load.ends_before_the_cores();
             for (with, now) in load
                 .by_cores
                 .iter()
@@ -162,11 +164,12 @@ impl Report {
                     interval(&now),
                     load.baseline.unit.many()
                 );
+                let gain = Gain::of_load(more_per_s, &load.baseline, &load.subject, &load.workload);
                 add(
                     format!("{more} more cores"),
                     &load.subject,
-                    Some(Gain::of_load(more_per_s, &load.baseline, &load.subject, &load.workload)),
-                    buys,
+                    Some(gain).filter(|_| ends.is_none()),
+                    ends.clone().unwrap_or(buys),
                     prices.core.map(|core| core * f64::from(more)),
                 );
             }
@@ -358,7 +361,7 @@ fn of<T: serde::de::DeserializeOwned>(
 mod tests {
     use super::*;
     use crate::baseline::BaselineSource;
-    use crate::load_answer::{self, LoadQuestion};
+    use crate::load_answer::{self, Law, LoadQuestion};
     use crate::load_point::LoadPoint;
     use plan::replicas::Question;
 
@@ -413,6 +416,26 @@ mod tests {
         let answer = load_answer::answer(&question, points.into_iter().flatten().collect());
         assert!(answer.says_something(), "{}", answer.text());
         Entry { subject: subject.into(), ..entry(Kind::Load, serde_json::to_value(&answer).unwrap()) }
+    }
+
+    #[test]
+    fn cores_buy_no_headroom_where_something_else_ends_the_load_before_them() {
+        let mut entry = ladder("db1", Baseline::named(400.0));
+        let mut answer: LoadAnswer = serde_json::from_value(entry.answer.clone()).unwrap();
+        let most = Interval { low: 300.0, estimate: 305.0, high: 310.0 };
+        answer.law = Some(Law {
+            parameters: [most; 3],
+            most: Some((most, 4.0)),
+            curve: Vec::new(),
+            scatter: 0.01,
+            open: true,
+        });
+        entry.answer = serde_json::to_value(&answer).unwrap();
+        let prices = Prices { core: Some(11.0), ..Prices::default() };
+        let report = Report::new(vec![entry], &prices, None);
+        let one = &report.purchases[0];
+        assert!(one.what == "2 more cores" && one.headroom.is_none() && one.per_price.is_none(), "{one:?}");
+        assert!(report.html().contains("something else runs out first"), "{one:?}");
     }
 
     #[test]
