@@ -18,6 +18,9 @@ const LEVEL: f64 = 0.95;
 /// Seconds of a month.
 const MONTH_S: f64 = 30.4 * 86_400.0;
 
+/// Reads that are further apart than this factor are not of the same thing.
+const SAME_LEVEL: f64 = 1.25;
+
 /// What growth predicts, and what comes: reads a second on a day.
 pub(crate) const ON_DAY: &str = "reads_per_s on day";
 /// Days after the last one with reads for which the reads are predicted, as far as a forecast reaches.
@@ -266,6 +269,14 @@ impl ReplicasAnswer {
         self.growth_seen.iter().any(|(day, _)| *day > from).then_some(from)
     }
 
+    /// The reads at which the growth ends, where the zones have others: then one is not of the same thing as
+    /// the other, and ceilings are met on another day.
+    fn other_level(&self) -> Option<f64> {
+        let now = Growth::new(&self.growth_seen)?.now();
+        let reads = self.reads.iter().sum::<f64>();
+        (now < reads / SAME_LEVEL || now > reads * SAME_LEVEL).then_some(now)
+    }
+
     /// The zones, as a subject: `the readers of zones a, b`.
     pub fn zones_in_words(&self) -> String {
         format!("the readers of zones {}", self.zones.join(", "))
@@ -407,6 +418,15 @@ impl Answer for ReplicasAnswer {
                 ),
             };
         }
+        if let Some(now) = self.other_level() {
+            let _ = writeln!(
+                text,
+                "The growth ends at {} reads a second, and the zones have {}: the days are those of the former. Where it \
+                 is of means and the zones are at their peak, a ceiling is met sooner.",
+                figure(now),
+                figure(self.reads.iter().sum())
+            );
+        }
         if let Some(day) = self.counted_from() {
             let _ = writeln!(
                 text,
@@ -461,6 +481,20 @@ mod tests {
         assert!(of(30).contains("Growth meets no ceiling within the 87 days"), "{}", of(30));
         assert!(of(3).contains("Growth is not forecast: that takes 5 days"), "{}", of(3));
         assert!(!of(0).contains("Growth"), "{}", of(0));
+    }
+
+    #[test]
+    fn growth_of_another_level_than_the_zones_reads_is_remarked() {
+        let zones = vec![("a".to_owned(), 400.0), ("b".to_owned(), 400.0)];
+        let question = ReplicasQuestion { zones, reader_per_s: 500.0, apply_share: 0.0, fill: 1.0 };
+        let of = |reads: f64| {
+            let seen = (0..30).map(|day| (f64::from(day), reads * 1.01_f64.powi(day - 29))).collect();
+            let context = Context { today: Some(vec![2, 2]), seen, ..Context::default() };
+            answer(&question, &context, &Prices::default()).unwrap().text()
+        };
+        let means = of(300.0);
+        assert!(means.contains("ends at 300 reads a second, and the zones have 800"), "{means}");
+        assert!(!of(820.0).contains("The growth ends"), "{}", of(820.0));
     }
 
     #[test]
