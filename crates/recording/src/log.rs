@@ -173,16 +173,18 @@ impl<'a, E: From<RecordingError>, F: FnMut(&Event) -> Result<(), E>> EventWriter
         (self.each)(&event)
     }
 
-    /// Tells the events of a second, each a little later than the one before.
+    /// Tells the events of a second, each a little later than the one before. What a slow log has of an
+    /// earlier second took until this one, and stays where it began.
     fn spread(&mut self) -> Result<(), E> {
         let (second, events) = (self.second.0, std::mem::take(&mut self.second.1));
         let count = events.len().max(1) as u64;
         for (n, mut event) in events.into_iter().enumerate() {
             let at = second + n as u64 * SECOND / count;
+            let within = |at_us: &mut u64| *at_us = if *at_us < second { *at_us } else { at };
             match &mut event {
-                Event::SessionStart(start) if start.at_us > 0 || start.fresh => start.at_us = at,
-                Event::Command(command) => command.at_us = at,
-                Event::SessionEnd(end) => end.at_us = at,
+                Event::SessionStart(start) if start.at_us > 0 || start.fresh => within(&mut start.at_us),
+                Event::Command(command) => within(&mut command.at_us),
+                Event::SessionEnd(end) => within(&mut end.at_us),
                 _ => {}
             }
             self.last = self.last.max(at);

@@ -122,6 +122,26 @@ SELECT 2;
     assert_eq!((answers[0].took_us, answers[0].rows, answers[1].affected), (1500, 2, Some(3)));
 }
 
+#[test]
+fn in_a_slow_log_of_seconds_a_statement_that_took_long_stays_where_it_began() {
+    let entry = |session: u32, second: u32, took: &str, text: &str| {
+        format!(
+            "# User@Host: app[app] @ localhost []\n# Thread_id: {session}  Schema: shop  QC_hit: No\n\
+             # Query_time: {took}  Lock_time: 0.000000  Rows_sent: 1  Rows_examined: 0\n\
+             SET timestamp=17952036{second:02};\n{text};\n"
+        )
+    };
+    let log = [
+        entry(8, 1, "0.001", "SELECT 1"),
+        entry(9, 10, "0.001", "SELECT 2"),
+        entry(8, 2, "8.5", "SELECT 3"),
+        entry(9, 10, "0.001", "SELECT 4"),
+    ];
+    let all = said(&events(Kind::Slow, &log.concat()));
+    let moments: Vec<_> = all.iter().map(|(at, .., text)| (*at, text.as_str())).collect();
+    assert_eq!(moments, [(0, "SELECT 1"), (9250, "SELECT 2"), (1000, "SELECT 3"), (9750, "SELECT 4")]);
+}
+
 const HEADING: &str = "\
 /usr/sbin/mysqld, Version: 8.0.43 (MySQL Community Server - GPL). started with:
 Tcp port: 3306  Unix socket: /run/mysqld/mysqld.sock
