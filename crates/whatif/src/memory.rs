@@ -6,14 +6,16 @@
 //! The sizes go from the largest down: a pool that shrinks keeps part of what is used, and only the first
 //! one has to be filled from nothing. MariaDB 10.11 drops used pages as well when it shrinks: the miss ratio
 //! is far too high at first, and falls as long as the disk takes to bring them back. At each size the load
-//! runs until the miss ratio is steady ([`is_warm`]), then some windows are measured. Every size is set
-//! through the journal of `knob`: it is put back when the session ends, on Ctrl-C, and after a kill by the
-//! next `headroom knob restore`.
+//! runs until the miss ratio is steady ([`is_warm`]) and the pool full, then some windows are measured. Every
+//! size is set through the journal of `knob`: it is put back when the session ends, on Ctrl-C, and after a
+//! kill by the next `headroom knob restore`.
 
 mod answer;
+mod warm;
 
 pub(crate) use answer::in_words;
 pub use answer::{MemoryAnswer, Row, answer};
+pub use warm::is_warm;
 
 use crate::pool_load::{PoolLoad, Sender};
 use crate::server::{Server, ServerError, rise};
@@ -32,13 +34,10 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
+use warm::{WARM_LEAST, is_filling};
 
 /// A resize is waited for this long.
 const RESIZE: Duration = Duration::from_secs(120);
-/// This many windows in a row must agree, and their mean with that of as many before them.
-const WARM_WINDOWS: usize = 3;
-/// Windows until a pool can be seen to be warm, at the earliest.
-const WARM_LEAST: u32 = 2 * WARM_WINDOWS as u32;
 /// A size is warmed up for at most this long, unless something else is said.
 const WARM_MOST: Duration = Duration::from_mins(5);
 
@@ -143,21 +142,6 @@ impl MemoryError {
     fn unless_back(self, is_back: bool) -> Self {
         if is_back { self } else { Self::NotBack { why: Box::new(self) } }
     }
-}
-
-/// Whether the pool is warm: the last windows agree in their miss ratio to a tenth, or to half a percent, and
-/// their mean is not below that of the windows before them by more than a twentieth, or a quarter of a
-/// percent. The second sees a slow fall, whose neighbours always agree.
-pub fn is_warm(miss_ratios: &[f64]) -> bool {
-    let Some(both) = miss_ratios.len().checked_sub(2 * WARM_WINDOWS).map(|from| &miss_ratios[from..]) else {
-        return false;
-    };
-    let (before, last) = both.split_at(WARM_WINDOWS);
-    let mean = |windows: &[f64]| windows.iter().sum::<f64>() / windows.len() as f64;
-    let most = last.iter().copied().fold(f64::MIN, f64::max);
-    let least = last.iter().copied().fold(f64::MAX, f64::min);
-    let falls = mean(before) - mean(last);
-    most - least <= (0.1 * most).max(0.005) && falls <= (0.05 * mean(before)).max(0.0025)
 }
 
 /// How many sizes are tried.
@@ -308,15 +292,16 @@ impl Experiment {
             let server = &mut pool.server;
             let began = Instant::now();
             let mut seen: Vec<f64> = Vec::new();
-            let mut steady = true;
+            let (mut steady, mut fills) = (true, false);
             let mut seed = 0;
-            while !is_warm(&seen) {
+            while fills || !is_warm(&seen) {
                 if began.elapsed() > self.warm_most {
                     steady = false;
                     notes.push(format!(
-                        "{}: not steady after {} s (--warm-most): its miss ratio is an upper bound, its lower end is open, and no knee is named",
+                        "{}: not steady after {} s (--warm-most){}: its miss ratio is an upper bound, its lower end is open, and no knee is named",
                         bytes(size),
-                        self.warm_most.as_secs()
+                        self.warm_most.as_secs(),
+                        if fills { ", its pool still fills" } else { "" }
                     ));
                     break;
                 }
@@ -324,6 +309,7 @@ impl Experiment {
                 seed += 1;
                 each(&format!("{}: warming up, {}", bytes(size), window.misses_in_words()));
                 seen.extend(window.misses());
+                fills = window.fills;
             }
             let mut windows = Vec::new();
             for at in 0..self.windows {
@@ -375,16 +361,24 @@ fn window(
     seed: u64,
     stop: &Arc<AtomicBool>,
 ) -> Result<Window, MemoryError> {
-    const READS: [&str; 2] = ["Innodb_buffer_pool_read_requests", "Innodb_buffer_pool_reads"];
+    const READS: [&str; 4] = [
+        "Innodb_buffer_pool_read_requests",
+        "Innodb_buffer_pool_reads",
+        "Innodb_buffer_pool_pages_free",
+        PAGES[0],
+    ];
     let before = server.counters(&READS)?;
     let sent = load.send(seed, stop)?;
     let after = server.counters(&READS)?;
     if stop.load(Ordering::Relaxed) {
         return Err(MemoryError::Interrupted);
     }
+    let (reads, requests) = (rise(&before, &after, READS[1])?, rise(&before, &after, READS[0])?);
+    let free = after.get(READS[2]).zip(after.get(READS[3]));
     Ok(Window {
-        reads: rise(&before, &after, READS[1])?,
-        requests: rise(&before, &after, READS[0])?,
+        reads,
+        requests,
+        fills: free.is_some_and(|(free, pages)| is_filling(*free, *pages, reads / requests.max(1.0))),
         p99_ms: sent.p99_ms,
         per_s: sent.per_s,
         done: sent.done,
@@ -398,6 +392,8 @@ struct Window {
     reads: f64,
     /// Pages asked for.
     requests: f64,
+    /// Whether what it read went into pages of the pool that were never used.
+    fills: bool,
     /// `None` where nothing was answered.
     p99_ms: Option<f64>,
     per_s: f64,
@@ -577,6 +573,7 @@ mod tests {
         let window = |reads: f64, requests: f64, done: f64, unsound: Option<&str>| Window {
             reads,
             requests,
+            fills: false,
             p99_ms: (done > 0.0).then_some(5.0),
             per_s: done / 5.0,
             done,
@@ -600,16 +597,6 @@ mod tests {
         assert!(why(&[idle()]).starts_with("no page was asked for"));
         assert!(why(&[busy(), idle()]).starts_with("pages were asked for in 1 window only"));
         assert_eq!(why(&[busy(), idle(), busy()]), "");
-    }
-
-    #[test]
-    fn a_pool_is_warm_when_its_miss_ratio_neither_scatters_nor_falls() {
-        assert!(!is_warm(&[0.2; 5]));
-        assert!(!is_warm(&[0.5, 0.4, 0.3, 0.3, 0.2, 0.2]));
-        assert!(is_warm(&[0.9, 0.21, 0.2, 0.205, 0.21, 0.2, 0.205]));
-        // As seen after a shrink: each window agrees with the one before, and all of them fall.
-        assert!(!is_warm(&[0.1153, 0.1002, 0.0987, 0.0969, 0.0960, 0.0950]));
-        assert!(is_warm(&[0.004, 0.003, 0.002, 0.002, 0.001, 0.0]), "next to nothing is next to nothing");
     }
 
     #[test]
