@@ -181,6 +181,7 @@ fn remedy(code: u16) -> &'static str {
         1044 | 1049 => "; is it there, and may this account use it (--database, --user)?",
         // An account that requires TLS is refused with the words for a wrong password.
         1045 => "; see --user and --option-file, and where the account requires TLS, --ssl-mode=REQUIRED",
+        1050 => "; it is left as it is: headroom load cleanup removes it, with all that is in it",
         3159 => "; this server takes connections over TLS only: --ssl-mode=REQUIRED",
         _ => "",
     }

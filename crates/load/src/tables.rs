@@ -54,7 +54,8 @@ pub fn names(options: &Options) -> Vec<String> {
     (1..=options.tables).map(|table| format!("sbtest{table}")).collect()
 }
 
-/// Makes and fills the tables, `sessions` at a time. `made` is called for each that is ready.
+/// Makes and fills the tables, `sessions` at a time. `made` is called for each that is ready. One that cannot
+/// be filled is removed again, where the server lets us.
 ///
 /// # Errors
 /// The server's words; error 1050 when a table is there already, which is left as it is.
@@ -296,9 +297,15 @@ fn make(
          pad CHAR(60) DEFAULT '' NOT NULL, PRIMARY KEY (id)) ENGINE=InnoDB"
     ))?;
     let filled = fill(session, table, options, seed);
-    if matches!(filled, Err(LoadError::Interrupted)) {
-        // The next `prepare` would take it for somebody's.
-        session.take_back(&format!("DROP TABLE sbtest{table}"))?;
+    // The next `prepare` would take it for somebody's, and a run for a whole one.
+    let take_back = format!("DROP TABLE sbtest{table}");
+    match &filled {
+        Err(LoadError::Interrupted) => session.take_back(&take_back)?,
+        // Why it is not whole (a full disk, say) matters more than that it stays.
+        Err(LoadError::Refused { .. }) => {
+            let _ = session.take_back(&take_back);
+        }
+        _ => {}
     }
     filled
 }
@@ -387,6 +394,34 @@ mod tests {
             statements_until(&target, &["SELECT 7".to_owned(), "SELECT 8".to_owned()], &stop)
         });
         assert!(matches!(sent.await.unwrap(), Err(LoadError::Interrupted)));
+    }
+
+    #[tokio::test]
+    async fn a_table_that_cannot_be_filled_is_removed_again_and_one_that_was_there_is_not() {
+        let asked = Arc::new(Mutex::new(Vec::new()));
+        let log = asked.clone();
+        let script = Script::new("8.0.39", move |statement, _| {
+            log.lock().unwrap().push(statement.chars().take(20).collect::<String>());
+            let begins = |with: &str| statement.starts_with(with);
+            if begins("CREATE TABLE sbtest2") {
+                Reply::error(1050, "it is there")
+            } else if begins("INSERT") {
+                Reply::error(1114, "The table is full")
+            } else if begins("CREATE") || begins("DROP") {
+                Reply::Ok
+            } else {
+                Reply::Usual
+            }
+        });
+        let server = ScriptedServer::start(script).await.unwrap();
+        let target = target(&server);
+        let options = Options { tables: 2, table_size: 10, ..Options::default() };
+        let made = tokio::task::spawn_blocking(move || prepare(&target, &options, 2, 1, |_| ()));
+        let why = made.await.unwrap().unwrap_err().to_string();
+        assert!(why.contains("error 1114") || why.contains("error 1050"), "{why}");
+        let drops: Vec<String> =
+            asked.lock().unwrap().iter().filter(|sql| sql.starts_with("DROP")).cloned().collect();
+        assert_eq!(drops, ["DROP TABLE sbtest1"]);
     }
 
     /// A server that is at `SELECT SLEEP` when somebody asks for the end: it ends with this reply, after
