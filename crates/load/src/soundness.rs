@@ -11,6 +11,7 @@
 //! `measure/sound.rs`.
 
 use crate::outcome::{Outcome, Totals};
+use crate::workload::sysbench::POINT_SELECTS;
 
 /// Most of the generator's CPU that an open loop may use: above it, waiting for ourselves shows in the tail.
 pub(crate) const CPU_OPEN: f64 = 0.7;
@@ -19,6 +20,8 @@ const CPU_CLOSED: f64 = 0.95;
 const LATENESS: f64 = 0.1;
 /// Most statements that may find the send buffer full.
 pub(crate) const SATURATED: f64 = 0.001;
+/// Of point selects more than this must not find nothing: others may change the tables meanwhile.
+const NOT_FOUND: f64 = 0.01;
 
 /// Puts into words why an outcome is void, and what else its reader should know.
 pub(crate) fn judge(outcome: &mut Outcome) {
@@ -85,6 +88,7 @@ fn notes(outcome: &Outcome, open: bool) -> Vec<String> {
         notes.push(format!("{} of {} transactions failed", totals.failed, totals.arrivals));
     }
     notes.extend(lost(outcome));
+    notes.extend(nothing_found(outcome));
     if let Some(why) = &outcome.generator.why_not_ring {
         notes.push(format!("sent over epoll, at a higher cost of CPU: {why}"));
     }
@@ -95,6 +99,19 @@ fn notes(outcome: &Outcome, open: bool) -> Vec<String> {
         );
     }
     notes
+}
+
+/// sysbench's point selects each ask for one row that `prepare` has made.
+pub(crate) fn nothing_found(outcome: &Outcome) -> Option<String> {
+    let selects = outcome.statements.iter().find(|statement| statement.name == POINT_SELECTS)?;
+    let missing = selects.done.saturating_sub(selects.rows) as f64 / selects.done.max(1) as f64;
+    (missing > NOT_FOUND).then(|| {
+        format!(
+            "{:.0} % of the point selects found no row, which is quicker than to read one: the tables have fewer rows \
+             than --table-size says",
+            missing * 100.0
+        )
+    })
 }
 
 /// In a closed loop a server that is down fails one transaction of each client, and then nothing is asked any
@@ -117,23 +134,12 @@ fn lost(outcome: &Outcome) -> Option<String> {
 mod tests {
     use super::*;
     use crate::arrivals::Arrivals;
-    use crate::outcome::{Generator, Moment, Times};
+    use crate::outcome::{Generator, KindOutcome, Moment, Times};
     use crate::workload::Protocol;
+    use std::collections::BTreeMap;
 
-    #[test]
-    fn a_server_that_went_away_is_noted_with_the_time_in_which_nothing_came() {
-        let second = |done| Moment {
-            second: 0,
-            done,
-            queries: done,
-            failed: 0,
-            late: 0,
-            p50_ms: 1.0,
-            p95_ms: 1.0,
-            p99_ms: 1.0,
-            max_ms: 1.0,
-        };
-        let mut outcome = Outcome {
+    fn outcome() -> Outcome {
+        Outcome {
             workload: "w".to_owned(),
             options: String::new(),
             arrivals: Arrivals::closed(),
@@ -150,8 +156,45 @@ mod tests {
             service: None,
             transactions: Vec::new(),
             statements: Vec::new(),
+            series: Vec::new(),
+            generator: Generator::default(),
+        }
+    }
+
+    #[test]
+    fn point_selects_of_tables_that_are_smaller_than_said_are_noted() {
+        let selects = |rows| KindOutcome {
+            name: POINT_SELECTS.to_owned(),
+            done: 1000,
+            failed: 0,
+            rows,
+            response: Times::default(),
+            service: None,
+            errors: BTreeMap::new(),
+        };
+        let note = |rows| nothing_found(&Outcome { statements: vec![selects(rows)], ..outcome() });
+        assert!(note(100).unwrap().starts_with("90 % of the point selects found no row"));
+        assert!(note(0).unwrap().contains("--table-size"));
+        assert_eq!((note(995), note(1000), nothing_found(&outcome())), (None, None, None));
+    }
+
+    #[test]
+    fn a_server_that_went_away_is_noted_with_the_time_in_which_nothing_came() {
+        let second = |done| Moment {
+            second: 0,
+            done,
+            queries: done,
+            failed: 0,
+            late: 0,
+            p50_ms: 1.0,
+            p95_ms: 1.0,
+            p99_ms: 1.0,
+            max_ms: 1.0,
+        };
+        let mut outcome = Outcome {
             series: [300, 0, 0].map(second).to_vec(),
             generator: Generator { reconnects: 84, ..Generator::default() },
+            ..outcome()
         };
         let notes = |outcome: &Outcome| notes(outcome, false).join("\n");
         let away = notes(&outcome);

@@ -4,6 +4,7 @@
 use super::trial_file::TrialFile;
 use super::{Capacity, Goal, Next, Objective, Trial, Unsound};
 use crate::outcome::Totals;
+use crate::soundness::nothing_found;
 use crate::{Arrivals, Load, LoadError, Plan};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -165,6 +166,9 @@ impl SearchRun<'_> {
         if let Some(why) = refused(&outcome.totals, outcome.generator.reconnects) {
             findings.refused = Some(why);
             return Ok(false);
+        }
+        if findings.trials.is_empty() && findings.voided.is_empty() {
+            nothing_found(&outcome).iter().for_each(|note| say(&format!("note: {note}")));
         }
         match Trial::of(&outcome, rate, seconds, search.objective) {
             Ok(trial) => {

@@ -115,6 +115,9 @@ pub(crate) const C: &str = "###########-###########-###########-###########-####
 /// The text of column `pad`: 5 groups of 11 digits.
 pub(crate) const PAD: &str = "###########-###########-###########-###########-###########";
 
+/// The name of the statement that reads one row.
+pub(crate) const POINT_SELECTS: &str = "point_selects";
+
 /// Slots of a step.
 const TABLE: usize = 0;
 const ID: usize = 1;
@@ -251,7 +254,7 @@ impl TransactionBuilder<'_> {
     fn point_selects(&mut self, times: u32) {
         let key = self.key();
         let select = self.statement(
-            "point_selects",
+            POINT_SELECTS,
             |table| format!("SELECT c FROM sbtest{table} WHERE id=?"),
             vec![key],
         );
