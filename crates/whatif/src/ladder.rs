@@ -10,7 +10,7 @@
 
 use crate::baseline::Baseline;
 use crate::disks;
-use crate::load_point::{LoadPoint, Observations};
+use crate::load_point::{LoadPoint, Observations, is_overloaded};
 use crate::server::{Process, Server, ServerError};
 use crate::words::figure;
 use config::Credentials;
@@ -333,6 +333,7 @@ impl Watched<'_> {
         let used = before.zip(self.cpu_s()).map(|(before, after)| after - before - self.others.cpu_s * took);
         let busy = used.map(|used| (used / took / self.cpus).clamp(0.0, 1.0));
         let why = || match outcome.void.is_empty() {
+            true if is_overloaded(&outcome) => "the rate is more than the server takes".to_owned(),
             true => "no transaction ended well".to_owned(),
             false => outcome.void.join("; "),
         };

@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 /// Percentiles of the shape of response times that are taken from a histogram.
 const SHAPE: usize = 100;
 
-/// A trial may lose this share, whatever its objective.
+/// A trial may lose this share, whatever its objective; of a run at a rate, it may be left unanswered.
 const LOST: f64 = 0.01;
 
 /// With fewer cores than the host has, a statement would seem to take less of one than it does.
@@ -109,7 +109,15 @@ impl Source {
             Self::Runs { history, last } => {
                 let runs = Store::open(history)?.last(*last)?;
                 let newest = runs.first().ok_or(SourceError::Empty)?;
-                let (same, notes) = of_one_load(&runs, newest);
+                let (same, mut notes) = of_one_load(&runs, newest);
+                let full = same.iter().filter(|run| is_overloaded(&run.outcome)).count();
+                if full > 0 {
+                    notes.push(format!(
+                        "{full} of the runs at a rate left more than {:.0} % of it unanswered, and are left out: \
+                         their queue did not drain",
+                        LOST * 100.0
+                    ));
+                }
                 let seen = same.into_iter().filter_map(|run| LoadPoint::of_run(&run.outcome, None));
                 let of = Observations::of(newest.target.clone(), sent(newest), seen.collect());
                 Ok(Observations { notes, ..of })
@@ -164,10 +172,10 @@ pub struct LoadPoint {
 }
 
 impl LoadPoint {
-    /// A run; `None` where its figures must not be used.
+    /// A run; `None` where its figures must not be used, or its rate was more than the server takes.
     pub fn of_run(outcome: &Outcome, busy: Option<f64>) -> Option<Self> {
         let (per_s, mean_ms) = (outcome.totals.per_second, outcome.response.mean_ms);
-        if !outcome.is_sound() || per_s <= 0.0 || mean_ms <= 0.0 {
+        if !outcome.is_sound() || is_overloaded(outcome) || per_s <= 0.0 || mean_ms <= 0.0 {
             return None;
         }
         let steps: Vec<f64> = (0..SHAPE).map(|at| (at as f64 + 0.5) / SHAPE as f64).collect();
@@ -196,6 +204,14 @@ impl LoadPoint {
             shape: Vec::new(),
         })
     }
+}
+
+/// Whether a run at a rate left so much unanswered that its queue did not drain: how long that is says how
+/// long the run was.
+pub(crate) fn is_overloaded(outcome: &Outcome) -> bool {
+    let totals = &outcome.totals;
+    (totals.not_started + totals.unfinished) as f64 > LOST * totals.arrivals as f64
+        && outcome.arrivals.is_open()
 }
 
 /// The highest rate that was seen in an open loop, a second.
@@ -388,7 +404,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let history = dir.path().join("history.sqlite");
         let store = Store::open(&history).unwrap();
-        let keep = |arrivals: Arrivals, clients: u32, protocol: Protocol, idle: u32| {
+        let keep_with = |arrivals: Arrivals, clients: u32, protocol: Protocol, idle: u32, not_started: u64| {
             let outcome = Outcome {
                 workload: "shop".to_owned(),
                 options: String::new(),
@@ -401,7 +417,12 @@ mod tests {
                 seconds: 10.0,
                 void: Vec::new(),
                 notes: Vec::new(),
-                totals: Totals { per_second: f64::from(clients), ..Totals::default() },
+                totals: Totals {
+                    per_second: f64::from(clients),
+                    arrivals: 1000,
+                    not_started,
+                    ..Totals::default()
+                },
                 response: Times { mean_ms: 2.0, ..Times::default() },
                 service: None,
                 transactions: Vec::new(),
@@ -411,7 +432,9 @@ mod tests {
             };
             store.keep(&outcome, "db1", "").unwrap();
         };
+        let keep = |arrivals, clients, protocol, idle| keep_with(arrivals, clients, protocol, idle, 0);
         let open = || Arrivals::poisson(100.0);
+        keep_with(open(), 64, Protocol::Prepared, 0, 400);
         keep(open(), 8, Protocol::Prepared, 0);
         keep(open(), 64, Protocol::Prepared, 0);
         keep(open(), 64, Protocol::Text, 0);
@@ -430,6 +453,8 @@ mod tests {
             "{:?}",
             found.notes
         );
+        let full = &found.notes[1];
+        assert!(full.starts_with("1 of the runs at a rate left more than 1 % of it unanswered"), "{full}");
     }
 
     #[test]
