@@ -142,6 +142,7 @@ fn flushes_of_commit(variables: &BTreeMap<String, String>) -> f64 {
 /// Answers.
 pub fn answer(question: &DisksQuestion, of: Observations) -> DisksAnswer {
     let cores = f64::from(question.cores);
+    let other = told_apart(&question.here, &question.other);
     let seen = of.seen.iter().filter(|one| !one.closed).filter_map(|one| {
         let cpu_ms = one.busy? * cores * 1e3 / one.per_s;
         Some(MeasuredRate { per_s: one.per_s, mean_ms: one.mean_ms, cpu_ms, reads: one.reads_each? })
@@ -155,7 +156,7 @@ pub fn answer(question: &DisksQuestion, of: Observations) -> DisksAnswer {
         cores: question.cores,
         baseline: question.baseline,
         here: question.here.clone(),
-        other: question.other.clone(),
+        other: other.clone(),
         demand: None,
         demand_intervals: None,
         scatter: None,
@@ -178,12 +179,20 @@ pub fn answer(question: &DisksQuestion, of: Observations) -> DisksAnswer {
     answer.demand = Some(model.demand());
     answer.demand_intervals = Some(model.demand_intervals());
     answer.scatter = Some(model.scatter);
-    for named in [&question.here, &question.other] {
+    for named in [&question.here, &other] {
         let (per_s, first) = model.saturation(&named.disk);
         answer.full.push(Full { disk: named.name.clone(), per_s, first: first.to_owned() });
         answer.rows.extend(question.growths.iter().map(|growth| at(&model, named, question, *growth)));
     }
     answer
+}
+
+/// The other disk, by another name than that of the present one: a host may have both, and rows and
+/// predictions go by their names.
+fn told_apart(here: &NamedDisk, other: &NamedDisk) -> NamedDisk {
+    let same = here.name == other.name;
+    let name = if same { format!("{} (the other one)", other.name) } else { other.name.clone() };
+    NamedDisk { name, disk: other.disk }
 }
 
 fn at(model: &Disks, named: &NamedDisk, question: &DisksQuestion, growth: f64) -> AtDisk {
@@ -402,6 +411,19 @@ mod tests {
         assert!(answer.observed().iter().all(|one| one.what.ends_with(" on db1")));
         let json = serde_json::to_string(&answer).unwrap();
         assert_eq!(serde_json::from_str::<DisksAnswer>(&json).unwrap().rows.len(), 4);
+    }
+
+    #[test]
+    fn two_disks_of_one_host_are_told_apart() {
+        let (mut question, of) = asked();
+        question.other.name = question.here.name.clone();
+        let answer = answer(&question, of);
+        let buys = answer.buys();
+        let p99 = |row: usize| interval(&answer.rows[row].p99_ms.unwrap());
+        assert_eq!(answer.rows[2].disk, "db1 (the other one)");
+        assert!(buys.starts_with(&format!("p99 {} instead of {} ms", p99(2), p99(0))), "{buys}");
+        assert!(answer.predictions().iter().all(|one| one.what.ends_with(" on db1 (the other one)")));
+        assert!(answer.observed().iter().all(|one| one.what.ends_with(" on db1")));
     }
 
     #[test]
