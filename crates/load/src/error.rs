@@ -70,6 +70,12 @@ pub enum LoadError {
     /// Nothing of a recording is left once what must not be sent is left out.
     #[error("{}: nothing of it can be sent: {why}", path.display())]
     NothingToSend { path: PathBuf, why: String },
+    /// Tables that were to be removed are not those of the workload.
+    #[error(
+        "{address}: {tables} of the database {database} have other columns than this workload's, so that they are \
+         somebody's; nothing was removed (--database names another one)"
+    )]
+    NotOurs { address: Address, database: String, tables: String },
     /// Most commands of a recording failed.
     #[error("{failed} of the recording's {all} commands failed at {target}: {why}")]
     MostFailed { target: Address, failed: usize, all: usize, why: String },
@@ -163,7 +169,7 @@ impl LoadError {
                 Blame::Config
             }
             Self::OtherMeasurement { .. } | Self::Files { .. } | Self::Io { .. } => Blame::Config,
-            Self::NothingToSend { .. } => Blame::Config,
+            Self::NothingToSend { .. } | Self::NotOurs { .. } => Blame::Config,
             Self::RecordingFile { source, .. } => source.blame(),
             Self::Interrupted => Blame::Client,
             Self::ThreadLost => Blame::Bug,
@@ -181,7 +187,7 @@ fn remedy(code: u16) -> &'static str {
         1044 | 1049 => "; is it there, and may this account use it (--database, --user)?",
         // An account that requires TLS is refused with the words for a wrong password.
         1045 => "; see --user and --option-file, and where the account requires TLS, --ssl-mode=REQUIRED",
-        1050 => "; it is left as it is: headroom load cleanup removes it, with all that is in it",
+        1050 => "; it is left as it is (headroom load cleanup removes what was prepared before)",
         3159 => "; this server takes connections over TLS only: --ssl-mode=REQUIRED",
         _ => "",
     }

@@ -1,6 +1,10 @@
 //! Tables, made and removed. sysbench's have the same columns, indexes and kind of contents as `sysbench
 //! prepare` makes, so that either tool can prepare and both can run.
 
+mod own;
+
+pub use own::check_own;
+
 use crate::error::LoadError;
 use crate::login::Account;
 use crate::session::Session;

@@ -17,6 +17,7 @@ use load::arrivals::{Arrivals, Open, Spacing};
 use load::store::Store;
 use load::tables::{TablesChange, TablesReport};
 use load::workload::Named;
+use load::workload::file::File;
 use load::{Account, LoadError, Plan, PlanError, ProgressView, Target};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -303,6 +304,12 @@ async fn prepare(args: PrepareArgs, environment: &Environment) -> anyhow::Result
 async fn cleanup(args: PrepareArgs, environment: &Environment) -> anyhow::Result<ExitCode> {
     let target = args.target.resolve(environment)?;
     if let Named::File(file) = args.workload.named()? {
+        // What a file of the user's own removes is the user's to know.
+        if File::built_in(args.workload.name()).is_some() {
+            let (to, prepare) = (target.clone(), file.prepare.clone());
+            let checked = tokio::task::spawn_blocking(move || load::tables::check_own(&to, &prepare));
+            checked.await?.map_err(or_wrong_command_line)?;
+        }
         return args.statements(TablesChange::Removed, target, file.cleanup).await;
     }
     let options = args.workload.options()?;
