@@ -46,7 +46,7 @@ pub(crate) fn measure(each: Duration) -> Compute {
     }
 }
 
-/// Bytes of each buffer, of which this many threads have two; `free`: of the host's memory, where it tells.
+/// Bytes of each buffer, where this many threads have two each; `free`: of the host's memory, where it tells.
 fn buffer(threads: usize, free: Option<u64>) -> usize {
     let free = free.and_then(|free| usize::try_from(free).ok());
     let all = free.map_or(ALL, |free| ALL.min(free / SHARE_OF_FREE));

@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn a_trial_of_which_nothing_was_answered_has_no_time() {
+    fn a_trial_in_which_nothing_was_answered_has_no_time() {
         let objective = Objective::parse("p99 < 15ms").unwrap();
         let goal = Goal::new(objective, Duration::from_secs(10), 100.0, 1e6);
         let search = Search { goal, objective, file: None, longest: None };

@@ -93,7 +93,7 @@ fn curve(report: &MeasureReport) -> String {
             all.sort_by(f64::total_cmp);
             all[all.len() / 2]
         };
-        // Times are of trials of which something was answered.
+        // Times are those of trials in which something was answered.
         let middle_ms = |value: fn(&Trial) -> f64| {
             let mut all: Vec<f64> = of.iter().map(|trial| value(trial)).filter(|ms| *ms > 0.0).collect();
             all.sort_by(f64::total_cmp);

@@ -26,8 +26,8 @@ pub fn is_warm(miss_ratios: &[f64]) -> bool {
     most - least <= (0.1 * most).max(0.005) && falls <= (0.05 * mean(before)).max(0.0025)
 }
 
-/// Whether a pool with so many pages free, of so many, still fills with what it misses. A large one fills so
-/// slowly that its miss ratio seems steady: of 64 GiB, a disk that reads 100 MB/s brings 2 % in 15 s.
+/// Whether a pool with these pages, some of them free, still fills with what it misses. The miss ratio of a
+/// large one falls slowly and seems steady: of 64 GiB, a disk that reads 100 MB/s brings 2 % in 15 s.
 pub(super) fn is_filling(free: f64, pages: f64, misses: f64) -> bool {
     free > FREE_PAGES && free > FREE_SHARE * pages && misses > LITTLE
 }
