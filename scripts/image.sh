@@ -61,9 +61,12 @@ lay_out() {
     echo 'headroom:x:65532:65532::/var/lib/headroom:/sbin/nologin' >$image/root/etc/passwd
     echo 'headroom:x:65532:' >$image/root/etc/group
     echo 'hosts: files dns' >$image/root/etc/nsswitch.conf
-    install -d -m 700 -o 65532 -g 65532 $image/root/run/headroom $image/root/var/lib/headroom
+    own_directories
     chmod 1777 $image/root/tmp
 }
+
+# Those that the container's user writes to; the Containerfile gives them to it.
+own_directories() { install -d -m 700 "$image/own/run/headroom" "$image/own/lib/headroom"; }
 
 stop() {
     echo "image: $*" >&2

@@ -91,6 +91,22 @@ fn an_image_has_the_program_of_this_machine_and_stands_in_the_checksums() {
     assert_eq!(said(&output), (Some(0), "2\nours".to_owned()), "{words}");
 }
 
+/// What COPY copies is root's, whoever had it before.
+#[test]
+fn the_user_of_the_image_has_the_directories_that_it_writes_to() {
+    let dir = tempfile::tempdir().unwrap();
+    let script = "source scripts/image.sh; image=$0; own_directories
+        cd $0 && stat --format='%a %n' own/run/headroom own/lib/headroom";
+    let output =
+        Command::new("bash").args(["-c", script]).arg(dir.path()).current_dir(repository()).output().unwrap();
+    assert_eq!(said(&output), (Some(0), "700 own/run/headroom\n700 own/lib/headroom".to_owned()));
+    let file = std::fs::read_to_string(repository().join("packaging/Containerfile")).unwrap();
+    let user = file.lines().find_map(|line| line.strip_prefix("USER ")).unwrap();
+    for copy in ["own/run/ /run/", "own/lib/ /var/lib/"] {
+        assert!(file.contains(&format!("\nCOPY --chown={user} {copy}\n")), "{copy}: {file}");
+    }
+}
+
 #[test]
 fn an_audit_that_could_not_look_is_skipped_and_an_advisory_is_a_failure() {
     // (fetch, check): how cargo-deny ends; `None`: it is not there.
