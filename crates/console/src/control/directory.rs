@@ -85,9 +85,10 @@ impl Directory {
         let stat = fstat(&opened)?;
         ensure!(
             stat.st_uid == ours,
-            "{shown} belongs to user {}, not to user {ours}, so somebody else could answer in our place there: remove it, or \
-             name another directory with HEADROOM_RUNTIME_DIR",
-            stat.st_uid
+            "{shown} belongs to user {theirs}, not to user {ours}, so somebody else could answer in our place there: run this \
+             as that user where its router is meant (sudo -u '#{theirs}' headroom ...), else name another directory with \
+             HEADROOM_RUNTIME_DIR",
+            theirs = stat.st_uid
         );
         let mode = stat.st_mode & 0o777;
         ensure!(
@@ -246,6 +247,8 @@ mod tests {
         let words = format!("{:#}", directory.check(ours + 1).unwrap_err());
         assert!(words.contains(&format!("belongs to user {ours}, not to user {}", ours + 1)), "{words}");
         assert!(words.contains("HEADROOM_RUNTIME_DIR"), "{words}");
+        // Without it a running router of that user is reached by nobody.
+        assert!(words.contains(&format!("sudo -u '#{ours}'")) && !words.contains("remove"), "{words}");
     }
 
     #[test]
