@@ -280,7 +280,12 @@ fn bypass_obstacle(facts: &HostFacts) -> Option<(String, String)> {
             }
             Bpffs::Closed(at) => obstacle(
                 &format!("{} is closed to this user", at.display()),
-                format!("install -d -o {} -m 700 {}/headroom ({PRIVILEGES})", facts.uid, at.display()),
+                // systemd mounts it for root alone.
+                format!(
+                    "chmod o+x {at} && install -d -o {uid} -m 700 {at}/headroom ({PRIVILEGES})",
+                    at = at.display(),
+                    uid = facts.uid
+                ),
             ),
         },
     }
