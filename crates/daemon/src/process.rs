@@ -230,6 +230,10 @@ impl Process {
 
     /// Starts this program anew, with the order to take over.
     pub(crate) fn renew(&self) {
+        if let Some(why) = cannot_be_renewed(std::process::id()) {
+            tracing::error!("USR2: {why}; this process continues");
+            return;
+        }
         let [program, words @ ..] = &self.origin.command_line[..] else { return };
         let mut command = tokio::process::Command::new(program);
         command.args(words);
@@ -322,5 +326,21 @@ impl Live for Process {
 
     fn access(&self) -> Arc<AdminAccess> {
         self.changing().access.clone()
+    }
+}
+
+/// Why the process of this number cannot leave its place to one that it starts.
+fn cannot_be_renewed(pid: u32) -> Option<&'static str> {
+    (pid == 1).then_some("this is process 1 of its container, which ends with it, the new process too")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_process_of_a_container_stays() {
+        assert!(cannot_be_renewed(1).is_some_and(|why| why.contains("container")));
+        assert_eq!(cannot_be_renewed(2), None);
     }
 }
