@@ -236,13 +236,24 @@ impl BypassCloser {
         }
     }
 
-    /// Servers whose drain deadline has passed and whose bypassed sessions have not been cut yet.
+    /// Servers whose drain deadline has passed and whose bypassed sessions have not been cut yet. Named again
+    /// while there are any: some were connecting when the others were cut, or could not be ended.
     fn overdue(&mut self, shared: &SharedState, now: Instant) -> Vec<ServerName> {
-        let drains = shared.drains();
+        let (drains, routing, departed) = (shared.drains(), shared.routing(), shared.departed());
         self.cut.retain(|(name, deadline)| drains.get(name).is_some_and(|d| d.deadline == *deadline));
+        let has = |name: &ServerName| {
+            let sessions = |t: &ServerCounters| {
+                t.bypassed.sessions(ListenerRole::Reader) + t.bypassed.sessions(ListenerRole::Writer)
+            };
+            let mut all = routing.counters.iter().chain(&departed);
+            all.any(|t| t.name() == *name && sessions(t) > 0)
+        };
         let due = drains.into_iter().filter(|(_, drain)| drain.deadline <= now);
-        due.filter_map(|(name, drain)| self.cut.insert((name.clone(), drain.deadline)).then_some(name))
-            .collect()
+        due.filter_map(|(name, drain)| {
+            let first = self.cut.insert((name.clone(), drain.deadline));
+            (first || has(&name)).then_some(name)
+        })
+        .collect()
     }
 }
 
@@ -332,7 +343,26 @@ fn live(bypass: &Bypass) -> Result<Vec<LiveSession>, Error> {
 mod tests {
     use super::*;
     use crate::session_registry::Facts;
+    use config::RouterConfig;
+    use fleet::{Server, Snapshot};
     use wire::Sticky;
+
+    #[test]
+    fn bypassed_sessions_that_were_connecting_when_the_others_were_cut_are_cut_as_well() {
+        let (start, name) = (Instant::now(), ServerName::new("r0"));
+        let server = Server::unasked(name.clone(), "r0:3306".parse().unwrap());
+        let snapshot = Snapshot { servers: vec![server], ..Snapshot::empty(start) };
+        let shared = SharedState::new(RouterConfig::default(), Arc::new(snapshot), 1, Box::new(|_, _| {}));
+        shared.drain(&name, start);
+        let mut closer = BypassCloser::new(Arc::default());
+        let mut due = || closer.overdue(&shared, start);
+        assert_eq!((due(), due()), (vec![name.clone()], vec![]), "once, where nobody is left");
+        let counters = shared.routing().counters[0].clone();
+        counters.bypassed.set_sessions(ListenerRole::Reader, 1);
+        assert_eq!((due(), due()), (vec![name.clone()], vec![name.clone()]));
+        counters.bypassed.set_sessions(ListenerRole::Reader, 0);
+        assert!(due().is_empty());
+    }
 
     #[test]
     fn a_session_may_be_closed_only_when_all_that_passed_is_known_and_it_holds_nothing() {
