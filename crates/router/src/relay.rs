@@ -8,10 +8,10 @@
 //! chunk, and only where the listener is measured.
 //!
 //! **Closing in peace.** An order to close is carried out only when the tracker says idle, nothing is under
-//! way, and the kernel holds no byte from either side. Then the server gets `COM_QUIT`, as from any polite
-//! client, and both sockets are closed. A byte that has come voids the order. What remains is a request that
-//! the client sends in the microseconds between our look and its seeing the end; a pool that checks its
-//! connections does not meet it, because of the quiet time.
+//! way, and the kernel holds no byte from either side. Then the client's socket is closed, and the server
+//! gets `COM_QUIT`, as from any polite client. A byte that has come voids the order. What remains is a
+//! request that the client sends in the microseconds between our look and its seeing the end: nothing that
+//! may take longer stands between the two. The quiet time makes that rare.
 //!
 //! **Pool checks.** `COM_PING` and `COM_RESET_CONNECTION` are what pools send before they hand a connection
 //! out (or when they take it back), and they are ready for it to fail: then they open a new one and the

@@ -1,6 +1,6 @@
 //! One end of a session: a TCP or a unix stream socket, or TLS over one of them, used alike.
 
-use rustix::net::{AddressFamily, RecvFlags, SendFlags, recv, send};
+use rustix::net::{AddressFamily, RecvFlags, SendFlags, Shutdown, recv, send, shutdown};
 use rustls::pki_types::CertificateDer;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -123,6 +123,12 @@ impl Stream {
             }
             plain => drop(send(plain, packet, SendFlags::DONTWAIT | SendFlags::NOSIGNAL)),
         }
+    }
+
+    /// Ends the connection, asking the kernel and not the runtime: the peer sees it now.
+    pub(crate) fn close_now(&self) {
+        // One that is broken has ended already.
+        let _ = shutdown(self, Shutdown::Both);
     }
 
     /// Whether nobody on the way can read what passes: TLS, or a unix socket.

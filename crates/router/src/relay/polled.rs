@@ -146,6 +146,9 @@ impl Future for Polled {
         // A cut is obeyed by a session whose client has left, too.
         let outstanding = || [&this.client, &this.server].map(uring::outstanding);
         if let Some(why) = this.relay.due(|| this.is_silent(), outstanding) {
+            // Before the server, which wakes others when it is sent something: what the client sends until it
+            // sees the end is lost.
+            this.client.close_now();
             this.say_goodbye();
             return closed(why);
         }

@@ -304,9 +304,8 @@ impl Driver {
 
     fn end(&mut self, at: u32, why: Closed) {
         let Some(session) = self.sessions.get_mut(at as usize).and_then(Option::take) else { return };
-        if session.relay.may_say_goodbye() && !session.holds(&self.ring, Side::Client) && !session.up.done {
-            self.ring.send_now(session.server, &QUIT);
-        }
+        let says_goodbye =
+            session.relay.may_say_goodbye() && !session.holds(&self.ring, Side::Client) && !session.up.done;
         if session.lingers {
             self.lingering.retain(|(_, lingering)| *lingering != at);
         }
@@ -316,7 +315,12 @@ impl Driver {
         self.free.push(at);
         self.count -= 1;
         drop(session.admission);
+        // The client before the server, which wakes others when it is sent something: what a client sends
+        // until it sees the end is lost.
         self.ring.close(session.client);
+        if says_goodbye {
+            self.ring.send_now(session.server, &QUIT);
+        }
         self.ring.close(session.server);
     }
 }

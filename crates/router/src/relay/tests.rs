@@ -9,6 +9,7 @@ use crate::server_counters::{ServerCounters, ServerSlot};
 use crate::stream::Stream;
 use config::InsightConfig;
 use fleet::{ListenerRole, ServerName};
+use rustix::event::{Timespec, epoll};
 use std::sync::Arc;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
@@ -159,6 +160,24 @@ async fn an_idle_session_is_closed_in_peace() {
         b.server.read_to_end(&mut to_server).await.unwrap();
         b.client.read_to_end(&mut to_client).await.unwrap();
         assert_eq!((to_server.as_slice(), to_client.as_slice()), (QUIT.as_slice(), [].as_slice()));
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn the_client_sees_the_end_before_the_server_is_told() {
+    with_each(async |b| {
+        // The kernel hands out what happened in the order in which it did.
+        let seen = epoll::create(epoll::CreateFlags::CLOEXEC).unwrap();
+        for (stream, number) in [(&b.client, 0), (&b.server, 1)] {
+            epoll::add(&seen, stream, epoll::EventData::new_u64(number), epoll::EventFlags::IN).unwrap();
+        }
+        order(&b.handle);
+        assert_eq!(b.relay.await.unwrap(), Outcome::Closed(Closed::Balance));
+        let nothing = epoll::Event { flags: epoll::EventFlags::empty(), data: epoll::EventData::new_u64(9) };
+        let mut events = [nothing; 2];
+        epoll::wait(&seen, &mut events[..], Some(&Timespec { tv_sec: 0, tv_nsec: 0 })).unwrap();
+        assert_eq!(events.map(|event| event.data.u64()), [0, 1]);
     })
     .await;
 }
