@@ -24,6 +24,7 @@ use wire::{Sticky, Tracker};
 pub(crate) const LIGHT: Sticky = Sticky::PREPARED_STATEMENT
     .union(Sticky::LAST_INSERT_ID)
     .union(Sticky::FOUND_ROWS)
+    .union(Sticky::NEXT_TRANSACTION)
     .union(Sticky::USER_VARIABLE)
     .union(Sticky::STORED_PROCEDURE);
 

@@ -35,5 +35,7 @@ bitflags::bitflags! {
         const UNREAD = 1 << 11;
         /// `LOCK INSTANCE FOR BACKUP` or `BACKUP`. Not cleared by what gives it back.
         const BACKUP_LOCK = 1 << 12;
+        /// `SET TRANSACTION` (not of the session): the next one has this isolation level or access mode.
+        const NEXT_TRANSACTION = 1 << 13;
     }
 }

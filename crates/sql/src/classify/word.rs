@@ -261,6 +261,10 @@ impl Words {
             // BEGIN NOT ATOMIC ... END, and SET STATEMENT ... FOR ...
             Verb::Begin if is(b"NOT") => self.wary = true,
             Verb::Set if is(b"STATEMENT") => self.wary = true,
+            Verb::Set if is(b"TRANSACTION") => {
+                self.found.leaves |= Sticky::NEXT_TRANSACTION;
+                self.found.asks_back = true;
+            }
             Verb::Xa if is(b"COMMIT") || is(b"ROLLBACK") => self.found.ends |= Sticky::XA,
             _ => {}
         }

@@ -98,7 +98,7 @@ impl StickyState {
         }
         let before = self.left;
         if pending.effect.makes_stale && !pending.gave_insert_id {
-            self.left.remove(Sticky::LAST_INSERT_ID | Sticky::FOUND_ROWS);
+            self.left.remove(Sticky::LAST_INSERT_ID | Sticky::FOUND_ROWS | Sticky::NEXT_TRANSACTION);
         }
         // A prepared statement may take again what a text statement gives back.
         if !self.has_prepared() {

@@ -283,6 +283,20 @@ fn what_commands_sent_ahead_leave_is_not_ended_by_the_ones_before_them() {
 }
 
 #[test]
+fn what_is_set_for_the_next_transaction_stays_until_a_statement_has_used_it() {
+    let mut s = Script::new(PLAIN);
+    let mut after = |statement: &str| {
+        s.query(statement);
+        s.ok(IDLE);
+        s.tracker.sticky()
+    };
+    assert_eq!(after("SET TRANSACTION ISOLATION LEVEL SERIALIZABLE"), Sticky::NEXT_TRANSACTION);
+    assert_eq!(after("BEGIN"), Sticky::NEXT_TRANSACTION);
+    assert_eq!(after("UPDATE t SET a = 1"), Sticky::empty());
+    assert_eq!(after("SELECT 1; SET TRANSACTION READ ONLY"), Sticky::NEXT_TRANSACTION);
+}
+
+#[test]
 fn a_change_of_user_with_a_full_exchange_of_proofs_is_one_command() {
     let mut s = Script::new(PLAIN);
     s.query("SET @a = 1");
