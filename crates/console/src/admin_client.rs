@@ -3,7 +3,7 @@
 use crate::insight_view::{InsightView, Question};
 use crate::status_view::{ServerView, StatusView};
 use crate::web;
-use anyhow::{Context, anyhow, bail};
+use anyhow::{Context, anyhow, bail, ensure};
 use config::Admin;
 use fleet::ServerName;
 use http_body_util::Full;
@@ -65,12 +65,16 @@ impl AdminClient {
         if code != 200 {
             bail!("{} answered {code}: {}", self.address, body.trim());
         }
-        serde_json::from_str(&body).with_context(|| {
+        let no_router = || {
             format!(
                 "{} does not answer like headroom route; name its admin address with --admin",
                 self.address
             )
-        })
+        };
+        let status: StatusView = serde_json::from_str(&body).with_context(no_router)?;
+        // Each field has a default: what a guard answers would be a router that knows no server.
+        ensure!(!status.process.version.is_empty(), no_router());
+        Ok(status)
     }
 
     /// What statements tell.
@@ -120,10 +124,24 @@ pub(crate) fn address(named: Option<&str>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::service::{self, ServiceStatus};
+    use std::time::Instant;
 
     #[test]
     fn a_url_is_an_address_and_without_any_it_is_the_usual_one() {
         assert_eq!(AdminClient::new(Some("http://127.0.0.1:2/")).address, "127.0.0.1:2");
         assert_eq!(AdminClient::new(None).address, "127.0.0.1:9306");
+    }
+
+    #[tokio::test]
+    async fn a_guard_is_no_router_that_knows_no_server() {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap().to_string();
+        let json = r#"{"primary":"db1","active":true,"rounds":7}"#.to_owned();
+        let (at, fresh) = (Instant::now(), Duration::from_secs(30));
+        let (_tell, latest) = watch::channel(ServiceStatus { at, fresh, json, metrics: String::new() });
+        tokio::spawn(service::serve(listener, latest));
+        let words = AdminClient::new(Some(&address)).status().await.unwrap_err().to_string();
+        assert!(words.contains("does not answer like headroom route"), "{words}");
     }
 }
