@@ -34,7 +34,7 @@ pub struct Engine {
 
 struct Running {
     watcher: Watcher,
-    /// Shared with nobody but [`Engine::stop`], which waits for it without the lock.
+    /// Shared with nobody but [`Engine::empty`], which waits for it without the lock.
     router: Arc<Router>,
 }
 
@@ -226,19 +226,21 @@ impl Engine {
         }
     }
 
-    /// Stops taking clients, lets sessions end for at most `deadline`, and stops asking.
-    /// Returns how many sessions were cut.
-    pub async fn stop(&self, deadline: Duration) -> usize {
+    /// Stops taking clients and lets sessions end for at most `deadline`. Returns how many sessions were cut.
+    pub async fn empty(&self, deadline: Duration) -> usize {
         let Some(router) = self.running().as_ref().map(|running| running.router.clone()) else { return 0 };
         // Meanwhile the admin address goes on telling what is where.
-        let cut = router.empty(deadline).await;
-        let Some(Running { watcher, router: other }) = self.running().take() else { return cut };
-        drop(other);
+        router.empty(deadline).await
+    }
+
+    /// Stops asking, and ends the threads; sessions that are left are cut. Of what was counted nothing is told
+    /// any more.
+    pub async fn stop(&self) {
+        let Some(Running { watcher, router }) = self.running().take() else { return };
         if let Some(router) = Arc::into_inner(router) {
             router.stop(Duration::ZERO).await;
         }
         watcher.stop().await;
-        cut
     }
 
     fn running(&self) -> MutexGuard<'_, Option<Running>> {

@@ -18,9 +18,12 @@ use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 use tokio_util::sync::CancellationToken;
+
+/// What was counted is added up within this time when a process stops, or it is not told any more.
+const LAST_LOOK: Duration = Duration::from_secs(1);
 
 /// Reads the configuration once more, with the account that it names, and starts what calls its webhook.
 pub type ReadAgain = Box<dyn Fn() -> anyhow::Result<(Sourced, Option<WebhookSender>)> + Send + Sync>;
@@ -48,6 +51,8 @@ pub struct Process {
     leaves: Arc<AtomicBool>,
     changing: Mutex<Changing>,
     own_limit: OwnLimit,
+    /// What `/metrics` said when the last session had ended, once it has stopped.
+    last_metrics: OnceLock<String>,
 }
 
 /// What a reload changes. Locked for moments, never over an await.
@@ -85,6 +90,7 @@ impl Process {
             leaves: Arc::default(),
             changing,
             own_limit: OwnLimit::default(),
+            last_metrics: OnceLock::new(),
         }
     }
 
@@ -257,10 +263,23 @@ impl Process {
         }
     }
 
+    /// What `/metrics` says now, in OpenMetrics; once this process has stopped, what it said at the end.
+    pub async fn exposition(&self) -> Option<String> {
+        match self.last_metrics.get() {
+            Some(last) => Some(last.clone()),
+            None => admin::exposition(self).await.ok(),
+        }
+    }
+
     /// Ends everything, within `deadline`. Returns how many sessions had to be cut.
     pub(crate) async fn stop(&self, deadline: Duration) -> usize {
         self.stopping.store(true, Relaxed);
-        let cut = self.engine.stop(deadline).await;
+        let cut = self.engine.empty(deadline).await;
+        // Whoever sends the last values asks when nobody is left who counted.
+        if let Ok(Ok(last)) = tokio::time::timeout(LAST_LOOK, admin::exposition(self)).await {
+            let _ = self.last_metrics.set(last);
+        }
+        self.engine.stop().await;
         self.judging.cancel();
         self.leaves.store(true, Relaxed);
         if let Some(admin) = self.changing().admin.take() {
@@ -337,10 +356,30 @@ fn cannot_be_renewed(pid: u32) -> Option<&'static str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::identity;
+    use config::{Config, Listener, ZeroHop};
+    use fleet::{Address, ListenerRole};
+    use router::Sockets;
 
     #[test]
     fn the_first_process_of_a_container_stays() {
         assert!(cannot_be_renewed(1).is_some_and(|why| why.contains("container")));
         assert_eq!(cannot_be_renewed(2), None);
+    }
+
+    #[tokio::test]
+    async fn what_was_counted_is_told_when_it_has_stopped() {
+        let listener = Listener::new(Address::tcp("127.0.0.1", 0), ListenerRole::Reader);
+        let mut config = Config::bare(vec!["127.0.0.1:1".parse().unwrap()], vec![listener]);
+        config.router.zero_hop = ZeroHop::Off;
+        let sourced = Sourced { config, file: None };
+        let (identity, mut sockets) = (identity::of(&sourced), Sockets::default());
+        let engine = Engine::start(&sourced.config, identity, &mut sockets).await.unwrap();
+        let read: ReadAgain = Box::new(|| anyhow::bail!("there is no file"));
+        let origin = Origin { read, command_line: Vec::new(), notify_socket: None };
+        let process = Process::new(engine, None, origin, sourced);
+        assert_eq!(process.stop(Duration::ZERO).await, 0);
+        let last = process.exposition().await.unwrap();
+        assert!(last.contains("\nheadroom_listener_accepted_total{"), "{last}");
     }
 }

@@ -4,7 +4,7 @@
 
 use crate::environment;
 use agent::Views;
-use console::admin::{self, Live};
+use console::admin::Live;
 use console::service::ServiceStatus;
 use daemon::process::Process;
 use otlp::span::Names;
@@ -52,7 +52,7 @@ impl Telemetry {
         let (live, named) = (process.clone(), process.clone());
         let exposition = move || -> Pending<Option<String>> {
             let live = live.clone();
-            Box::pin(async move { admin::exposition(&*live).await.ok() })
+            Box::pin(async move { live.exposition().await })
         };
         let names = Box::new(move || Names::of(&named.status()));
         self.export("headroom-route", address, exposition, names, Box::pin(process.superseded()))
