@@ -17,7 +17,7 @@ const LONGEST_ASKED: Duration = Duration::from_secs(120);
 /// succeed. `random` is from 0 to 1, and a pause is from half to the whole of what it may be.
 pub(crate) fn pause(error: &OtlpError, failures: u32, random: f64) -> Option<Duration> {
     match error {
-        OtlpError::Busy { after: Some(after), .. } => return Some((*after).min(LONGEST_ASKED)),
+        OtlpError::Busy { after: Some(after), .. } => return Some(asked(*after)),
         OtlpError::Busy { after: None, .. } => {}
         // A certificate that is not right stays so for longer than anybody waits.
         OtlpError::Web(error) if error.blame() != fleet::Blame::Config => {}
@@ -25,6 +25,11 @@ pub(crate) fn pause(error: &OtlpError, failures: u32, random: f64) -> Option<Dur
     }
     let whole = FIRST.saturating_mul(1 << failures.saturating_sub(1).min(10)).min(LONGEST);
     Some(whole.mul_f64(0.5 + random / 2.0))
+}
+
+/// The pause that a collector asks for. One of no time would be a loop without any.
+fn asked(after: Duration) -> Duration {
+    after.clamp(FIRST, LONGEST_ASKED)
 }
 
 /// From the beginning of one export of the metrics to that of the next.
@@ -35,7 +40,7 @@ pub(crate) fn next_metrics(
     random: f64,
 ) -> Duration {
     match failed {
-        Some(OtlpError::Busy { after: Some(after), .. }) => (*after).min(LONGEST_ASKED),
+        Some(OtlpError::Busy { after: Some(after), .. }) => asked(*after),
         Some(error) => pause(error, failures, random).map_or(interval, |pause| pause.min(interval)),
         None => interval,
     }
@@ -67,6 +72,8 @@ mod tests {
     fn a_collector_that_says_when_is_asked_then() {
         assert_eq!(pause(&busy(Some(7)), 5, 0.3), Some(Duration::from_secs(7)));
         assert_eq!(pause(&busy(Some(86_400)), 1, 0.3), Some(LONGEST_ASKED));
+        assert_eq!(pause(&busy(Some(0)), 1, 0.3), Some(FIRST), "and not again and again at once");
+        assert_eq!(next_metrics(Some(&busy(Some(0))), 1, INTERVAL, 0.3), FIRST);
     }
 
     #[test]
