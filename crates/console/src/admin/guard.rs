@@ -3,7 +3,8 @@
 //!
 //! A page may let its own name resolve to our address and then is "the same origin". Then `Host` carries that
 //! name: so only addresses, `localhost` and the names that the operator wrote (`[admin] names`) are answered,
-//! on an open address too.
+//! on an open address too. Browsers always send `Host`. Health checks by HTTP/1.0 need not (HAProxy's `option
+//! httpchk` does not), and are answered.
 
 use super::Live;
 use axum::extract::{Request, State};
@@ -21,10 +22,10 @@ pub(super) async fn own_names(State(live): State<Arc<dyn Live>>, request: Reques
     next.run(request).await
 }
 
-/// Whether a request is for an address, for `localhost` or for one of these names.
+/// Whether a request is for an address, for `localhost`, for one of these names, or names nobody.
 pub fn answers_to(headers: &HeaderMap, names: &[String]) -> bool {
-    let host = headers.get(header::HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
-    is_ours(host, names)
+    let Some(host) = headers.get(header::HOST) else { return true };
+    is_ours(host.to_str().unwrap_or_default(), names)
 }
 
 /// The answer to any other.

@@ -97,6 +97,18 @@ async fn a_foreign_page_cannot_read_and_a_name_that_the_operator_wrote_is_answer
 }
 
 #[tokio::test]
+async fn a_health_check_that_names_nobody_is_answered() {
+    let (address, _, stop) = start().await;
+    let checked =
+        async |headers: &str| raw(address, &format!("GET /healthz HTTP/1.0\r\n{headers}\r\n")).await;
+    let answer = checked("").await;
+    assert!(answer.contains(" 200 ") && answer.ends_with("ok\n"), "{answer}");
+    let answer = checked("host: \r\n").await;
+    assert!(answer.contains(" 421 "), "an empty name is none of ours: {answer}");
+    stop.cancel();
+}
+
+#[tokio::test]
 async fn asked_in_a_loop_it_looks_at_the_router_once_in_the_time_that_is_configured() {
     let (address, live, stop) = start().await;
     live.cache(std::time::Duration::from_secs(3600));
