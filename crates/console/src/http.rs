@@ -66,7 +66,10 @@ impl Listener for BoundedListener {
             let (stream, from) = match self.listener.accept().await {
                 Ok(accepted) => accepted,
                 Err(error) => {
-                    tracing::warn!(%error, "a connection could not be accepted");
+                    // One that makes way for another on its port does not listen.
+                    if error.kind() != io::ErrorKind::InvalidInput {
+                        tracing::warn!(%error, "a connection could not be accepted");
+                    }
                     // Mostly a want of descriptors, which takes a moment to pass.
                     tokio::time::sleep(Duration::from_millis(100)).await;
                     continue;

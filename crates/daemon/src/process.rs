@@ -152,10 +152,13 @@ impl Process {
 
     /// Serves the admin address in the background, in place of the one before.
     pub fn serve_admin(self: &Arc<Self>, ready: ReadyAdmin) {
-        let ReadyAdmin { listener, server } = ready;
+        let ReadyAdmin { listener, server, paused } = ready;
         tokio::spawn(admin::serve(listener, self.clone(), server.stop.clone()));
         if let Some(before) = self.changing().admin.replace(server) {
             before.stop.cancel();
+        }
+        if let Some(paused) = paused {
+            paused.replaced();
         }
     }
 
@@ -189,7 +192,11 @@ impl Process {
         let (sourced, hook) = (self.origin.read)()?;
         let asked_for = self.changing().admin.as_ref().map(|admin| admin.asked_for);
         let admin = match sourced.config.admin {
-            Some(address) if asked_for != Some(address) => Some(ReadyAdmin::bind(address).await?),
+            Some(address) if asked_for != Some(address) => {
+                let in_the_way =
+                    self.changing().admin.as_ref().and_then(|admin| admin.in_the_way_of(address));
+                Some(ReadyAdmin::bind_in_place_of(in_the_way, address).await?)
+            }
             _ => None,
         };
         // Nothing of the new configuration is in force up to here, and nothing below can fail but the first

@@ -102,5 +102,5 @@ pub use pending_move::PendingMove;
 pub use record::{Recording, RecordingRequest, RecordingStatus};
 pub use refusal::RefusalReason;
 pub use router::{Changes, Router};
-pub use sockets::{OpenedBy, Sockets};
+pub use sockets::{OpenedBy, PausedSocket, Sockets};
 pub use status::Status;

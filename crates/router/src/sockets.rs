@@ -78,20 +78,20 @@ impl Sockets {
 /// the port only once everybody has closed it who has it (the thread that accepts, systemd), and could not
 /// be undone when the other cannot be opened after all.
 #[derive(Debug)]
-pub(crate) struct PausedSocket(Option<OwnedFd>);
+pub struct PausedSocket(Option<OwnedFd>);
 
 impl PausedSocket {
     /// Connects are refused from now on; who waits to be accepted is refused as well.
     ///
     /// # Errors
     /// It does not listen.
-    pub(crate) fn new(socket: OwnedFd) -> io::Result<Self> {
+    pub fn new(socket: OwnedFd) -> io::Result<Self> {
         shutdown(&socket, Shutdown::Read)?;
         Ok(Self(Some(socket)))
     }
 
     /// Another listens in its place.
-    pub(crate) fn replaced(mut self) {
+    pub fn replaced(mut self) {
         self.0 = None;
     }
 }
