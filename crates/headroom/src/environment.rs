@@ -4,6 +4,7 @@ use anyhow::Context;
 use config::Webhook;
 use console::control::Directory;
 use console::objectives::WebhookSender;
+use std::io::IsTerminal;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -41,6 +42,8 @@ pub(crate) struct Environment {
     pub(crate) temporary: Option<PathBuf>,
     /// Whether colour is unwanted: `NO_COLOR` is set, or `TERM` is `dumb`.
     pub(crate) no_colour: bool,
+    /// `TERM` is `dumb`: a terminal (of an editor, say) that shows what would move its cursor as text.
+    pub(crate) dumb: bool,
 }
 
 /// What root keeps over a restart of the host.
@@ -69,6 +72,15 @@ impl Environment {
         flag.or(self.admin.as_deref())
     }
 
+    /// Whether a person sits at a terminal that can be drawn on.
+    pub(crate) fn has_screen(&self) -> bool {
+        self.can_be_drawn_on(std::io::stdin().is_terminal() && std::io::stdout().is_terminal())
+    }
+
+    fn can_be_drawn_on(&self, terminal: bool) -> bool {
+        terminal && !self.dumb
+    }
+
     /// Where routers of this user take commands.
     ///
     /// # Errors
@@ -88,6 +100,7 @@ impl Environment {
     /// Reads it once.
     pub(crate) fn read() -> Self {
         let some = |name| variable(name).filter(|value| !value.is_empty());
+        let dumb = some("TERM").as_deref() == Some("dumb");
         Self {
             user: some("HEADROOM_USER"),
             password: some("HEADROOM_PASSWORD").or_else(|| some("MYSQL_PWD")),
@@ -108,7 +121,8 @@ impl Environment {
                 .filter(|_| some("LISTEN_PID") == Some(std::process::id().to_string()))
                 .and_then(|count| count.parse().ok()),
             temporary: some("TMPDIR").map(PathBuf::from),
-            no_colour: some("NO_COLOR").is_some() || some("TERM").as_deref() == Some("dumb"),
+            no_colour: some("NO_COLOR").is_some() || dumb,
+            dumb,
         }
     }
 }
@@ -146,6 +160,13 @@ impl std::fmt::Debug for Environment {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_cannot_move_its_cursor_is_no_screen() {
+        let (usual, dumb) = (Environment::default(), Environment { dumb: true, ..Environment::default() });
+        assert!(usual.can_be_drawn_on(true) && !usual.can_be_drawn_on(false));
+        assert!(!dumb.can_be_drawn_on(true));
+    }
 
     #[test]
     fn journals_of_another_user_than_root_lie_where_it_may_write() {

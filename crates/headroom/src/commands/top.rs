@@ -9,7 +9,6 @@ use console::admin_client::AdminClient;
 use console::insight_view::{By, Question, ROWS, Sort};
 use console::top;
 use insight::Since;
-use std::io::IsTerminal;
 use std::process::ExitCode;
 use term::{Paint, exit, terminal};
 
@@ -80,7 +79,7 @@ pub(crate) async fn run(args: TopArgs, environment: &Environment) -> anyhow::Res
     };
     if args.admin.json {
         terminal::print_json(&client.insight(&question).await?)?;
-    } else if args.once || !std::io::stdout().is_terminal() || !std::io::stdin().is_terminal() {
+    } else if args.once || !environment.has_screen() {
         let view = client.insight(&question).await?;
         terminal::print(&top::text(&view, Paint::for_stdout(environment.no_colour)))?;
     } else {

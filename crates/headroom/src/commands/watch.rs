@@ -14,7 +14,7 @@ use console::objectives::Objectives;
 use console::token::Token;
 use console::watch_view::WatchView;
 use console::web::WebError;
-use std::io::{ErrorKind, IsTerminal};
+use std::io::ErrorKind;
 use std::process::ExitCode;
 use std::sync::Arc;
 use term::no_room::{Lines, is_no_room};
@@ -40,7 +40,7 @@ pub(crate) async fn run(args: WatchArgs, environment: &Environment) -> anyhow::R
     if !args.agents.agent.is_empty() {
         let agents = agents(&args.agents, &args.agents.agent, environment)?;
         return tokio::select! {
-            outcome = watch_agents(agents, &args, Paint::for_stdout(environment.no_colour)) => outcome,
+            outcome = watch_agents(agents, &args, environment) => outcome,
             () = interrupted() => stopped(&args),
         };
     }
@@ -51,9 +51,8 @@ pub(crate) async fn run(args: WatchArgs, environment: &Environment) -> anyhow::R
         .asking(router)
         .promising(Objectives::new(&objectives, None));
     let monitor = Monitor::start(fleet, watching);
-    let paint = Paint::for_stdout(environment.no_colour);
     let outcome = tokio::select! {
-        outcome = watch_monitor(&monitor, &args, paint) => outcome,
+        outcome = watch_monitor(&monitor, &args, environment) => outcome,
         () = interrupted() => stopped(&args),
     };
     monitor.stop().await;
@@ -106,27 +105,35 @@ fn stopped(args: &WatchArgs) -> anyhow::Result<ExitCode> {
     Ok(exit::DONE)
 }
 
-async fn watch_monitor(monitor: &Monitor, args: &WatchArgs, paint: Paint) -> anyhow::Result<ExitCode> {
+async fn watch_monitor(
+    monitor: &Monitor,
+    args: &WatchArgs,
+    environment: &Environment,
+) -> anyhow::Result<ExitCode> {
     let mut views = monitor.views();
     if args.once {
         // A window, and the windows that a verdict needs to be named.
         let until = tokio::time::Instant::now() + args.target.window + EVERY * 3;
         tokio::time::sleep_until(until).await;
         let view = views.borrow_and_update().clone();
-        return show_once(&view, args.json, paint);
+        return show_once(&view, args.json, Paint::for_stdout(environment.no_colour));
     }
-    show(views, None, args.json, paint).await
+    show(views, None, args.json, environment).await
 }
 
 /// The agents have watched all along: their windows are full.
-async fn watch_agents(agents: Agents, args: &WatchArgs, paint: Paint) -> anyhow::Result<ExitCode> {
+async fn watch_agents(
+    agents: Agents,
+    args: &WatchArgs,
+    environment: &Environment,
+) -> anyhow::Result<ExitCode> {
     if args.once {
         let view = agents.ask().await;
         let said: Vec<_> = view.hosts.iter().filter_map(|host| host.unanswered.as_deref()).collect();
         if said.len() == view.hosts.len() {
             anyhow::bail!("no agent has answered: {}", said.join("; "));
         }
-        return show_once(&view, args.json, paint);
+        return show_once(&view, args.json, Paint::for_stdout(environment.no_colour));
     }
     let listener = match args.agents.listen {
         Some(address) => Some(hosts::page::bind(address).await?),
@@ -134,10 +141,11 @@ async fn watch_agents(agents: Agents, args: &WatchArgs, paint: Paint) -> anyhow:
     };
     let agents = Arc::new(agents);
     let followed = FollowedAgents::start(&agents);
-    let Some(listener) = listener else { return show(followed.views.clone(), None, args.json, paint).await };
+    let views = followed.views.clone();
+    let Some(listener) = listener else { return show(views, None, args.json, environment).await };
     let page = format!("the page: http://{}/", listener.local_addr()?);
     terminal::complain(&page);
-    let shown = show(followed.views.clone(), Some(page), args.json, paint);
+    let shown = show(views, Some(page), args.json, environment);
     tokio::select! {
         shown = shown => shown,
         served = hosts::page::serve(listener, agents, &followed) => served.map(|()| exit::DONE),
@@ -169,9 +177,14 @@ fn show_once(view: &WatchView, json: bool, paint: Paint) -> anyhow::Result<ExitC
     Ok(exit::DONE)
 }
 
-async fn show(mut views: Views, note: Option<String>, json: bool, paint: Paint) -> anyhow::Result<ExitCode> {
-    if std::io::stdout().is_terminal() && std::io::stdin().is_terminal() && !json {
-        let mut begun = false;
+async fn show(
+    mut views: Views,
+    note: Option<String>,
+    json: bool,
+    environment: &Environment,
+) -> anyhow::Result<ExitCode> {
+    if environment.has_screen() && !json {
+        let (mut begun, paint) = (false, Paint::for_stdout(environment.no_colour));
         let next = move || {
             let is_new = views.has_changed()? || !std::mem::replace(&mut begun, true);
             Ok(is_new.then(|| text::text(&views.borrow_and_update().clone(), paint)))
