@@ -2,8 +2,8 @@
 
 use crate::status_view::{DemandView, EpochView, FleetView, IgnoredClaimView, ServerView, ZoneView};
 use fleet::{
-    EpochSource, EpochStatus, KnownZone, Replication, Role, Server, Snapshot, State, Thread, WriterStatus,
-    ZoneSource, long,
+    Demand, DemandSource, EpochSource, EpochStatus, KnownZone, Replication, Role, Server, Snapshot, State,
+    Thread, WriterStatus, ZoneSource, long,
 };
 use std::time::{Duration, Instant};
 use term::{Paint, Table};
@@ -36,13 +36,19 @@ pub fn view(snapshot: &Snapshot, now: Instant) -> FleetView {
         demand: DemandView {
             source: snapshot.demand.basis(),
             idle: snapshot.demand.idle,
-            reads_per_second: snapshot.demand.reads_per_second,
+            reads_per_second: reads_per_second(&snapshot.demand),
             unplaced: snapshot.demand.unplaced,
             zones: snapshot.demand.zones.iter().map(|z| (z.zone.to_string(), z.share)).collect(),
         },
         servers,
         remarks: snapshot.remarks.clone(),
     }
+}
+
+/// The rate where it is counted: by the number of sessions alone, as on MariaDB without `userstat`, it is not.
+fn reads_per_second(demand: &Demand) -> Option<f64> {
+    let counted = demand.source == DemandSource::StatementCounters || demand.idle;
+    counted.then_some(demand.reads_per_second)
 }
 
 fn epoch_view(epoch: &EpochStatus) -> EpochView {
@@ -137,7 +143,7 @@ fn rest(fleet: &FleetView, paint: Paint) -> String {
         let shares: Vec<String> =
             fleet.demand.zones.iter().map(|(zone, share)| format!("{zone} {}", percent(*share))).collect();
         let rate = match fleet.demand.reads_per_second {
-            rate if rate >= 1.0 => format!(", {rate:.0} reads/s"),
+            Some(rate) if rate >= 1.0 => format!(", {rate:.0} reads/s"),
             _ => String::new(),
         };
         text.push_str(&if fleet.demand.idle {
@@ -354,6 +360,18 @@ mod tests {
         let fleet = view(&snapshot, Instant::now());
         let shares: Vec<Option<f64>> = fleet.servers.iter().map(|server| server.share_of_load).collect();
         assert_eq!(shares, [Some(0.75), Some(0.25), None]);
+    }
+
+    #[test]
+    fn reads_that_nobody_counts_are_unknown_and_those_of_idle_servers_none() {
+        let rate = |source, idle, reads_per_second| {
+            let demand = Demand { source, idle, reads_per_second, ..Demand::unknown() };
+            let snapshot = Snapshot { demand, ..Snapshot::empty(Instant::now()) };
+            view(&snapshot, Instant::now()).demand.reads_per_second
+        };
+        assert_eq!(rate(DemandSource::Sessions, false, 0.0), None);
+        assert_eq!(rate(DemandSource::StatementCounters, false, 250.0), Some(250.0));
+        assert_eq!(rate(DemandSource::Equal, true, 0.0), Some(0.0));
     }
 
     #[test]

@@ -35,7 +35,7 @@ pub fn status() -> StatusView {
         epoch: crate::status_view::EpochView::default(),
         demand: DemandView {
             source: "statement counters by client host".into(),
-            reads_per_second: 18_420.0,
+            reads_per_second: Some(18_420.0),
             idle: false,
             unplaced: 0.012,
             zones: [("us-east-1a", 0.40), ("us-east-1b", 0.35), ("us-east-1c", 0.25)].map(|(z, s)| (z.to_owned(), s)).into(),

@@ -235,8 +235,10 @@ fn routing(status: &StatusView, sheet: &mut Sheet) {
 fn zones(status: &StatusView, sheet: &mut Sheet) {
     let demand = status.fleet.demand.zones.iter().map(|(zone, share)| (vec![("zone", zone.clone())], *share));
     sheet.gauge("demand_share", "Share of all reads that comes from a zone", demand);
-    let help = "Reads per second over the whole fleet that the shares of demand stand on";
-    sheet.single("reads_per_second", help, status.fleet.demand.reads_per_second);
+    let help = "Reads per second over the whole fleet that the shares of demand stand on; absent where they are not \
+                counted";
+    let reads = status.fleet.demand.reads_per_second.map(|reads| (Vec::new(), reads));
+    sheet.gauge("reads_per_second", help, reads);
     let flow = &status.flow;
     let capacity = flow.zones.iter().zip(&flow.capacity).map(|(zone, c)| (vec![("zone", zone.clone())], *c));
     sheet.gauge("capacity_share", "Share of the eligible capacity in a zone", capacity);

@@ -227,8 +227,8 @@ pub struct ZoneView {
 pub struct DemandView {
     /// How it is measured, in words.
     pub source: String,
-    /// Reads per second over the whole fleet.
-    pub reads_per_second: f64,
+    /// Reads per second over the whole fleet; `null` where the servers do not count them.
+    pub reads_per_second: Option<f64>,
     /// The servers count reads, and there are next to none.
     pub idle: bool,
     /// Share of reads that no zone could be given.

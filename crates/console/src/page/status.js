@@ -168,7 +168,8 @@ function figures(status) {
   const crossing = flow.rows.reduce((sum, row, i) => sum + flow.demand[i] * row.reduce((s, share, j) => s + (j === i ? 0 : share), 0), 0);
   const loads = status.servers.filter((s) => s.share_of_load !== null && (!s.routing || s.routing.reads.eligible)).map(load);
   const total = loads.reduce((sum, share) => sum + share, 0);
-  const busiest = total > 0 && loads.length > 1 && status.demand.reads_per_second >= 1 ? Math.max(...loads) * loads.length / total : null;
+  const reads = status.demand.reads_per_second;
+  const busiest = total > 0 && loads.length > 1 && reads >= 1 ? Math.max(...loads) * loads.length / total : null;
   const sessions = status.listeners.reduce((sum, l) => sum + l.open, 0);
   const bypassing = status.listeners.reduce((sum, l) => sum + l.zero_hop.sessions, 0);
   const replicas = status.servers.filter((s) => s.role === "replica" && !s.reserved);
@@ -177,7 +178,7 @@ function figures(status) {
   return [
     figure(String(eligible), "of " + replicas.length, "replicas eligible for reads", "Replicas that may be picked now"),
     figure(count(sessions), "", bypassing ? "our sessions, " + count(bypassing) + (bypassing === 1 ? " of them bypasses" : " of them bypass") + " the router" : "our sessions", "Open sessions on the listeners of this router"),
-    figure(count(status.demand.reads_per_second), "/s", "reads in the fleet", "As the servers count them"),
+    reads === null ? figure("–", "", "reads in the fleet", "The servers do not count them by client host") : figure(count(reads), "/s", "reads in the fleet", "As the servers count them"),
     figure(flow.rows.length ? percent(crossing) : "–", "", "of reads cross zones", "By the flow table: the least possible at this demand and slack"),
     figure(busiest === null ? "–" : busiest.toFixed(2), busiest === null ? "" : "× mean", loads.length === 1 ? "busiest replica: only one is left" : "busiest replica", "Statements of the busiest replica over the mean of those that may be picked, last ten seconds"),
   ];
