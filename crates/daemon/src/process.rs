@@ -25,6 +25,9 @@ use tokio_util::sync::CancellationToken;
 /// What was counted is added up within this time when a process stops, or it is not told any more.
 const LAST_LOOK: Duration = Duration::from_secs(1);
 
+/// What `/healthz` says meanwhile: whoever goes by it sends clients elsewhere.
+const STOPS: &str = "the router stops: it accepts no new clients";
+
 /// Reads the configuration once more, with the account that it names, and starts what calls its webhook.
 pub type ReadAgain = Box<dyn Fn() -> anyhow::Result<(Sourced, Option<WebhookSender>)> + Send + Sync>;
 
@@ -343,7 +346,8 @@ impl Live for Process {
     }
 
     fn troubles(&self) -> Vec<String> {
-        self.engine.troubles()
+        let stops = self.stopping.load(Relaxed).then(|| STOPS.to_owned());
+        stops.into_iter().chain(self.engine.troubles()).collect()
     }
 
     fn report(&self, since: Since) -> PendingReport {
@@ -374,8 +378,7 @@ mod tests {
         assert_eq!(cannot_be_renewed(2), None);
     }
 
-    #[tokio::test]
-    async fn what_was_counted_is_told_when_it_has_stopped() {
+    async fn process() -> Process {
         let listener = Listener::new(Address::tcp("127.0.0.1", 0), ListenerRole::Reader);
         let mut config = Config::bare(vec!["127.0.0.1:1".parse().unwrap()], vec![listener]);
         config.router.zero_hop = ZeroHop::Off;
@@ -384,9 +387,22 @@ mod tests {
         let engine = Engine::start(&sourced.config, identity, &mut sockets).await.unwrap();
         let read: ReadAgain = Box::new(|| anyhow::bail!("there is no file"));
         let origin = Origin { read, command_line: Vec::new(), notify_socket: None };
-        let process = Process::new(engine, None, origin, sourced);
+        Process::new(engine, None, origin, sourced)
+    }
+
+    #[tokio::test]
+    async fn what_was_counted_is_told_when_it_has_stopped() {
+        let process = process().await;
         assert_eq!(process.stop(Duration::ZERO).await, 0);
         let last = process.exposition().await.unwrap();
         assert!(last.contains("\nheadroom_listener_accepted_total{"), "{last}");
+    }
+
+    #[tokio::test]
+    async fn one_that_accepts_nobody_any_more_does_not_say_that_it_is_healthy() {
+        let process = process().await;
+        assert!(!process.troubles().contains(&STOPS.to_owned()));
+        process.stop(Duration::ZERO).await;
+        assert_eq!(process.troubles(), [STOPS]);
     }
 }
