@@ -34,7 +34,8 @@ use tokio_util::sync::CancellationToken;
 pub trait Live: Send + Sync + 'static {
     /// How things stand now.
     fn status(&self) -> StatusView;
-    /// Why we do not serve: what is wrong with our own threads and tasks, or that we stop; nothing when we do.
+    /// Why we do not serve: what is wrong with our own threads and tasks, or that we stop; nothing when we
+    /// do.
     fn troubles(&self) -> Vec<String>;
     /// What statements tell since then; `None` when nothing runs any more.
     fn report(&self, since: Since) -> PendingReport;

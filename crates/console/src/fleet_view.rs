@@ -45,7 +45,8 @@ pub fn view(snapshot: &Snapshot, now: Instant) -> FleetView {
     }
 }
 
-/// The rate where it is counted: by the number of sessions alone, as on MariaDB without `userstat`, it is not.
+/// The rate where it is counted: where demand is told by sessions, as on MariaDB without `userstat`, it is
+/// not.
 fn reads_per_second(demand: &Demand) -> Option<f64> {
     let counted = demand.source == DemandSource::StatementCounters || demand.idle;
     counted.then_some(demand.reads_per_second)

@@ -233,8 +233,8 @@ impl Engine {
         router.empty(deadline).await
     }
 
-    /// Stops asking, and ends the threads; sessions that are left are cut. Of what was counted nothing is told
-    /// any more.
+    /// Stops asking, and ends the threads; sessions that are left are cut. What was counted is not told any
+    /// more.
     pub async fn stop(&self) {
         let Some(Running { watcher, router }) = self.running().take() else { return };
         if let Some(router) = Arc::into_inner(router) {
