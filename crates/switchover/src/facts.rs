@@ -146,6 +146,12 @@ impl Facts {
         self.variable(&["gtid_slave_pos"]).unwrap_or(&self.position)
     }
 
+    /// The `gtid_mode` by which it refuses whoever goes by GTID (`SOURCE_AUTO_POSITION`), though it follows
+    /// others so itself; `None` where it refuses nobody. MariaDB has no such switch.
+    pub(crate) fn gtid_mode_that_nobody_can_follow(&self) -> Option<&str> {
+        self.variable(&["gtid_mode"]).filter(|mode| !mode.eq_ignore_ascii_case("ON"))
+    }
+
     /// Transactions of `self` that `other` does not have, in words; `None` when there are none. Of the two
     /// positions that of `self` must have been read first, or what `other` wrote meanwhile looks as if it
     /// came from here.

@@ -144,13 +144,14 @@ fn databases_that_are_left_out_of_the_binary_log_are_seen() {
 #[test]
 fn transactions_without_a_gtid_cannot_be_waited_for() {
     let (mut primary, mut candidate) = pair("8.4.2");
-    let mut level = |of_candidate: &str| {
-        set(&mut primary, &[("gtid_mode", "ON")]);
+    let mut level = |of_primary: &str, of_candidate: &str| {
+        set(&mut primary, &[("gtid_mode", of_primary)]);
         set(&mut candidate, &[("gtid_mode", of_candidate)]);
         found("GTID", &primary, &candidate, &[]).level
     };
-    assert_eq!((level("ON"), level("ON_PERMISSIVE")), (Level::Pass, Level::Pass));
-    assert_eq!((level("OFF_PERMISSIVE"), level("OFF")), (Level::Stop, Level::Stop));
+    assert_eq!((level("ON", "ON"), level("ON_PERMISSIVE", "ON")), (Level::Pass, Level::Pass));
+    assert_eq!((level("ON", "OFF_PERMISSIVE"), level("ON", "OFF")), (Level::Stop, Level::Stop));
+    assert_eq!(level("ON", "ON_PERMISSIVE"), Level::Stop, "nobody could follow it by GTID");
 }
 
 #[test]

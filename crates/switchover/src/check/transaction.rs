@@ -19,6 +19,13 @@ pub(super) fn gtid(s: &Situation<'_>) -> Outcome {
             return stop(text, format!("on {}: {}", facts.server, facts.dialect().go_by_gtid()));
         }
     }
+    if let Some(mode) = s.candidate.gtid_mode_that_nobody_can_follow() {
+        let candidate = &s.candidate.server;
+        return stop(
+            format!("gtid_mode is {mode} on {candidate}: servers that go by GTID follow one with ON only"),
+            format!("on {candidate}: SET GLOBAL gtid_mode = ON"),
+        );
+    }
     if let Some(outcome) = domains_that_never_come(s) {
         return outcome;
     }

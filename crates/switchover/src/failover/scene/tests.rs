@@ -348,6 +348,24 @@ fn a_replica_that_routers_may_not_pick_does_not_take_over() {
 }
 
 #[test]
+fn a_replica_that_nobody_could_follow_by_gtid_does_not_take_over() {
+    let follows = |name: &str, gtid_mode: &str| {
+        let on = ["read_only", "log_bin", "log_replica_updates"].map(|name| (name, "ON"));
+        let variables = on.into_iter().chain([("gtid_mode", gtid_mode)]);
+        Facts {
+            channels: vec![Channel { receiver_runs: false, ..channel("a1", 3306, 11) }],
+            variables: variables.map(|(name, value)| (name.to_owned(), value.to_owned())).collect(),
+            ..facts(name, "8.4.2")
+        }
+    };
+    let mut scene = scene(vec![follows("a2", "ON_PERMISSIVE"), follows("b1", "ON")]);
+    assert_eq!(scene.choose(None).unwrap().as_str(), "b1");
+    scene.replicas.truncate(1);
+    let why = scene.choose(None).unwrap_err().to_string();
+    assert!(why.contains("its gtid_mode is ON_PERMISSIVE"), "{why}");
+}
+
+#[test]
 fn a_primary_by_the_newest_record_that_is_closed_keeps_others_from_taking_over() {
     // a2 took over from a1 and was restarted with read_only; b2, which was away, still looks for a1.
     let plan = crate::perform::tests::failover(FenceBy::Nothing);
