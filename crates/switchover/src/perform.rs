@@ -10,6 +10,7 @@ mod demote;
 pub(crate) mod doubt;
 mod forward;
 mod mark;
+mod planned;
 mod resume;
 mod servers;
 mod takeover;

@@ -1,12 +1,14 @@
 //! What each step does on the servers.
 
 use super::servers::{Servers, going_on};
-use super::{FenceBy, Kind, Member, Outcome, Plan, acknowledged, applier, closed, demote, mark, takeover};
+use super::{
+    FenceBy, Kind, Member, Outcome, Plan, acknowledged, applier, closed, demote, mark, planned, takeover,
+};
 use crate::connection::{Connection, quoted};
 use crate::dialect::{Dialect, Source};
 use crate::facts::{self, Channel};
 use crate::step::{Event, Step};
-use crate::{Error, announce, survey};
+use crate::{Error, announce};
 use fleet::announcement::{FREEZE, HOLD, OPERATION, PREPARE};
 use observe::AskError;
 use std::time::{Duration, Instant};
@@ -67,23 +69,9 @@ async fn lock(plan: &Plan, servers: &mut Servers<'_>) -> Result<(), Error> {
     }
     servers.begin();
     match plan.kind {
-        Kind::Switchover => epoch_is_free(plan, servers).await,
+        Kind::Switchover => planned::still_holds(plan, servers).await,
         Kind::Failover { .. } => takeover::is_still_needed(plan, servers).await,
     }
-}
-
-/// Another operation may have ended since this one was planned. Looked at with the locks held, so that it
-/// stays true.
-async fn epoch_is_free(plan: &Plan, servers: &mut Servers<'_>) -> Result<(), Error> {
-    for member in [&plan.primary, &plan.candidate].into_iter().chain(&plan.others) {
-        let deadline = servers.deadline();
-        let recorded = survey::epoch_of(servers.of(member).await?, deadline).await?;
-        if recorded >= plan.epoch {
-            let why = format!("has epoch {recorded} recorded, this one is {}: begin again", plan.epoch);
-            return Err(Error::Refused { server: member.server(), why });
-        }
-    }
-    Ok(())
 }
 
 async fn record(plan: &Plan, servers: &mut Servers<'_>) -> Result<(), Error> {
