@@ -4,6 +4,7 @@
 mod channel;
 mod events;
 mod grants;
+mod purged;
 mod schemas;
 
 use crate::Error;
@@ -225,7 +226,7 @@ async fn read_the_rest(facts: &mut Facts, conn: &mut Connection, deadline: Durat
     facts.accounts = accounts(conn, dialect, deadline).await;
     facts.disks = disks(conn, dialect, &facts.variables, deadline).await;
     facts.replicas = replicas(conn, dialect, deadline).await;
-    facts.purged = purged(conn, dialect, deadline).await;
+    facts.purged = purged::purged(conn, dialect, deadline).await;
     facts.binary_log_filters = binary_log_filters(conn, dialect, deadline).await;
     facts.read_only_schemas = schemas::read_only(conn, dialect, deadline).await;
 }
@@ -481,19 +482,6 @@ fn rooms(variables: &BTreeMap<String, String>, mounts: &[(String, u64, u64)]) ->
         }
     }
     rooms.into_iter().map(|(_, room)| room).collect()
-}
-
-/// On MariaDB the position at which the oldest log begins.
-async fn purged(conn: &mut Connection, dialect: Dialect, deadline: Duration) -> Option<String> {
-    let ask = if dialect.is_mariadb() {
-        let logs = conn.ask("SHOW BINARY LOGS", deadline).await.ok()?;
-        let oldest = logs.first()?.get("log_name")?;
-        format!("SELECT BINLOG_GTID_POS({}, 4)", crate::connection::quoted(oldest))
-    } else {
-        "SELECT @@GLOBAL.gtid_purged".to_owned()
-    };
-    // MariaDB answers NULL where it cannot tell.
-    Some(conn.scalar(&ask, deadline).await.ok()??.replace(['\n', ' '], ""))
 }
 
 async fn binary_log_filters(

@@ -200,7 +200,10 @@ pub(super) fn purged(s: &Situation<'_>) -> Outcome {
             lacks(&other.position).filter(|_| applied.is_none_or(|applied| lacks(applied).is_some()));
         let Some(missing) = missing else { continue };
         return stop(
-            format!("{} lacks {missing}, which {} has purged", other.server, candidate.server),
+            format!(
+                "{} lacks {missing}, which the binary logs of {} do not have",
+                other.server, candidate.server
+            ),
             format!("wait until {} has caught up, or rebuild it from a backup", other.server),
         );
     }
