@@ -388,6 +388,19 @@ fn a_candidate_that_is_late_on_purpose_is_not_moved_to_however_near_it_seems() {
 }
 
 #[test]
+fn what_the_candidate_has_purged_matters_to_those_alone_that_will_follow_it() {
+    let (primary, mut candidate) = pair("10.11.6-MariaDB");
+    candidate.purged = Some("0-1-100".to_owned());
+    let mut other = facts("b1", "10.11.6-MariaDB");
+    (other.channels, other.position) = (vec![channel("a1", 3306, 1)], "0-1-90".to_owned());
+    let check = "purged logs";
+    let lacks = found(check, &primary, &candidate, &[other.clone()]);
+    assert!(lacks.level == Level::Stop && lacks.facts.starts_with("b1 lacks 0-1-100"), "{lacks:?}");
+    other.channels = vec![channel("c1", 3306, 7)];
+    assert_eq!(found(check, &primary, &candidate, &[other]).level, Level::Pass, "it keeps its source");
+}
+
+#[test]
 fn a_server_that_follows_nobody_is_named() {
     let (primary, candidate) = pair("10.11.6-MariaDB");
     let mut other = facts("b1", "10.11.6-MariaDB");

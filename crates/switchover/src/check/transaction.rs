@@ -1,7 +1,7 @@
 //! Whether positions may be compared and the freeze finds nothing in its way: GTIDs, logs, errant
 //! transactions, open and prepared ones, locks.
 
-use super::{Outcome, Situation, everybody, nobody, pass, replicas, stop, warn};
+use super::{Outcome, Situation, everybody, is_source, nobody, pass, replicas, stop, warn};
 use crate::facts::Facts;
 use crate::failover::rejoin;
 use fleet::GtidPosition;
@@ -192,7 +192,9 @@ pub(super) fn purged(s: &Situation<'_>) -> Outcome {
             "GRANT BINLOG MONITOR (MariaDB)",
         );
     };
-    for other in s.others {
+    // Replicas of replicas keep their source.
+    let moves = |facts: &&Facts| facts.channels.iter().any(|channel| is_source(s.primary, channel));
+    for other in s.others.iter().filter(moves) {
         let lacks = |position: &str| crate::facts::beyond(candidate.version.flavour, purged, position);
         // A replica that does not log what it applies has it in its other position.
         let applied = other.variable(&["gtid_slave_pos"]);
@@ -207,7 +209,7 @@ pub(super) fn purged(s: &Situation<'_>) -> Outcome {
             format!("wait until {} has caught up, or rebuild it from a backup", other.server),
         );
     }
-    pass(format!("{} has all that the others lack", candidate.server))
+    pass(format!("{} has all that those lack which will follow it", candidate.server))
 }
 
 pub(super) fn transactions(s: &Situation<'_>) -> Outcome {
