@@ -108,6 +108,21 @@ fn events_and_locks_that_cannot_be_seen_are_not_known_and_no_pass() {
 }
 
 #[test]
+fn a_lock_that_is_held_on_the_candidate_is_a_warning() {
+    let (mut primary, mut candidate) = pair("8.4.2");
+    let (who, what) = ("backup@localhost".to_owned(), "holds a lock (backup lock)".to_owned());
+    candidate.lock_holders = Some(vec![crate::facts::Blocker { session: 77, who, what, seconds: 600 }]);
+    for on_primary in [None, Some(Vec::new())] {
+        primary.lock_holders = on_primary;
+        let held = found("locks", &primary, &candidate, &[]);
+        assert!(held.level == Level::Warn && held.facts.starts_with("session 77 on a2"), "{held:?}");
+        assert!(held.mend.unwrap().ends_with("on a2: KILL 77"));
+    }
+    candidate.lock_holders = Some(Vec::new());
+    assert_eq!(found("locks", &primary, &candidate, &[]).level, Level::Pass);
+}
+
+#[test]
 fn databases_that_are_left_out_of_the_binary_log_are_seen() {
     let (mut primary, mut candidate) = pair("10.11.6-MariaDB");
     set(&mut candidate, &[("log_bin", "ON"), ("log_slave_updates", "ON")]);

@@ -255,6 +255,7 @@ pub(super) fn locks(s: &Situation<'_>) -> Outcome {
     const WORDS: [&str; 4] = ["read lock", "backup", "metadata lock", "flush"];
     let waits = |what: &str| WORDS.iter().any(|word| what.to_ascii_lowercase().contains(word));
     let waiting = s.primary.blockers.iter().flatten().find(|blocker| waits(&blocker.what));
+    let candidate = &s.candidate.server;
     match s.primary.lock_holders.iter().flatten().next().or(waiting) {
         Some(blocker) => stop(
             format!(
@@ -265,6 +266,15 @@ pub(super) fn locks(s: &Situation<'_>) -> Outcome {
                 "wait until the backup or the DDL is over, or on {}: KILL {}",
                 s.primary.server, blocker.session
             ),
+        ),
+        // The freeze does not wait for it, and whoever writes there afterwards does.
+        None if let Some(holder) = s.candidate.lock_holders.iter().flatten().next() => warn(
+            format!(
+                "session {} on {candidate}, of {}: {} for {} s; once {candidate} is the primary, writes or \
+                 DDL there may wait for it",
+                holder.session, holder.who, holder.what, holder.seconds
+            ),
+            format!("wait until the backup is over, or on {candidate}: KILL {}", holder.session),
         ),
         None if s.primary.lock_holders.is_none() => warn(
             format!(
@@ -282,6 +292,6 @@ pub(super) fn locks(s: &Situation<'_>) -> Outcome {
                     .to_owned(),
             },
         ),
-        None => pass("nobody holds or waits for a global or metadata lock"),
+        None => pass(format!("nobody holds or waits for a global or metadata lock on {}", s.primary.server)),
     }
 }
