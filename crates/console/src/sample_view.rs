@@ -157,6 +157,7 @@ shows! {
         swapped_in_per_s: f64,
         swapped_out_per_s: f64,
         scanned_direct_per_s: f64,
+        scanned_per_s: Option<f64>,
         stalls_per_s: f64,
         major_faults_per_s: f64,
         refaults_per_s: f64,

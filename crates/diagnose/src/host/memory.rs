@@ -47,6 +47,8 @@ pub struct Reclaim {
     pub swapped_out: u64,
     /// Looked at by a program that needed memory at once.
     pub scanned_direct: u64,
+    /// Looked at by the kernel's own threads for this; `None` where it does not say.
+    pub scanned_by_kernel: Option<u64>,
     /// Times a program had to wait for reclaim.
     pub stalls: u64,
     /// Page faults that had to read.
@@ -68,6 +70,10 @@ pub struct Sample {
     pub swapped_out_per_s: f64,
     /// Pages that programs scanned themselves for want of memory, a second.
     pub scanned_direct_per_s: f64,
+    /// These and what the kernel scanned for them, because the host had little left: what is scanned for the
+    /// limit of a cgroup is not counted (`mm/vmscan.c`). `None`: not known.
+    #[serde(default)]
+    pub scanned_per_s: Option<f64>,
     /// Waits for reclaim a second.
     pub stalls_per_s: f64,
     /// Page faults that had to read, a second.
@@ -146,6 +152,7 @@ pub fn parse_reclaim(bytes: &[u8]) -> Reclaim {
             b"oom_kill" => &mut reclaim.killed,
             b"pgscan_direct_throttle" => continue,
             name if name.starts_with(b"pgscan_direct") => &mut reclaim.scanned_direct,
+            name if name.starts_with(b"pgscan_kswapd") => reclaim.scanned_by_kernel.get_or_insert_default(),
             name if name.starts_with(b"allocstall") => &mut reclaim.stalls,
             _ => continue,
         };
@@ -158,11 +165,15 @@ impl Reading {
     /// What happened since `before`, `seconds` ago.
     pub fn since(&self, before: &Self, seconds: f64) -> Sample {
         let per_s = |of: fn(&Reclaim) -> u64| grown(of(&self.reclaim), of(&before.reclaim)) as f64 / seconds;
+        let scanned_direct_per_s = per_s(|r| r.scanned_direct);
+        let by_kernel = self.reclaim.scanned_by_kernel.zip(before.reclaim.scanned_by_kernel);
+        let by_kernel = by_kernel.map(|(now, before)| grown(now, before) as f64 / seconds);
         Sample {
             level: self.level,
             swapped_in_per_s: per_s(|r| r.swapped_in),
             swapped_out_per_s: per_s(|r| r.swapped_out),
-            scanned_direct_per_s: per_s(|r| r.scanned_direct),
+            scanned_direct_per_s,
+            scanned_per_s: by_kernel.map(|by_kernel| by_kernel + scanned_direct_per_s),
             stalls_per_s: per_s(|r| r.stalls),
             major_faults_per_s: per_s(|r| r.major_faults),
             refaults_per_s: per_s(|r| r.refaults),
@@ -205,6 +216,9 @@ mod tests {
               workingset_refault 5\n",
         );
         assert_eq!((reclaim.scanned_direct, reclaim.stalls, reclaim.refaults), (21, 7, 5));
+        assert_eq!(reclaim.scanned_by_kernel, None);
+        let reclaim = parse_reclaim(b"pgscan_kswapd_dma 1\npgscan_kswapd_normal 20\n");
+        assert_eq!(reclaim.scanned_by_kernel, Some(21));
         let reclaim = parse_reclaim(b"allocstall_dma 1\nallocstall_normal 2\nallocstall_movable 4\n");
         assert_eq!(reclaim.stalls, 7);
         let level = parse_level(b"MemTotal: 100 kB\nMemFree: 10 kB\nBuffers: 5 kB\nCached: 20 kB\n");

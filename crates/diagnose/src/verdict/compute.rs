@@ -21,6 +21,10 @@ const ONE_SESSION: (f64, f64, f64, f64, f64) = (0.85, 0.8, 1.5, 5.0, 0.7);
 /// Somebody waits for memory while pages come back from swap, or a program is killed: without swap that is
 /// all that a host can do. Alone it is no evidence, as a cgroup at its own limit kills, too.
 const SHORT: (f64, f64, f64) = (0.15, 10.0, 1.0);
+/// Pages that the kernel looks at for the host, a second. Whoever waits at the limit of a cgroup, be it
+/// another server's, counts as somebody who waits for memory of the host, too, while the kernel looks for
+/// none of that.
+const SCANNED: f64 = 1.0;
 
 pub(super) fn cpu(window: &Window) -> Option<Finding> {
     let (host, own) = (window.host.as_ref()?, window.own_cpus()?);
@@ -131,10 +135,15 @@ pub(super) fn host_memory(window: &Window) -> Option<Finding> {
     let relieved = greatest([(swap, SHORT.1), (killed, SHORT.2)]);
     let short = least([(pressure.some, SHORT.0), (relieved, 1.0)]);
     let load = greatest([(pressure.full, STALLED), (short, 1.0)]);
+    let load = host.memory.scanned_per_s.map_or(load, |scanned| least([(load, 1.0), (scanned, SCANNED)]));
     let level = host.memory.level;
     let available = if level.total > 0 { level.available as f64 / level.total as f64 } else { 0.0 };
+    let mut finding = Finding::new(Name::HostMemory, load, pressure.some);
+    if let Some(scanned) = host.memory.scanned_per_s {
+        finding = finding.figure("pages looked at for the host", scanned, Unit::PerSecond, Some(SCANNED));
+    }
     Some(
-        Finding::new(Name::HostMemory, load, pressure.some)
+        finding
             .figure("time in which everybody waited for memory", pressure.full, Unit::Share, Some(STALLED))
             .figure("time in which somebody did", pressure.some, Unit::Share, Some(SHORT.0))
             .figure("pages back from swap", swap, Unit::PerSecond, Some(SHORT.1))

@@ -33,7 +33,7 @@ pub static RULES: &[Rule] = &[
     Rule {
         name: HostMemory,
         called: "memory of the host",
-        when: "everybody waits for memory >= 2 % of the time, or somebody >= 15 % while pages come back from swap or a program was killed (K, I)",
+        when: "the kernel looks for memory of the host, and everybody waits for memory >= 2 % of the time, or somebody >= 15 % while pages come back from swap or a program was killed (K, I)",
         explains: &[DiskLatency, BufferPool, Cpu, FlushBound, Latches],
         next: &[
             "see who grew: ps -eo rss,comm --sort=-rss | head",

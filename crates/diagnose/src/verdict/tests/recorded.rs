@@ -148,18 +148,17 @@ fn cpu_time_that_the_host_of_a_guest_takes_is_named_from_a_tenth_on() {
 
 #[test]
 fn memory_of_the_host_is_named_where_everybody_waits_for_it_or_pages_come_back_from_swap() {
-    let waited = |some_us: u64, full_us: u64, swapped_in: u64| {
+    let waited = |some_us: u64, full_us: u64, swapped_in: u64, scanned: u64| {
         RecordedHost::new().named_after(|host| {
             host.write("proc/pressure/memory", &totals(some_us, full_us));
-            host.write(
-                "proc/vmstat",
-                &host.text("proc/vmstat").replace("pswpin 0", &format!("pswpin {swapped_in}")),
-            );
+            let text = host.text("proc/vmstat").replace("pswpin 0", &format!("pswpin {swapped_in}"));
+            host.write("proc/vmstat", &text.replace("pgscan_kswapd 0", &format!("pgscan_kswapd {scanned}")));
         })
     };
-    assert_eq!(waited(4_000_000, 1_500_000, 0), Some(Name::HostMemory));
-    assert_eq!(waited(2_500_000, 0, 4000), Some(Name::HostMemory), "they come back from swap");
-    assert_eq!(waited(2_500_000, 100_000, 0), None, "page cache is given back, and nobody stands still");
+    assert_eq!(waited(4_000_000, 1_500_000, 0, 9000), Some(Name::HostMemory));
+    assert_eq!(waited(2_500_000, 0, 4000, 9000), Some(Name::HostMemory), "they come back from swap");
+    assert_eq!(waited(2_500_000, 100_000, 0, 9000), None, "page cache is given back, and nobody stands still");
+    assert_eq!(waited(8_000_000, 3_000_000, 4000, 0), None, "some cgroup is at its limit, and the host is not");
 }
 
 #[test]
@@ -187,7 +186,14 @@ fn a_cgroup_at_its_memory_limit_is_named_and_not_the_host_that_counts_its_waits_
         "{at_its_limit:#?}"
     );
     // The host is short: whoever waits for its memory waits in some cgroup, whose limit has no part in that.
-    assert_eq!(limited().named_after(waits), Some(Name::HostMemory));
+    let short = limited().named_after(|host| {
+        waits(host);
+        host.write(
+            "proc/vmstat",
+            &host.text("proc/vmstat").replace("pgscan_kswapd 0", "pgscan_kswapd 9000"),
+        );
+    });
+    assert_eq!(short, Some(Name::HostMemory));
     let killed = limited().named_after(|host| {
         host.write("cg/pod/db/memory.events", "low 0\nhigh 0\nmax 501\noom 1\noom_kill 1\n");
     });
