@@ -404,34 +404,35 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let history = dir.path().join("history.sqlite");
         let store = Store::open(&history).unwrap();
-        let keep_with = |arrivals: Arrivals, clients: u32, protocol: Protocol, idle: u32, not_started: u64| {
-            let outcome = Outcome {
-                workload: "shop".to_owned(),
-                options: String::new(),
-                arrivals,
-                protocol,
-                clients,
-                idle,
-                threads: 1,
-                seed: 1,
-                seconds: 10.0,
-                void: Vec::new(),
-                notes: Vec::new(),
-                totals: Totals {
-                    per_second: f64::from(clients),
-                    arrivals: 1000,
-                    not_started,
-                    ..Totals::default()
-                },
-                response: Times { mean_ms: 2.0, ..Times::default() },
-                service: None,
-                transactions: Vec::new(),
-                statements: Vec::new(),
-                series: Vec::new(),
-                generator: Generator::default(),
+        let keep_with =
+            |arrivals: Arrivals, clients: u32, protocol: Protocol, idle: u32, not_started: u64| {
+                let outcome = Outcome {
+                    workload: "shop".to_owned(),
+                    options: String::new(),
+                    arrivals,
+                    protocol,
+                    clients,
+                    idle,
+                    threads: 1,
+                    seed: 1,
+                    seconds: 10.0,
+                    void: Vec::new(),
+                    notes: Vec::new(),
+                    totals: Totals {
+                        per_second: f64::from(clients),
+                        arrivals: 1000,
+                        not_started,
+                        ..Totals::default()
+                    },
+                    response: Times { mean_ms: 2.0, ..Times::default() },
+                    service: None,
+                    transactions: Vec::new(),
+                    statements: Vec::new(),
+                    series: Vec::new(),
+                    generator: Generator::default(),
+                };
+                store.keep(&outcome, "db1", "").unwrap();
             };
-            store.keep(&outcome, "db1", "").unwrap();
-        };
         let keep = |arrivals, clients, protocol, idle| keep_with(arrivals, clients, protocol, idle, 0);
         let open = || Arrivals::poisson(100.0);
         keep_with(open(), 64, Protocol::Prepared, 0, 400);

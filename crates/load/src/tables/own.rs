@@ -94,7 +94,7 @@ mod tests {
                     return Reply::Usual;
                 }
                 let rows: Vec<[Option<&str>; 1]> = columns.iter().map(|column| [Some(*column)]).collect();
-                let rows: Vec<&[Option<&str>]> = rows.iter().map(|row| row.as_slice()).collect();
+                let rows: Vec<&[Option<&str>]> = rows.iter().map(<[_; 1]>::as_slice).collect();
                 Reply::rows(&["c"], &rows)
             });
             let server = ScriptedServer::start(script).await.unwrap();

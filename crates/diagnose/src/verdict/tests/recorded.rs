@@ -157,8 +157,16 @@ fn memory_of_the_host_is_named_where_everybody_waits_for_it_or_pages_come_back_f
     };
     assert_eq!(waited(4_000_000, 1_500_000, 0, 9000), Some(Name::HostMemory));
     assert_eq!(waited(2_500_000, 0, 4000, 9000), Some(Name::HostMemory), "they come back from swap");
-    assert_eq!(waited(2_500_000, 100_000, 0, 9000), None, "page cache is given back, and nobody stands still");
-    assert_eq!(waited(8_000_000, 3_000_000, 4000, 0), None, "some cgroup is at its limit, and the host is not");
+    assert_eq!(
+        waited(2_500_000, 100_000, 0, 9000),
+        None,
+        "page cache is given back, and nobody stands still"
+    );
+    assert_eq!(
+        waited(8_000_000, 3_000_000, 4000, 0),
+        None,
+        "some cgroup is at its limit, and the host is not"
+    );
 }
 
 #[test]
@@ -188,10 +196,7 @@ fn a_cgroup_at_its_memory_limit_is_named_and_not_the_host_that_counts_its_waits_
     // The host is short: whoever waits for its memory waits in some cgroup, whose limit has no part in that.
     let short = limited().named_after(|host| {
         waits(host);
-        host.write(
-            "proc/vmstat",
-            &host.text("proc/vmstat").replace("pgscan_kswapd 0", "pgscan_kswapd 9000"),
-        );
+        host.write("proc/vmstat", &host.text("proc/vmstat").replace("pgscan_kswapd 0", "pgscan_kswapd 9000"));
     });
     assert_eq!(short, Some(Name::HostMemory));
     let killed = limited().named_after(|host| {
