@@ -389,7 +389,11 @@ fn lag_of(
         && primary.id != entry.id
         && let Some(track) = track(primary)
     {
-        let takes = |domain| answer.channels.list().iter().any(|c| c.domains.take(domain));
+        // Of one that does not say what it replicates nothing is left out.
+        let takes = |domain| match &answer.channels {
+            Channels::Known(list) => list.iter().any(|c| c.domains.take(domain)),
+            Channels::Unknown { .. } => true,
+        };
         let applied = lag::complete(applied, track, takes);
         let behind = track.behind(&applied, when, !primary.is_fresh());
         if behind != lag::LagBounds::Unknown {

@@ -522,6 +522,25 @@ fn an_answer_that_is_too_old_is_silence_for_roles_lag_and_state() {
     assert!(view.snapshot(&survey, at(9501)).primary().is_none());
 }
 
+#[test]
+fn a_replica_that_may_not_say_what_it_replicates_is_as_late_as_what_it_has_applied() {
+    let (mut survey, now) = survey(&["a", "b"]);
+    let at = |ms: u64| now + Duration::from_millis(ms);
+    let gtid = |key: &str, ms: u64, text: &str| {
+        let position = Some(fleet::Position::Domains(text.parse().unwrap()));
+        Answer { written: position.clone(), applied: position, ..answer(key, at(ms)) }
+    };
+    for (ms, written) in [(0, "0-1-5"), (100, "0-1-9")] {
+        survey.take(0, Ok(telling(gtid("A", ms, written), &["b"], false)), at(ms));
+    }
+    let channels = Channels::Unknown { why: "GRANT SLAVE MONITOR".to_owned(), denied: true };
+    let switches = Switches { read_only: true, ..Switches::default() };
+    survey.take(1, Ok(Answer { switches, channels, ..gtid("B", 2000, "0-1-5") }), at(2000));
+    let snapshot = crate::view::View::default().snapshot(&survey, at(2000));
+    let b = snapshot.server(&ServerName::new("b:3306")).unwrap();
+    assert_eq!((b.role, b.lag.map(|lag| lag.at_least)), (Role::Replica, Some(at(1900) - now)));
+}
+
 /// The same without GTIDs: what it has written, and executed of its source's file.
 fn at_file(mut answer: Answer, written: u64, executed: Option<u64>) -> Answer {
     answer.written = Some(fleet::Position::File(fleet::FilePosition::new("bin.000001", written)));
