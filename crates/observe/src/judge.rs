@@ -11,11 +11,13 @@
 //!    than to wait.
 //! 4. A primary that stops answering us stays the writer as long as a replica that answers still receives
 //!    from it. A writable server that would not say whether it replicates (a missing privilege) is a
-//!    candidate only while others replicate from it.
+//!    candidate only while others replicate from it, and no server above them names it as its replica.
 //! 5. A lone candidate does not take over from a silent primary that replicas still point to while none
-//!    points to it.
-//!
-//! 6. A server whose epoch is over (`epoch.rs`) is no candidate, whatever the others say.
+//!    points to it. Nor from a server that replicas point to and that has never answered us, unless the
+//!    candidate names that one as its replica.
+//! 6. A server whose source we do not know is no candidate while a seed has never answered: that one may be
+//!    its source (docs/decisions/0087-who-never-answered-may-be-the-primary.md).
+//! 7. A server whose epoch is over (`epoch.rs`) is no candidate, whatever the others say.
 //!
 //! Worked example: db1 (writable, silent), db2 and db3 replicate from db1 and their receivers run: db1 stays
 //! the writer (4). Their receivers lose it: the writer is unknown. db2 becomes writable and stops
@@ -67,11 +69,15 @@ fn writer(members: &[Member], graph: &Graph) -> Result<usize, String> {
         ([], [one]) => Ok(*one),
         ([], _) => Err(words::nobody(members, graph, &silent)),
         ([one], []) => {
-            let rival = silent
-                .iter()
-                .find(|&&old| graph.followers(members, old) > 0 && graph.followers(members, *one) == 0);
+            let is_rival = |at: &usize| match &members[*at].facts {
+                Some(_) => silent.contains(at),
+                None => members[*at].listed_by.as_ref() != Some(&members[*one].name),
+            };
+            let rival = (0..members.len())
+                .filter(is_rival)
+                .find(|&old| graph.followers(members, old) > 0 && graph.followers(members, *one) == 0);
             match rival {
-                Some(&old) => Err(words::not_followed(members, old, *one)),
+                Some(old) => Err(words::not_followed(members, old, *one)),
                 None => Ok(*one),
             }
         }
@@ -127,17 +133,17 @@ fn role(members: &[Member], graph: &Graph, at: usize, facts: &Facts, chosen: Opt
         return Role::Replica;
     }
     let below_somebody = !facts.channels.is_empty() && !graph.is_promoted(members, at);
-    if below_somebody && !(graph.is_top(at) && facts.switches.writable() && !facts.source_unasked) {
+    if below_somebody && !(graph.is_top(at) && facts.switches.writable() && !facts.source_unseen) {
         return Role::Replica;
     }
-    if facts.channels_unknown.is_some() && !facts.switches.writable() && facts.listed_by.is_some() {
+    if facts.channels_unknown.is_some() && !facts.switches.writable() && members[at].listed_by.is_some() {
         return Role::Replica;
     }
     if facts.refused.is_some() {
         return Role::Stray;
     }
     let follows = graph.followers(members, at) > 0;
-    if facts.channels_denied && !follows {
+    if graph.may_be_replica(members, at) {
         return Role::Unknown;
     }
     match (facts.switches.writable(), chosen.is_some()) {

@@ -8,7 +8,7 @@ use crate::epoch::{self, Fence, Memory, ServerClaim, ServerEpoch};
 use crate::judge::{self, Facts, Judgement, Member};
 use crate::lag::{self, Track, Window};
 use crate::privilege::Missing;
-use crate::survey::{Entry, MORE_SERVERS, ServerId, Survey};
+use crate::survey::{Entry, MORE_SERVERS, Origin, ServerId, Survey};
 use fleet::{
     Claim, Demand, IgnoredClaim, KnownZone, Lag, LagSource, Role, Server, ServerName, Snapshot, State,
     WriterStatus,
@@ -262,6 +262,8 @@ impl View {
 fn seen(survey: &Survey, shown: &[&Entry], refused: &[Option<Claim>], highest: u64) -> Vec<Member> {
     let place: HashMap<ServerId, usize> = shown.iter().enumerate().map(|(at, e)| (e.id, at)).collect();
     let writer = aurora_writer(shown);
+    let is_unseen = |entry: &&Entry| entry.origin == Origin::Seed && entry.answer.is_none();
+    let all_have_answered = !shown.iter().any(is_unseen);
     shown
         .iter()
         .zip(refused)
@@ -275,14 +277,16 @@ fn seen(survey: &Survey, shown: &[&Entry], refused: &[Option<Claim>], highest: u
                     switches: answer.switches,
                     channels,
                     sources,
-                    source_unasked: known.iter().flatten().any(|id| !place.contains_key(id)),
+                    source_unseen: known.iter().any(|id| match id {
+                        Some(id) => !place.contains_key(id),
+                        None => !all_have_answered,
+                    }),
                     channels_unknown: match &answer.channels {
                         Channels::Unknown { why, .. } => Some(why.clone()),
                         Channels::Known(_) => None,
                     },
                     channels_denied: matches!(answer.channels, Channels::Unknown { denied: true, .. }),
                     stands_at: answer.applied.as_ref().map(short),
-                    listed_by: listed_by(shown, entry),
                     managed_writer: match &answer.managed {
                         Some(Managed::Aurora { own, .. }) => Some(writer.as_ref() == Some(own)),
                         _ => None,
@@ -296,7 +300,8 @@ fn seen(survey: &Survey, shown: &[&Entry], refused: &[Option<Claim>], highest: u
                 State::Silent { why } | State::Failing { why } => why.clone(),
                 State::Answering | State::Unasked => String::new(),
             };
-            Member { name: entry.name.clone(), fresh: entry.is_fresh(), trouble, facts }
+            let (name, listed_by) = (entry.name.clone(), listed_by(shown, entry));
+            Member { name, fresh: entry.is_fresh(), trouble, listed_by, facts }
         })
         .collect()
 }

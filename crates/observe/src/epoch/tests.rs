@@ -283,7 +283,7 @@ fn member(at: usize, fresh: bool, known: Option<(&Host, Option<String>)>) -> Mem
             ..Facts::default()
         }
     });
-    Member { name: ServerName::new(NAMES[at]), fresh, trouble: String::new(), facts }
+    Member { name: ServerName::new(NAMES[at]), fresh, trouble: String::new(), listed_by: None, facts }
 }
 
 fn channel(receiver: Runs) -> Channel {

@@ -50,11 +50,21 @@ impl Graph {
         members[at].facts.as_ref().is_some_and(|facts| {
             facts.switches.writable()
                 && facts.refused.is_none()
-                && !facts.source_unasked
+                && !facts.source_unseen
                 && facts.managed_writer != Some(false)
-                && (!facts.channels_denied || self.followers(members, at) > 0)
+                && !self.may_be_replica(members, at)
                 && (self.is_top(at) || self.is_promoted(members, at))
         })
+    }
+
+    /// Would not say whether it replicates, and may: nobody replicates from it, or a server that is not below
+    /// it names it as its replica.
+    pub(super) fn may_be_replica(&self, members: &[Member], at: usize) -> bool {
+        let server = &members[at];
+        let lister = server.listed_by.as_ref().and_then(|by| members.iter().position(|m| m.name == *by));
+        let below_lister = lister.is_some_and(|by| !self.above[at][by]);
+        let hides = server.facts.as_ref().is_some_and(|facts| facts.channels_denied);
+        hides && (self.followers(members, at) == 0 || below_lister)
     }
 
     /// Writable, replication stopped by command on a silent source, and followed by others: promoted by hand,

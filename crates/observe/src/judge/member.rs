@@ -11,6 +11,8 @@ pub(crate) struct Member {
     pub(crate) fresh: bool,
     /// Why it does not answer, in words; empty while it does.
     pub(crate) trouble: String,
+    /// A server that names this one as its replica.
+    pub(crate) listed_by: Option<ServerName>,
     /// `None` until it answered once.
     pub(crate) facts: Option<Facts>,
 }
@@ -22,16 +24,15 @@ pub(crate) struct Facts {
     pub(crate) channels: Vec<Channel>,
     /// For each channel the place in the list of the server it leads to, if it is one of ours.
     pub(crate) sources: Vec<Option<usize>>,
-    /// A channel leads to a server that was not asked yet: it is not in the list, and this one is below it.
-    pub(crate) source_unasked: bool,
+    /// A channel leads to a server that was not asked yet, or may lead to a seed that has never answered:
+    /// this one is below it, although the list does not say so.
+    pub(crate) source_unseen: bool,
     /// Set when its channels could not be asked.
     pub(crate) channels_unknown: Option<String>,
     /// They could not be asked for want of a privilege: it may be a replica as well as a primary.
     pub(crate) channels_denied: bool,
     /// What it has applied, in words.
     pub(crate) stands_at: Option<String>,
-    /// A server that names this one as its replica.
-    pub(crate) listed_by: Option<ServerName>,
     /// In a cluster that manages its own replication: whether the cluster names it as the writer.
     pub(crate) managed_writer: Option<bool>,
     /// Why its word that it takes writes does not count: its epoch is over.

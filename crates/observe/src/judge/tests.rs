@@ -3,10 +3,12 @@
 use super::*;
 use crate::answer::Channel;
 use fleet::{Address, ServerName};
+use proptest::prelude::*;
 
 /// A server that answers, writable, replicating from nobody.
 fn writable(name: &str) -> Member {
-    Member { name: ServerName::new(name), fresh: true, trouble: String::new(), facts: Some(Facts::default()) }
+    let (name, trouble) = (ServerName::new(name), String::new());
+    Member { name, fresh: true, trouble, listed_by: None, facts: Some(Facts::default()) }
 }
 
 fn read_only(name: &str) -> Member {
@@ -48,9 +50,18 @@ fn silent(mut server: Member) -> Member {
     server
 }
 
+/// One that has been silent since we began.
+fn unseen(name: &str) -> Member {
+    Member { facts: None, ..silent(writable(name)) }
+}
+
 fn with(mut server: Member, change: impl FnOnce(&mut Facts)) -> Member {
     change(server.facts.as_mut().unwrap());
     server
+}
+
+fn named_by(name: &str, server: Member) -> Member {
+    Member { listed_by: Some(ServerName::new(name)), ..server }
 }
 
 fn roles(members: &[Member]) -> (Vec<Role>, Option<String>) {
@@ -197,9 +208,7 @@ fn stopped_threads_come_with_the_servers_error() {
 
 #[test]
 fn a_server_that_never_answered_is_unknown_with_its_trouble() {
-    let mut never = silent(writable("a"));
-    never.facts = None;
-    let fleet = [never, replica("b", 0)];
+    let fleet = [unseen("a"), replica("b", 0)];
     assert_eq!(roles(&fleet), (vec![Unknown, Replica], None));
     assert!(why_unknown(&fleet).contains("b replicates from it, but it has not answered us yet"));
 }
@@ -208,9 +217,8 @@ fn a_server_that_never_answered_is_unknown_with_its_trouble() {
 fn without_the_privilege_a_read_only_server_named_by_its_source_is_a_replica() {
     let refused = with(read_only("b"), |f| {
         f.channels_unknown = Some("its replication could not be asked".to_owned());
-        f.listed_by = Some(ServerName::new("a"));
     });
-    let (judged, _) = judge(&[writable("a"), refused]);
+    let (judged, _) = judge(&[writable("a"), named_by("a", refused)]);
     assert_eq!((judged[1].role, &judged[1].replication), (Replica, &Replication::Unknown));
 }
 
@@ -237,6 +245,82 @@ fn a_server_that_may_not_say_whether_it_replicates_is_no_primary_unless_others_f
     assert!(judge(&alone).0[0].because.contains("GRANT SLAVE MONITOR"));
     assert_eq!(roles(&[refused("a"), replica("b", 0)]).1, Some("a".into()), "b says whom it follows");
     assert_eq!(roles(&[refused("a"), writable("b")]), (vec![Unknown, Primary], Some("b".into())));
+    // In the middle of a chain: its own source names it.
+    let chain = [writable("a"), named_by("a", refused("b")), replica("c", 1)];
+    assert_eq!(roles(&chain), (vec![Primary, Unknown, Replica], Some("a".into())));
+    let ring = [replica("a", 1), named_by("a", refused("b"))];
+    assert_eq!(roles(&ring).1, Some("b".into()), "a is below it");
+}
+
+#[test]
+fn a_lone_server_is_no_primary_while_others_follow_one_that_has_never_answered() {
+    // A router that was started while the primary is silent.
+    let started = [unseen("a"), writable("lone"), replica("c", 0)];
+    assert_eq!(roles(&started), (vec![Unknown, Unknown, Replica], None));
+    let why = why_unknown(&started);
+    let words = "lone takes writes, but c replicates from a, which has not answered us yet (no answer within";
+    assert!(why.starts_with(words), "{why}");
+    assert!(why.ends_with("; point the replicas to lone if it is the new primary"), "{why}");
+    assert_eq!(roles(&[unseen("a"), writable("b"), replica("c", 1)]).1, Some("b".into()), "c was told");
+    assert_eq!(roles(&[unseen("a"), writable("b")]).1, Some("b".into()), "nobody follows a");
+    // A replica that others replicate from, by the word of its source.
+    let between = [named_by("b", unseen("a")), writable("b"), replica("c", 0)];
+    assert_eq!(roles(&between).1, Some("b".into()));
+}
+
+#[test]
+fn an_open_replica_whose_source_may_be_one_that_has_never_answered_is_no_primary() {
+    let open = |source_unseen| {
+        let open = with(replica("b", 0), |f| f.switches.read_only = false);
+        with(open, |f| (f.sources, f.source_unseen) = (vec![None], source_unseen))
+    };
+    let fleet = [unseen("a"), open(true)];
+    assert_eq!(roles(&fleet), (vec![Unknown, Replica], None));
+    let words = "who takes writes cannot be told: b replicates from source:3306, which is not known; a has \
+                 not answered yet: no answer within 1000 ms";
+    assert_eq!(why_unknown(&fleet), words);
+    let fed_from_outside = [open(false), replica("c", 0)];
+    assert_eq!(roles(&fed_from_outside).1, Some("b".into()), "every server of ours has answered");
+}
+
+/// Any server of a fleet of four: what it says, or said last, or that it never answered.
+fn any_member(at: usize) -> impl Strategy<Value = Member> {
+    let source = proptest::option::of((0..4_usize, any::<bool>()));
+    let says = (any::<bool>(), source, any::<bool>());
+    (0..3, says).prop_map(move |(answers, (read_only, source, source_unseen))| {
+        let facts = |f: &mut Facts| {
+            f.switches.read_only = read_only;
+            if let Some((source, receives)) = source {
+                f.channels.push(channel(if receives { Runs::Yes } else { Runs::Connecting }, Runs::Yes));
+                f.sources.push((source != at).then_some(source));
+                f.source_unseen = source == at && source_unseen;
+            }
+        };
+        let name = ["a", "b", "c", "d"][at];
+        match answers {
+            0 => unseen(name),
+            1 => silent(with(writable(name), facts)),
+            _ => with(writable(name), facts),
+        }
+    })
+}
+
+proptest! {
+    #[test]
+    fn who_takes_writes_is_above_all_that_may_be_above_it(
+        fleet in (any_member(0), any_member(1), any_member(2), any_member(3))
+    ) {
+        let members = [fleet.0, fleet.1, fleet.2, fleet.3];
+        let WriterStatus::Known { server } = judge(&members).1 else { return Ok(()) };
+        let at = members.iter().position(|m| m.name == server).unwrap();
+        let facts = members[at].facts.as_ref().unwrap();
+        prop_assert!(facts.switches.writable() && !facts.source_unseen);
+        let graph = Graph::new(&members);
+        prop_assert!(graph.is_top(at));
+        let followed_and_unseen =
+            (0..4).any(|old| members[old].facts.is_none() && graph.followers(&members, old) > 0);
+        prop_assert!(!followed_and_unseen || graph.followers(&members, at) > 0);
+    }
 }
 
 #[test]

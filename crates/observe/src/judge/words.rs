@@ -29,7 +29,7 @@ pub(super) fn because(
             0 => "takes writes, and no other server does".to_owned(),
             _ => format!("takes writes, and {} from it", replicate(members, at)),
         },
-        Role::Replica => replica(members, facts, source),
+        Role::Replica => replica(members, at, facts, source),
         Role::Stray if !members[at].fresh => {
             let new = chosen.map_or_else(String::new, |c| format!("; {} takes writes now", members[c].name));
             format!("took writes when it last answered{new}")
@@ -55,13 +55,13 @@ pub(super) fn because(
     if members[at].fresh { text } else { format!("{text} (as it last said)") }
 }
 
-fn replica(members: &[Member], facts: &Facts, source: Option<&str>) -> String {
+fn replica(members: &[Member], at: usize, facts: &Facts, source: Option<&str>) -> String {
     if facts.managed_writer == Some(false) {
         return "is a reader of its cluster".to_owned();
     }
     let Some(source) = source else {
-        let by =
-            facts.listed_by.as_ref().map_or_else(String::new, |by| format!("{by} names it as its replica; "));
+        let by = members[at].listed_by.as_ref();
+        let by = by.map_or_else(String::new, |by| format!("{by} names it as its replica; "));
         return format!("{by}{}", facts.channels_unknown.as_deref().unwrap_or("it names no source"));
     };
     let of_replica = members
@@ -140,29 +140,36 @@ pub(super) fn nobody(members: &[Member], graph: &Graph, silent: &[usize]) -> Str
             }
         })
         .collect();
+    let any = |has: fn(&Facts) -> bool| fresh.iter().any(|&at| members[at].facts.as_ref().is_some_and(has));
+    let source_unseen = any(|facts| facts.source_unseen);
     let unseen: Vec<String> = (0..members.len())
-        .filter(|&at| members[at].facts.is_none() && graph.followers(members, at) > 0)
+        .filter(|&at| members[at].facts.is_none())
+        .filter(|&at| source_unseen || graph.followers(members, at) > 0)
         .map(|at| format!("{} {}", members[at].name, never_answered(members, graph, at)))
         .collect();
     let why = [tops, unseen].concat();
     if why.is_empty() {
         "no server that answers takes writes".to_owned()
-    } else if fresh.iter().any(|&at| members[at].facts.as_ref().is_some_and(|f| f.channels_denied)) {
+    } else if source_unseen || any(|facts| facts.channels_denied) {
         format!("who takes writes cannot be told: {}", why.join("; "))
     } else {
         format!("nobody takes writes: {}", why.join("; "))
     }
 }
 
-/// A lone candidate that nobody follows beside a silent primary that replicas point to.
+/// A lone candidate that nobody follows beside a silent server that replicas point to.
 pub(super) fn not_followed(members: &[Member], old: usize, new: usize) -> String {
+    let state = match (&members[old].facts, members[old].trouble.as_str()) {
+        (_, "") => "was not asked yet".to_owned(),
+        (None, trouble) => format!("has not answered us yet ({trouble})"),
+        (Some(_), trouble) => format!("does not answer ({trouble})"),
+    };
     format!(
-        "{new} takes writes, but {replicate} from {old}, which does not answer ({trouble}); point the replicas to \
-         {new} if it is the new primary",
+        "{new} takes writes, but {replicate} from {old}, which {state}; point the replicas to {new} if it is \
+         the new primary",
         new = members[new].name,
         old = members[old].name,
         replicate = replicate(members, old),
-        trouble = members[old].trouble,
     )
 }
 

@@ -273,6 +273,17 @@ fn a_replica_of_a_server_that_was_not_asked_yet_is_no_primary() {
 }
 
 #[test]
+fn an_open_replica_is_no_primary_while_the_seed_that_may_be_its_source_has_never_answered() {
+    let now = Instant::now();
+    let mut survey = Survey::new(FleetConfig { discover: false, ..config(&["a", "b"]) }, now);
+    survey.take(0, Err(refused()), now);
+    survey.take(1, Ok(open_replica("B", "10.0.0.9", now)), now);
+    let snapshot = crate::view::View::default().snapshot(&survey, now);
+    let role = snapshot.server(&ServerName::new("b:3306")).unwrap().role;
+    assert_eq!((role, snapshot.primary().is_none()), (Role::Replica, true));
+}
+
+#[test]
 fn a_source_at_an_address_where_nobody_answers_is_the_server_that_has_its_number() {
     let (mut survey, now) = survey(&["b", "a"]);
     let replica = |at: Instant| {
