@@ -68,8 +68,10 @@ pub(crate) enum Channels {
     Known(Vec<Channel>),
     Unknown {
         why: String,
-        /// For want of a privilege: then the server may be anything.
-        denied: bool,
+        /// For want of a privilege, or because no answer came in time: it may replicate all the same.
+        hidden: bool,
+        /// What it told last, but for the state of its threads; `None` where it never told.
+        last: Option<Vec<Channel>>,
     },
 }
 
@@ -130,12 +132,17 @@ impl Switches {
 }
 
 impl Channels {
-    /// The channels, none when they are unknown.
-    pub(crate) fn list(&self) -> &[Channel] {
+    /// The channels as it told them last, if it did.
+    pub(crate) fn told(&self) -> Option<&[Channel]> {
         match self {
-            Self::Known(list) => list,
-            Self::Unknown { .. } => &[],
+            Self::Known(list) => Some(list),
+            Self::Unknown { last, .. } => last.as_deref(),
         }
+    }
+
+    /// The same, none where it never told.
+    pub(crate) fn list(&self) -> &[Channel] {
+        self.told().unwrap_or_default()
     }
 }
 

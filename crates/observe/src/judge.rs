@@ -10,7 +10,7 @@
 //!    that does not tell, the writer is unknown and all are named: writing to the wrong one would be worse
 //!    than to wait.
 //! 4. A primary that stops answering us stays the writer as long as a replica that answers still receives
-//!    from it. A writable server that would not say whether it replicates (a missing privilege) is a
+//!    from it. A writable server that never said whether it replicates (a missing privilege, no answer) is a
 //!    candidate only while others replicate from it, and no server above them names it as its replica.
 //! 5. A lone candidate does not take over from a silent primary that replicas still point to while none
 //!    points to it. Nor from a server that replicas point to and that has never answered us, unless the

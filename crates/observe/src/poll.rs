@@ -11,7 +11,7 @@
 mod rare;
 pub(crate) mod seats;
 
-use crate::answer::{self, Answer, Channels, Identity};
+use crate::answer::{self, Answer, Channel, Channels, Identity};
 use crate::ask::{AskError, ControlConnection, Recognized};
 use crate::dialect::{self, Dialect, Together};
 use crate::discovery_scope::DiscoveryScope;
@@ -33,6 +33,9 @@ const RECENT_PINGS: usize = 16;
 /// A server that refuses to have those counted that ask it is asked for that again after this long: it may be
 /// upgraded, or somebody may have granted it.
 const AFTER_REFUSED_SEATS: Duration = Duration::from_secs(600);
+/// A question for its replication that had no answer in time rests for this long, and then for twice as long
+/// each time, up to [`AFTER_REFUSAL`]: what waits on the server meanwhile is a session of ours each.
+const AFTER_A_HANG: Duration = Duration::from_secs(1);
 
 /// What asks one server, again and again.
 pub(crate) struct Poller {
@@ -73,6 +76,21 @@ pub(crate) struct Poller {
     left_waiting: bool,
     /// Where its host name led when it was last known.
     led_to: Vec<IpAddr>,
+    /// The channels that it told last, and the identity of the server that told them.
+    told: Option<(String, Vec<Channel>)>,
+    /// Set while the question for them rests.
+    hang: Option<Hang>,
+    /// It had no answer in time in this visit.
+    hangs_now: bool,
+}
+
+/// A question for its replication that had no answer in time.
+struct Hang {
+    /// In words.
+    why: String,
+    pause: Duration,
+    /// It rests until then.
+    until: Instant,
 }
 
 /// What is asked once a connection.
@@ -124,18 +142,28 @@ impl Poller {
             unsure: false,
             left_waiting: false,
             led_to: Vec::new(),
+            told: None,
+            hang: None,
+            hangs_now: false,
         }
     }
 
     /// Asks everything that is due. A connection that broke since the last look is no fault yet: one new one
-    /// is tried.
+    /// is tried. It is also where the question for its replication hangs: the others may be answered.
     pub(crate) async fn visit(&mut self) -> Result<Answer, AskError> {
         self.follow_the_name().await;
         self.try_new_privileges();
         let knew = self.connection.is_some() || self.may_skip_introduction();
-        let first = self.look().await;
-        let broken = matches!(&first, Err(e) if e.is_fatal() && !matches!(e, AskError::Silent { .. }));
-        if knew && broken { self.look().await } else { first }
+        let mut outcome = self.look().await;
+        let broken = matches!(&outcome, Err(e) if e.is_fatal() && !matches!(e, AskError::Silent { .. }));
+        if knew && broken {
+            outcome = self.look().await;
+        }
+        // Now that question rests.
+        if std::mem::take(&mut self.hangs_now) {
+            outcome = self.look().await;
+        }
+        outcome
     }
 
     /// Closes the connection, so that nothing of it lingers on the server.
@@ -240,18 +268,25 @@ impl Poller {
         self.pings.push_back(ping);
         let introduction = self
             .introduction
-            .as_mut()
+            .as_ref()
             .ok_or_else(|| AskError::Broken { why: "not introduced".to_owned() })?;
         let (dialect, deadline) = (introduction.dialect, self.deadline);
         let mut missing = Vec::new();
 
         // The window that both positions (by file in the one answer, by GTID in the other) were read in.
         let asked = Instant::now();
-        let (channels, lost) =
-            replication(connection, dialect, &introduction.identity, deadline, &mut missing).await;
-        if let Some(error) = lost {
-            return Err(error);
-        }
+        let channels = if let Some(hang) = self.hang.as_ref().filter(|hang| asked < hang.until) {
+            self.as_told_last(hang.why.clone(), true)
+        } else {
+            let identity = &introduction.identity;
+            let (channels, lost) = replication(connection, dialect, identity, deadline, &mut missing).await;
+            if let Some(error) = lost {
+                self.replication_failed(&error, Instant::now());
+                return Err(error);
+            }
+            self.hang = None;
+            self.remember(channels)
+        };
         let candidates = self.seats_to_count().map(|seats| Candidates::among(seats, self.seat));
         let together = Together { identity: self.unsure, seats: candidates.as_ref() };
         let (before, alone) = (Instant::now(), candidates.is_none() && !self.unsure);
@@ -319,6 +354,7 @@ impl Poller {
         missing.extend(introduction.rare.missing.iter().cloned());
         let mut remarks: Vec<String> = self.moved.iter().cloned().collect();
         remarks.extend(introduction.rare.unanswered().chain(introduction.host_blocking.clone()));
+        remarks.extend(self.hang.as_ref().map(|hang| format!("{}; that is asked again", hang.why)));
         Ok(Answer {
             product: introduction.product.clone(),
             identity: introduction.identity.clone(),
@@ -345,6 +381,37 @@ impl Poller {
             remarks,
             asking: self.pace.asking(&self.budget, introduction.rare.load_spacing),
         })
+    }
+
+    /// The question for its replication lost the connection. If it had no answer in time, it rests.
+    fn replication_failed(&mut self, error: &AskError, now: Instant) {
+        if !matches!(error, AskError::Silent { .. }) {
+            return;
+        }
+        let pause = self.hang.as_ref().map_or(AFTER_A_HANG, |hang| (hang.pause * 2).min(AFTER_REFUSAL));
+        self.hang = Some(Hang { why: not_asked(error), pause, until: now + pause });
+        self.hangs_now = true;
+    }
+
+    /// Keeps the channels for a time when it does not tell them. With an error that is no refusal they are as
+    /// it told them last.
+    fn remember(&mut self, channels: Channels) -> Channels {
+        match (channels, &self.introduction) {
+            (Channels::Known(list), Some(introduction)) => {
+                self.told = Some((introduction.identity.key.clone(), list.clone()));
+                Channels::Known(list)
+            }
+            (Channels::Unknown { why, hidden: false, .. }, _) => self.as_told_last(why, false),
+            (channels, _) => channels,
+        }
+    }
+
+    /// Its channels as it told them last: whom it follows is likely as before, and no more is known.
+    fn as_told_last(&self, why: String, hidden: bool) -> Channels {
+        let key = self.introduction.as_ref().map(|introduction| &introduction.identity.key);
+        let told = self.told.as_ref().filter(|(of, _)| Some(of) == key);
+        let last = told.map(|(_, list)| list.iter().map(Channel::as_it_was).collect());
+        Channels::Unknown { why, hidden, last }
     }
 
     /// Its newest finished operation: asked for where it may matter now, else from time to time. Only a lost
@@ -436,8 +503,8 @@ impl Introduction {
     }
 }
 
-/// The replication threads. That this one statement hangs (it waits while replication is being stopped) or is
-/// refused says nothing against the server; that the connection is lost does.
+/// The replication threads. That this one statement is refused says nothing against the server; that the
+/// connection is lost does. It may hang, too: it waits while replication is being stopped.
 async fn replication(
     connection: &mut ControlConnection,
     dialect: Dialect,
@@ -452,14 +519,15 @@ async fn replication(
             let lack = Missing::new(Purpose::Replication, dialect, &identity.account);
             let why = format!("its replication could not be asked: {}", lack.words());
             missing.push(lack);
-            (Channels::Unknown { why, denied: true }, None)
+            (Channels::Unknown { why, hidden: true, last: None }, None)
         }
         Err(error) if error.is_fatal() => (Channels::Known(Vec::new()), Some(error)),
-        Err(error) => {
-            let why = format!("its replication could not be asked: {error}");
-            (Channels::Unknown { why, denied: false }, None)
-        }
+        Err(error) => (Channels::Unknown { why: not_asked(&error), hidden: false, last: None }, None),
     }
+}
+
+fn not_asked(error: &AskError) -> String {
+    format!("its replication could not be asked: {error}")
 }
 
 /// Whether a seldom question has no answer in time. It may walk over all sessions, and a busy server has many
@@ -496,21 +564,36 @@ mod tests {
     use super::*;
     use config::{AskingBudget, FleetConfig};
 
+    fn poller(config: &FleetConfig, now: Instant) -> Poller {
+        let address: Address = "db1:3306".parse().unwrap();
+        let (who, announced) = (config.credentials.clone(), SwitchoverState::new(now));
+        Poller::new(address.clone(), address, who, config.deadline, None, announced, Budget::of(config))
+    }
+
+    #[test]
+    fn a_question_for_replication_that_hangs_rests_for_longer_each_time() {
+        let now = Instant::now();
+        let mut poller = poller(&FleetConfig::default(), now);
+        poller.replication_failed(&AskError::Broken { why: "closed".to_owned() }, now);
+        assert!(poller.hang.is_none() && !poller.hangs_now);
+        let silent = AskError::Silent {
+            what: "SHOW REPLICA STATUS".to_owned(),
+            deadline: Duration::from_secs(1),
+        };
+        let pauses = [1, 2, 4, 8, 15, 15].map(Duration::from_secs);
+        let rests = pauses.map(|_| {
+            poller.replication_failed(&silent, now);
+            poller.hang.as_ref().unwrap().until - now
+        });
+        assert_eq!((rests, poller.hangs_now), (pauses, true));
+    }
+
     #[test]
     fn the_others_are_counted_again_after_an_error_and_later_after_a_refusal() {
         let asking = AskingBudget { statements_per_second: 20, connections: 10, counted: true };
         let config = FleetConfig { asking, ..FleetConfig::default() };
-        let address: Address = "db1:3306".parse().unwrap();
         let now = Instant::now();
-        let mut poller = Poller::new(
-            address.clone(),
-            address,
-            config.credentials.clone(),
-            config.deadline,
-            None,
-            SwitchoverState::new(now),
-            Budget::of(&config),
-        );
+        let mut poller = poller(&config, now);
         assert_eq!(poller.seats_to_count(), Some(10));
         let error = |code| AskError::Answered { code, state: String::new(), message: String::new() };
         let minute = Duration::from_secs(60);

@@ -285,7 +285,10 @@ fn seen(survey: &Survey, shown: &[&Entry], refused: &[Option<Claim>], highest: u
                         Channels::Unknown { why, .. } => Some(why.clone()),
                         Channels::Known(_) => None,
                     },
-                    channels_denied: matches!(answer.channels, Channels::Unknown { denied: true, .. }),
+                    channels_hidden: matches!(
+                        answer.channels,
+                        Channels::Unknown { hidden: true, last: None, .. }
+                    ),
                     stands_at: answer.applied.as_ref().map(short),
                     managed_writer: match &answer.managed {
                         Some(Managed::Aurora { own, .. }) => Some(writer.as_ref() == Some(own)),
@@ -366,7 +369,7 @@ enum Above {
 /// Whether it answers, replicates from nobody and is not the primary.
 fn stands_alone(entry: &Entry, judged: &Judgement) -> bool {
     let alone = |answer: &Answer| {
-        answer.managed.is_none() && matches!(&answer.channels, Channels::Known(list) if list.is_empty())
+        answer.managed.is_none() && answer.channels.told().is_some_and(<[_]>::is_empty)
     };
     judged.role != Role::Primary && entry.is_fresh() && entry.answer.as_ref().is_some_and(alone)
 }
@@ -395,10 +398,8 @@ fn lag_of(
         && let Some(track) = track(primary)
     {
         // Of one that does not say what it replicates nothing is left out.
-        let takes = |domain| match &answer.channels {
-            Channels::Known(list) => list.iter().any(|c| c.domains.take(domain)),
-            Channels::Unknown { .. } => true,
-        };
+        let channels = answer.channels.told();
+        let takes = |domain| channels.is_none_or(|list| list.iter().any(|c| c.domains.take(domain)));
         let applied = lag::complete(applied, track, takes);
         let behind = track.behind(&applied, when, !primary.is_fresh());
         if behind != lag::LagBounds::Unknown {

@@ -40,6 +40,8 @@ pub(crate) enum Runs {
     /// Started, but not connected to the source.
     Connecting,
     No,
+    /// The server does not say.
+    Unknown,
 }
 
 /// Which replication domains a channel takes.
@@ -59,6 +61,21 @@ pub(crate) struct RegisteredReplica {
     pub(crate) server_id: u32,
     /// Guessed from a session rather than told.
     pub(crate) guessed: bool,
+}
+
+impl Channel {
+    /// The same without what only a present answer can say.
+    pub(crate) fn as_it_was(&self) -> Self {
+        Self {
+            receiver: Runs::Unknown,
+            applier: Runs::Unknown,
+            receiver_error: String::new(),
+            applier_error: String::new(),
+            seconds_behind: None,
+            executed: None,
+            ..self.clone()
+        }
+    }
 }
 
 impl Domains {

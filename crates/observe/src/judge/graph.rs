@@ -63,7 +63,7 @@ impl Graph {
         let server = &members[at];
         let lister = server.listed_by.as_ref().and_then(|by| members.iter().position(|m| m.name == *by));
         let below_lister = lister.is_some_and(|by| !self.above[at][by]);
-        let hides = server.facts.as_ref().is_some_and(|facts| facts.channels_denied);
+        let hides = server.facts.as_ref().is_some_and(|facts| facts.channels_hidden);
         hides && (self.followers(members, at) == 0 || below_lister)
     }
 

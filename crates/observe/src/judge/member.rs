@@ -29,8 +29,9 @@ pub(crate) struct Facts {
     pub(crate) source_unseen: bool,
     /// Set when its channels could not be asked.
     pub(crate) channels_unknown: Option<String>,
-    /// They could not be asked for want of a privilege: it may be a replica as well as a primary.
-    pub(crate) channels_denied: bool,
+    /// It never told them, for want of a privilege or because no answer came in time: it may be a replica as
+    /// well as a primary.
+    pub(crate) channels_hidden: bool,
     /// What it has applied, in words.
     pub(crate) stands_at: Option<String>,
     /// In a cluster that manages its own replication: whether the cluster names it as the writer.

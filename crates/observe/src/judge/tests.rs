@@ -236,7 +236,7 @@ fn a_server_that_may_not_say_whether_it_replicates_is_no_primary_unless_others_f
     let refused = |name: &str| {
         with(writable(name), |f| {
             f.channels_unknown = Some("its replication could not be asked: GRANT SLAVE MONITOR".to_owned());
-            f.channels_denied = true;
+            f.channels_hidden = true;
         })
     };
     let alone = [refused("a")];

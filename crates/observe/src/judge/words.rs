@@ -43,7 +43,7 @@ pub(super) fn because(
         Role::Stray => {
             format!("is read-only ({switch}) and replicates from nobody, so its data stands still")
         }
-        Role::Unknown if facts.channels_denied && facts.switches.writable() => {
+        Role::Unknown if facts.channels_hidden && facts.switches.writable() => {
             format!("takes writes, but {}", facts.channels_unknown.as_deref().unwrap_or_default())
         }
         Role::Unknown if facts.switches.writable() => "takes writes, but so may another server".to_owned(),
@@ -70,6 +70,7 @@ fn replica(members: &[Member], at: usize, facts: &Facts, source: Option<&str>) -
         .and_then(|s| s.facts.as_ref())
         .is_some_and(|f| !f.channels.is_empty() && !f.switches.writable());
     let itself = if of_replica { ", itself a replica" } else { "" };
+    let unknown = facts.channels_unknown.as_ref().map_or_else(String::new, |why| format!("; {why}"));
     let open = if facts.switches.writable() { "; it takes writes too: set read_only=1 on it" } else { "" };
     let lost =
         members.iter().find(|s| s.name.as_str() == source).filter(|s| !s.fresh && !s.trouble.is_empty());
@@ -78,7 +79,7 @@ fn replica(members: &[Member], at: usize, facts: &Facts, source: Option<&str>) -
             facts.stands_at.as_ref().map_or_else(String::new, |at| format!("; it has applied up to {at}"));
         format!(", which does not answer ({}){stands}", lost.trouble)
     });
-    format!("replicates from {source}{itself}{lost}{open}")
+    format!("replicates from {source}{itself}{lost}{unknown}{open}")
 }
 
 /// Why a replication thread does not run.
@@ -127,7 +128,7 @@ pub(super) fn nobody(members: &[Member], graph: &Graph, silent: &[usize]) -> Str
             let facts = members[at].facts.as_ref()?;
             match facts.channels.first() {
                 _ if let Some(refused) = &facts.refused => Some(format!("{} {refused}", members[at].name)),
-                None if facts.channels_denied && facts.switches.writable() => Some(format!(
+                None if facts.channels_hidden && facts.switches.writable() => Some(format!(
                     "{} takes writes, but {}",
                     members[at].name,
                     facts.channels_unknown.as_deref().unwrap_or_default()
@@ -150,7 +151,7 @@ pub(super) fn nobody(members: &[Member], graph: &Graph, silent: &[usize]) -> Str
     let why = [tops, unseen].concat();
     if why.is_empty() {
         "no server that answers takes writes".to_owned()
-    } else if source_unseen || any(|facts| facts.channels_denied) {
+    } else if source_unseen || any(|facts| facts.channels_hidden) {
         format!("who takes writes cannot be told: {}", why.join("; "))
     } else {
         format!("nobody takes writes: {}", why.join("; "))

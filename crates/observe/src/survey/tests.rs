@@ -504,6 +504,37 @@ fn a_discovered_server_is_a_newcomer_until_its_answers_have_agreed() {
 }
 
 #[test]
+fn a_replica_that_does_not_say_how_it_replicates_stays_one_of_unknown_lag() {
+    let (mut survey, now) = survey(&["a", "b", "c"]);
+    let mut view = crate::view::View::default();
+    survey.take(0, Ok(at_file(answer("A", now), 100, None)), now);
+    // One that was left open for writes, and is in the middle of a chain.
+    let b = at_file(open_replica("B", "a", now), 40, Some(100));
+    let last = b.channels.list().iter().map(Channel::as_it_was).collect();
+    let why = "its replication could not be asked: no answer".to_owned();
+    let hangs = |last| Channels::Unknown { why: why.clone(), hidden: true, last };
+    survey.take(1, Ok(b.clone()), now);
+    survey.take(2, Ok(at_file(replicating(answer("C", now), "b"), 7, Some(40))), now);
+    let b_at = |view: &mut crate::view::View, survey: &Survey| {
+        let snapshot = view.snapshot(survey, now);
+        assert_eq!(snapshot.primary().map(|p| p.name.as_str()), Some("a:3306"));
+        snapshot.server(&ServerName::new("b:3306")).unwrap().clone()
+    };
+    assert!(b_at(&mut view, &survey).lag.is_some());
+    survey.take(1, Ok(Answer { channels: hangs(Some(last)), ..b.clone() }), now);
+    let unknown = b_at(&mut view, &survey);
+    assert_eq!((unknown.role, &unknown.state), (Role::Replica, &State::Answering));
+    assert_eq!((unknown.lag, unknown.seconds_behind), (None, None));
+    assert_eq!(unknown.replication, fleet::Replication::Unknown);
+    let words = "replicates from a:3306; its replication could not be asked: no answer; it takes writes too";
+    assert!(unknown.because.starts_with(words), "{}", unknown.because);
+    // As when a router was started meanwhile.
+    let (mut started, _) = self::survey(&["b"]);
+    started.take(0, Ok(Answer { channels: hangs(None), ..b }), now);
+    assert!(crate::view::View::default().snapshot(&started, now).primary().is_none());
+}
+
+#[test]
 fn an_answer_that_is_too_old_is_silence_for_roles_lag_and_state() {
     let (mut survey, now) = survey(&["a", "b"]);
     let mut view = crate::view::View::default();
@@ -544,7 +575,7 @@ fn a_replica_that_may_not_say_what_it_replicates_is_as_late_as_what_it_has_appli
     for (ms, written) in [(0, "0-1-5"), (100, "0-1-9")] {
         survey.take(0, Ok(telling(gtid("A", ms, written), &["b"], false)), at(ms));
     }
-    let channels = Channels::Unknown { why: "GRANT SLAVE MONITOR".to_owned(), denied: true };
+    let channels = Channels::Unknown { why: "GRANT SLAVE MONITOR".to_owned(), hidden: true, last: None };
     let switches = Switches { read_only: true, ..Switches::default() };
     survey.take(1, Ok(Answer { switches, channels, ..gtid("B", 2000, "0-1-5") }), at(2000));
     let snapshot = crate::view::View::default().snapshot(&survey, at(2000));

@@ -5,7 +5,7 @@ use fleet::{Address, Snapshot, State};
 use lab::scripted::{Opening, Reply, Script, ScriptedServer};
 use observe::Watcher;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 fn config(server: &ScriptedServer) -> FleetConfig {
@@ -164,5 +164,31 @@ async fn a_server_that_is_slow_to_add_up_its_counters_answers_all_the_same() {
     })
     .await;
     assert_eq!(asked.load(Relaxed), 1, "that question has a pause");
+    watcher.stop().await;
+}
+
+#[tokio::test]
+async fn a_server_that_does_not_say_how_it_replicates_answers_all_the_same() {
+    let hangs = Arc::new(AtomicBool::new(false));
+    let now = hangs.clone();
+    let server = ScriptedServer::start(script(move |statement| {
+        (statement == "SHOW ALL REPLICAS STATUS" && now.load(Relaxed)).then_some(Reply::Hang)
+    }))
+    .await
+    .unwrap();
+    let mut config = config(&server);
+    config.deadline = Duration::from_secs(2);
+    let watcher = Watcher::start(config);
+    until(&watcher, "it takes writes", |s| s.primary().is_some()).await;
+    let remarked = |s: &Snapshot| s.remarks.iter().any(|r| r.contains("SHOW ALL REPLICAS STATUS"));
+    hangs.store(true, Relaxed);
+    until(&watcher, "that is remarked", |s| {
+        assert_eq!(s.servers[0].state, State::Answering);
+        assert!(s.primary().is_some(), "it replicated from nobody when it told last");
+        remarked(s)
+    })
+    .await;
+    hangs.store(false, Relaxed);
+    until(&watcher, "it tells again", |s| !remarked(s)).await;
     watcher.stop().await;
 }
