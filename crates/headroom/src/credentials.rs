@@ -55,6 +55,21 @@ pub(crate) fn owner_only(path: &Path, secret: &str, instead: Option<&str>) -> Re
     ))
 }
 
+/// What to say of a file that holds nothing but `secret` and that everybody on this host may read. It is used
+/// all the same: Kubernetes and Docker mount secrets so, for a container that has one user. A group that may
+/// read it is how Kubernetes (`fsGroup`) and systemd hand a secret on.
+pub(crate) fn readable_by_all(path: &Path, secret: &str) -> Option<String> {
+    let mode = std::fs::metadata(path).ok()?.permissions().mode();
+    let path = path.display();
+    (mode & 0o006 != 0).then(|| {
+        format!(
+            "note: {path} holds {secret} and others may read it (mode {:03o}); run chmod 600 {path}, or mount it \
+             with defaultMode 0440",
+            mode & 0o777
+        )
+    })
+}
+
 fn password(from: &PasswordFrom) -> anyhow::Result<String> {
     match from {
         PasswordFrom::Written(password) => Ok(password.clone()),
@@ -139,5 +154,23 @@ mod tests {
         let refused = |instead| owner_only(file.path(), "a password", instead).unwrap_err();
         assert!(refused(None).ends_with(&format!("chmod 600 {}", file.path().display())));
         assert!(refused(Some("password_file")).ends_with(", or use password_file"));
+    }
+
+    #[test]
+    fn a_file_of_a_secret_that_everybody_may_read_is_used_and_noted() {
+        let dir = tempfile::tempdir().unwrap();
+        let (file, link) = (dir.path().join("..data"), dir.path().join("password"));
+        std::fs::write(&file, "hunter2\n").unwrap();
+        // As Kubernetes mounts it.
+        std::os::unix::fs::symlink(&file, &link).unwrap();
+        let note = |mode| {
+            std::fs::set_permissions(&file, std::fs::Permissions::from_mode(mode)).unwrap();
+            readable_by_all(&link, "a password")
+        };
+        assert_eq!((note(0o400), note(0o440), note(0o640)), (None, None, None));
+        let note = note(0o644).unwrap();
+        assert!(note.contains("(mode 644)") && note.contains("defaultMode 0440"), "{note}");
+        assert!(!note.contains("hunter2"), "{note}");
+        assert_eq!(readable_by_all(&dir.path().join("none"), "a password"), None);
     }
 }

@@ -9,6 +9,7 @@ use fleet::{Address, ListenerRole, Zone};
 use ipnet::IpNet;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use term::terminal;
 
 /// Where a file is looked for when none is named.
 const USUAL_PLACES: [&str; 2] = ["headroom.toml", "/etc/headroom/headroom.toml"];
@@ -168,8 +169,15 @@ fn from_file(path: &Path) -> Result<Sourced, SourceError> {
         (config.password_from.as_ref(), "a password", "password_file"),
         (webhook, "the address of a webhook", "url_file"),
     ] {
-        if matches!(from, Some(PasswordFrom::Written(_))) {
-            credentials::owner_only(path, secret, Some(instead)).map_err(SourceError::Wrong)?;
+        match from {
+            Some(PasswordFrom::Written(_)) => {
+                credentials::owner_only(path, secret, Some(instead)).map_err(SourceError::Wrong)?;
+            }
+            Some(PasswordFrom::File(file)) => {
+                let note = credentials::readable_by_all(file, secret);
+                note.iter().for_each(|note| terminal::complain(note));
+            }
+            Some(PasswordFrom::Environment(_)) | None => {}
         }
     }
     Ok(Sourced { config, file: Some(path.to_owned()) })
