@@ -150,10 +150,14 @@ impl Track {
     }
 }
 
-/// What a replica has applied, completed by the domains that never come to it: those its filters leave out,
-/// and those it has nothing of although the primary had them before we began to watch. They cannot make it
-/// late.
+/// What a replica has applied, completed by what never comes to it and cannot make it late: of MariaDB the
+/// domains that its filters leave out, and those it has nothing of although the primary had them before we
+/// began to watch; of MySQL all of a source before the first that it has. A replica that was built from a
+/// dump without its GTIDs, and told a file and an offset, lacks that for ever.
 pub(crate) fn complete(applied: &Position, track: &Track, takes: impl Fn(u32) -> bool) -> Position {
+    if let Position::Set(ours) = applied {
+        return Position::Set(ours.from_the_first());
+    }
     let (Position::Domains(ours), Some(Position::Domains(newest))) = (applied, track.newest()) else {
         return applied.clone();
     };

@@ -81,6 +81,18 @@ impl GtidSet {
         self.minus(&self.minus(other))
     }
 
+    /// The same, and of each source that it has something of everything before the first of that.
+    #[must_use]
+    pub fn from_the_first(&self) -> Self {
+        let mut all = self.0.clone();
+        for intervals in all.values_mut() {
+            if let Some(first) = intervals.first_mut() {
+                first.0 = 1;
+            }
+        }
+        Self(all)
+    }
+
     /// Adds transactions `from..=to` of a source.
     pub fn add(&mut self, source: GtidSource, from: u64, to: u64) {
         if from >= 1 && from <= to && to < u64::MAX {
@@ -229,6 +241,13 @@ mod tests {
     fn errant_transactions_are_what_the_primary_does_not_have() {
         let (replica, primary) = (set(&format!("{A}:1-10:12")), set(&format!("{A}:1-11")));
         assert_eq!(replica.minus(&primary).to_string(), format!("{A}:12"));
+    }
+
+    #[test]
+    fn a_set_can_be_filled_up_from_the_first_transaction_and_no_gap_behind_it() {
+        let tagged = set(&format!("{A}:5-7:9:backup:2"));
+        assert_eq!(tagged.from_the_first().to_string(), format!("{A}:1-7:9:backup:1-2"));
+        assert!(GtidSet::default().from_the_first().is_empty());
     }
 
     #[test]

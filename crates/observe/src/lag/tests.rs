@@ -78,6 +78,23 @@ fn domains_that_never_come_through_make_no_replica_late() {
 }
 
 #[test]
+fn what_a_replica_was_built_without_makes_it_no_later() {
+    let start = Instant::now();
+    let set = |numbers: &str| {
+        Position::Set(format!("3e11fa47-71ca-11e1-9e33-c80aa9429562:{numbers}").parse().unwrap())
+    };
+    let mut track = Track::default();
+    track.push(set("1-900"), at(start, 0));
+    track.push(set("1-950"), at(start, 500));
+    let behind = |applied: &str| {
+        track.behind(&complete(&set(applied), &track, |_| true), at(start, 600), false)
+    };
+    assert_eq!(behind("500-950"), ms(0, 100));
+    assert_eq!(behind("500-920"), ms(100, 600));
+    assert_eq!(behind("1-899:901-950"), LagBounds::OlderThan(Duration::from_millis(600)), "a gap is a gap");
+}
+
+#[test]
 fn a_server_that_was_reset_starts_anew() {
     let start = Instant::now();
     let mut track = Track::default();
