@@ -229,6 +229,12 @@ pub(crate) fn switches(rows: &Rows) -> Switches {
     })
 }
 
+/// Reads from the vitals row whether GTIDs are on, where it says so: it may be changed while the server runs.
+pub(crate) fn gtid(rows: &Rows) -> Option<bool> {
+    let row = rows.first()?;
+    row.filled(&["gtid_mode"]).map(|_| row.is_on(&["gtid_mode"]))
+}
+
 /// Reads what the binary log holds and what has been applied: (written, applied).
 ///
 /// A MariaDB replica that replicates with `current_pos` counts its own former writes as applied; one with
@@ -335,5 +341,12 @@ mod tests {
         let mysql = rows(&["gtid_executed"], &[&[""]]);
         assert_eq!(positions(&mysql, false, &[]), (None, None));
         assert!(positions(&mysql, true, &[]).0.is_some(), "an empty set is a position: nothing yet");
+    }
+
+    #[test]
+    fn whether_gtids_are_on_is_told_by_each_look_that_says_so() {
+        let told = |value: &str| gtid(&rows(&["gtid_mode"], &[&[value]]));
+        assert_eq!((told("1"), told("0")), (Some(true), Some(false)));
+        assert_eq!(gtid(&rows(&["read_only"], &[&["0"]])), None);
     }
 }

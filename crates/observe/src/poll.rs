@@ -331,8 +331,9 @@ impl Poller {
             .introduction
             .as_mut()
             .ok_or_else(|| AskError::Broken { why: "not introduced".to_owned() })?;
-        let (mut written, applied) = answer::positions(&vitals, introduction.identity.gtid, channels.list());
-        if written.is_none() && !introduction.identity.gtid && !dialect.aurora {
+        let gtid = answer::gtid(&vitals).unwrap_or(introduction.identity.gtid);
+        let (mut written, applied) = answer::positions(&vitals, gtid, channels.list());
+        if written.is_none() && !gtid && !dialect.aurora {
             written = optional(
                 connection,
                 dialect.file_position(),
