@@ -209,6 +209,12 @@ impl Survey {
         }
     }
 
+    /// The server of this uuid, if it answers, at whatever address. One that does not may have moved.
+    fn by_uuid(&self, uuid: Option<&String>) -> Option<ServerId> {
+        let uuid = uuid?;
+        self.entries.values().find(|e| e.is_fresh() && e.uuid() == Some(uuid)).map(|e| e.id)
+    }
+
     fn accept(&mut self, id: ServerId, answer: Answer, now: Instant) {
         if let Some(position) = &answer.written {
             let window = Window { asked: answer.asked, answered: answer.answered };
@@ -261,10 +267,10 @@ impl Survey {
         let by = entry.name.clone();
         let mut mentioned: Vec<(Address, Origin)> = Vec::new();
         let mut by_the_cloud: Vec<Address> = Vec::new();
-        let mut sources: Vec<ServerId> = Vec::new();
+        let mut named: Vec<ServerId> = Vec::new();
         for channel in answer.channels.list() {
             match self.source_of(id, channel) {
-                Some(source) => sources.push(source),
+                Some(source) => named.push(source),
                 None => mentioned.push((channel.source.clone(), Origin::Discovered)),
             }
         }
@@ -272,8 +278,13 @@ impl Survey {
             let Some(address) = &replica.address else { continue };
             if replica.guessed {
                 mentioned.push((address.clone(), Origin::Guessed));
-            } else if self.by_server_id(replica.server_id, id).is_none() {
-                mentioned.push((address.clone(), Origin::Discovered));
+                continue;
+            }
+            // The address that it says may mean nothing to us, as the name of a container.
+            let known = self.by_uuid(replica.uuid.as_ref());
+            match known.or_else(|| self.by_server_id(replica.server_id, id)) {
+                Some(known) => named.push(known),
+                None => mentioned.push((address.clone(), Origin::Discovered)),
             }
         }
         match &answer.managed {
@@ -292,8 +303,8 @@ impl Survey {
             }
             None => {}
         }
-        for source in sources {
-            if let Some(entry) = self.entries.get_mut(&source) {
+        for id in named {
+            if let Some(entry) = self.entries.get_mut(&id) {
                 entry.named_at = now;
             }
         }

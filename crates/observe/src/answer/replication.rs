@@ -59,6 +59,8 @@ pub(crate) struct RegisteredReplica {
     pub(crate) address: Option<Address>,
     pub(crate) port: u16,
     pub(crate) server_id: u32,
+    /// Its uuid (MySQL).
+    pub(crate) uuid: Option<String>,
     /// Guessed from a session rather than told.
     pub(crate) guessed: bool,
 }
@@ -148,6 +150,7 @@ pub(crate) fn registered_replicas(rows: &Rows) -> Vec<RegisteredReplica> {
                 address: row.filled(&["host"]).map(|host| Address::tcp(host, port)),
                 port,
                 server_id: row.parse(&["server_id"]).unwrap_or(0),
+                uuid: row.filled(&["replica_uuid", "slave_uuid"]).map(str::to_owned),
                 guessed: false,
             }
         })
@@ -221,6 +224,10 @@ mod tests {
         };
         assert_eq!(of("0"), []);
         assert_eq!(of("3307")[0].address, Some(Address::tcp("10.0.0.9", 3307)));
+        for column in ["Replica_UUID", "Slave_UUID"] {
+            let told = registered_replicas(&rows(&[("Server_id", "9"), ("Host", "db9"), (column, "u-9")]));
+            assert_eq!(told[0].uuid.as_deref(), Some("u-9"));
+        }
     }
 
     #[test]

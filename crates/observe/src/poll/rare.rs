@@ -204,6 +204,7 @@ impl RareQuestions {
                     address: Some(Address::tcp(host.clone(), *port)),
                     port: *port,
                     server_id: 0,
+                    uuid: None,
                     guessed: true,
                 }));
             }

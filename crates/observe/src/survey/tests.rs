@@ -90,7 +90,8 @@ fn replicating(mut answer: Answer, source: &str) -> Answer {
 fn telling(mut answer: Answer, addresses: &[&str], guessed: bool) -> Answer {
     answer.replicas = addresses
         .iter()
-        .map(|a| RegisteredReplica { address: Some(a.parse().unwrap()), port: 3306, server_id: 0, guessed })
+        .map(|a| Some(a.parse().unwrap()))
+        .map(|address| RegisteredReplica { address, port: 3306, server_id: 0, uuid: None, guessed })
         .collect();
     answer
 }
@@ -304,6 +305,26 @@ fn a_source_at_an_address_where_nobody_answers_is_the_server_that_has_its_number
 }
 
 #[test]
+fn a_replica_that_says_a_wrong_address_is_the_server_that_has_its_uuid() {
+    let now = Instant::now();
+    let mut survey = Survey::new(by_seeds(&["a.internal", "b.internal"]), now);
+    let mut replica = replicating(answer("uuid b", now), "a.internal");
+    replica.identity.uuid = Some("b".to_owned());
+    survey.take(1, Ok(replica), now);
+    // The name of a container, and an address that nobody but the servers reaches.
+    let mut source = telling(answer("uuid a", now), &["3f2c.internal", "198.51.100.7"], false);
+    source.replicas.iter_mut().for_each(|replica| replica.uuid = Some("b".to_owned()));
+    survey.take(0, Ok(source), now);
+    assert_eq!((survey.entries.len(), survey.not_followed().count()), (2, 0));
+    // One that does not answer where it did may have moved.
+    survey.take(1, Err(refused()), now);
+    let mut source = telling(answer("uuid a", now), &["c.internal"], false);
+    source.replicas[0].uuid = Some("b".to_owned());
+    survey.take(0, Ok(source), now);
+    assert!(names(&survey).contains(&"c.internal:3306".to_owned()));
+}
+
+#[test]
 fn reconfiguring_keeps_what_it_does_not_touch() {
     let (mut survey, now) = survey(&["a"]);
     survey.take(0, Ok(telling(answer("A", now), &["b"], false)), now);
@@ -433,6 +454,7 @@ fn an_address_outside_the_seeds_networks_and_domains_is_not_followed_and_is_name
         address: "10.1.0.9".parse().ok(),
         port: 3306,
         server_id: 0,
+        uuid: None,
         guessed: true,
     });
     survey.take(0, Ok(told), now);
