@@ -11,7 +11,7 @@
 //! | any other IPv4 address | its /24 |
 //! | an IPv6 address | its /64; of the private ones (`fd..`) the /48 |
 //! | a name, `db1.example.net` | `*.example.net`; of a cluster of AWS its instances too |
-//! | a name without a dot, `db1` | names without a dot |
+//! | a name without a dot, `db1` | names without a dot, but for `localhost`: here that is another host |
 //!
 //! What the operator wrote elsewhere (`[[map]]`, a `[[server]]` by name or network) is allowed, too. A name
 //! that matches nothing is followed if every address it leads to lies in an allowed network; that is looked
@@ -86,7 +86,7 @@ impl DiscoveryScope {
         match host.parse::<IpAddr>() {
             Ok(ip) if self.contains(ip) => Follow::Yes,
             Ok(_) => Follow::No,
-            Err(_) if self.plain_names && !host.contains('.') => Follow::Yes,
+            Err(_) if self.plain_names && !host.contains('.') && !address.is_local_only() => Follow::Yes,
             Err(_) if self.nets.is_empty() => Follow::No,
             Err(_) => Follow::IfItLeadsInside,
         }
@@ -205,6 +205,8 @@ mod tests {
             ("db1.internal", "db2.internal", Follow::Yes),
             ("db1", "db2", Follow::Yes),
             ("db1", "db2.evil.net", Follow::No),
+            ("db1", "localhost", Follow::No),
+            ("localhost", "localhost:3307", Follow::Yes),
             ("10.1.2.3", "db2.anything.net", Follow::IfItLeadsInside),
             ("c.cluster-h4.eu-1.rds.amazonaws.com", "i2.h4.eu-1.rds.amazonaws.com", Follow::Yes),
             ("c.cluster-h4.eu-1.rds.amazonaws.com", "i2.other.eu-1.rds.amazonaws.com", Follow::No),
