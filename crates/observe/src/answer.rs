@@ -4,6 +4,7 @@ mod clients;
 pub(crate) mod managed;
 mod replication;
 
+use crate::ask::AskError;
 use crate::privilege::Missing;
 use crate::rows::Rows;
 use fleet::heat::PoolCounters;
@@ -229,6 +230,16 @@ pub(crate) fn switches(rows: &Rows) -> Switches {
     })
 }
 
+/// Reads from the vitals row whether it lets in nobody but administrators, of whom we may be one: what any
+/// other account would be answered (MySQL).
+pub(crate) fn offline(rows: &Rows) -> Option<AskError> {
+    rows.first()?.is_on(&["offline_mode"]).then(|| AskError::Answered {
+        code: 3032,
+        state: "HY000".to_owned(),
+        message: "The server is currently in offline mode".to_owned(),
+    })
+}
+
 /// Reads from the vitals row whether GTIDs are on, where it says so: it may be changed while the server runs.
 pub(crate) fn gtid(rows: &Rows) -> Option<bool> {
     let row = rows.first()?;
@@ -341,6 +352,13 @@ mod tests {
         let mysql = rows(&["gtid_executed"], &[&[""]]);
         assert_eq!(positions(&mysql, false, &[]), (None, None));
         assert!(positions(&mysql, true, &[]).0.is_some(), "an empty set is a position: nothing yet");
+    }
+
+    #[test]
+    fn a_server_that_lets_in_administrators_alone_answers_as_it_would_anybody_else() {
+        let of = |column: &str, value: &str| offline(&rows(&[column], &[&[value]]));
+        assert!(matches!(of("offline_mode", "1"), Some(AskError::Answered { code: 3032, .. })));
+        assert_eq!((of("offline_mode", "0"), of("read_only", "1")), (None, None));
     }
 
     #[test]

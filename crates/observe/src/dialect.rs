@@ -89,7 +89,7 @@ impl Dialect {
         } else {
             "SELECT @@global.read_only AS read_only, @@global.super_read_only AS super_read_only, \
              @@global.innodb_read_only AS innodb_read_only, @@global.gtid_executed AS gtid_executed, \
-             @@global.gtid_mode = 'ON' AS gtid_mode, \
+             @@global.gtid_mode = 'ON' AS gtid_mode, @@global.offline_mode AS offline_mode, \
              IS_USED_LOCK('headroom.switchover') IS NOT NULL AS operation, \
              IS_USED_LOCK('headroom.switchover.prepare') IS NOT NULL AS prepare, \
              IS_USED_LOCK('headroom.switchover.hold') IS NOT NULL AS hold, CONNECTION_ID() AS connection_id"

@@ -319,6 +319,9 @@ impl Poller {
             self.seat = seat;
             self.pace = self.pace.after(&self.budget, Some(seats));
         }
+        if let Some(refusal) = answer::offline(&vitals) {
+            return Err(refusal);
+        }
         let announced = answer::announced(&vitals);
         self.announced.saw(announced, Instant::now());
         let connection_id = vitals.first().and_then(|row| row.parse(&["connection_id"]));

@@ -229,6 +229,7 @@ fn with_remedy(error: &AskError) -> String {
             "TRUNCATE TABLE performance_schema.host_cache there (MariaDB: FLUSH HOSTS) unblocks us"
         }
         AskError::Answered { code: 1130, .. } => "the account is not allowed from this host",
+        AskError::Answered { code: 3032, .. } => "SET GLOBAL offline_mode = OFF there lets clients in",
         AskError::Answered { code: 1226, .. } => "the account's MAX_USER_CONNECTIONS is used up",
         _ => return error.to_string(),
     };
