@@ -186,11 +186,7 @@ const USUAL_CONNECT_ERRORS: u64 = 100;
 /// Whether it blocks hosts sooner than servers do by default, in words. One that looks up no names keeps no
 /// account of hosts.
 pub(crate) fn host_blocking(rows: &Rows) -> Option<String> {
-    let value = |name: &str| {
-        let of =
-            rows.iter().find(|r| r.text(&["variable_name"]).is_some_and(|n| n.eq_ignore_ascii_case(name)));
-        of.and_then(|row| row.text(&["value"]).map(str::to_owned))
-    };
+    let value = |name: &str| setting(rows, name);
     let limit: u64 = value("max_connect_errors")?.parse().ok()?;
     let counts = value("skip_name_resolve").is_some_and(|skips| skips.eq_ignore_ascii_case("OFF"))
         && value("host_cache_size").is_none_or(|size| size != "0");
@@ -200,6 +196,23 @@ pub(crate) fn host_blocking(rows: &Rows) -> Option<String> {
              max_connect_errors = {USUAL_CONNECT_ERRORS} or more"
         )
     })
+}
+
+/// Whether it is a node of a cluster whose replication we do not follow, in words.
+pub(crate) fn foreign_cluster(rows: &Rows) -> Option<String> {
+    let galera = setting(rows, "wsrep_on").is_some_and(|on| on.eq_ignore_ascii_case("ON"));
+    let group = setting(rows, "group_replication_group_name").is_some_and(|name| !name.is_empty());
+    let cluster = match (galera, group) {
+        (true, _) => "Galera",
+        (false, true) => "Group Replication",
+        (false, false) => return None,
+    };
+    Some(format!("it is set up for {cluster}, which is not followed: its role and lag there are not known"))
+}
+
+fn setting(rows: &Rows, name: &str) -> Option<String> {
+    let of = rows.iter().find(|r| r.text(&["variable_name"]).is_some_and(|n| n.eq_ignore_ascii_case(name)));
+    of.and_then(|row| row.text(&["value"]).map(str::to_owned))
 }
 
 /// Reads what the vitals row says of a switchover.
@@ -328,6 +341,17 @@ mod tests {
         assert_eq!(of("10", "ON", "279"), None);
         assert_eq!(of("10", "OFF", "0"), None);
         assert_eq!(host_blocking(&Rows::default()), None, "a server that does not say");
+    }
+
+    #[test]
+    fn a_node_of_a_cluster_that_is_not_followed_is_remarked() {
+        let of = |name: &str, value: &str| {
+            let columns = ["Variable_name", "Value"];
+            foreign_cluster(&rows(&columns, &[&["skip_name_resolve", "OFF"], &[name, value]]))
+        };
+        assert!(of("wsrep_on", "ON").unwrap().contains("Galera"));
+        assert!(of("group_replication_group_name", "aaaa-1").unwrap().contains("Group Replication"));
+        assert_eq!((of("wsrep_on", "OFF"), of("group_replication_group_name", "")), (None, None));
     }
 
     #[test]

@@ -42,9 +42,11 @@ pub struct Dialect {
     pub aurora: bool,
 }
 
-/// When it blocks a host whose connections break off: a row a variable, none of those it does not have.
-pub(crate) const HOST_BLOCKING: &str = "SHOW GLOBAL VARIABLES WHERE Variable_name IN \
-    ('max_connect_errors', 'skip_name_resolve', 'host_cache_size')";
+/// When it blocks a host whose connections break off, and whether it is a node of a cluster that replicates
+/// in its own way: a row a variable, none of those it does not have.
+pub(crate) const SETTINGS: &str = "SHOW GLOBAL VARIABLES WHERE Variable_name IN \
+    ('max_connect_errors', 'skip_name_resolve', 'host_cache_size', 'wsrep_on', \
+    'group_replication_group_name')";
 
 /// What is asked together with the vitals.
 #[derive(Clone, Copy, Debug)]

@@ -101,8 +101,9 @@ struct Introduction {
     version: String,
     identity: Identity,
     rare: RareQuestions,
-    /// It blocks hosts sooner than others, in words.
-    host_blocking: Option<String>,
+    /// What is odd about its settings, in words: it blocks hosts sooner than others, it is in a cluster that
+    /// is not followed.
+    odd: Vec<String>,
 }
 
 impl Poller {
@@ -255,9 +256,9 @@ impl Poller {
             _ => RareQuestions::new(identity.key.clone()),
         };
         // Nothing else depends on it: a server that does not say is one about which nothing is remarked.
-        let rows = connection.ask(dialect::HOST_BLOCKING, self.deadline).await.unwrap_or_default();
-        let host_blocking = answer::host_blocking(&rows);
-        Ok(Introduction { dialect, product, version, identity, rare, host_blocking })
+        let rows = connection.ask(dialect::SETTINGS, self.deadline).await.unwrap_or_default();
+        let odd = answer::host_blocking(&rows).into_iter().chain(answer::foreign_cluster(&rows)).collect();
+        Ok(Introduction { dialect, product, version, identity, rare, odd })
     }
 
     async fn questions(&mut self, connection: &mut ControlConnection) -> Result<Answer, AskError> {
@@ -357,7 +358,7 @@ impl Poller {
         self.left_waiting = is_left_waiting(seldom)?;
         missing.extend(introduction.rare.missing.iter().cloned());
         let mut remarks: Vec<String> = self.moved.iter().cloned().collect();
-        remarks.extend(introduction.rare.unanswered().chain(introduction.host_blocking.clone()));
+        remarks.extend(introduction.rare.unanswered().chain(introduction.odd.iter().cloned()));
         remarks.extend(self.hang.as_ref().map(|hang| format!("{}; that is asked again", hang.why)));
         Ok(Answer {
             product: introduction.product.clone(),
