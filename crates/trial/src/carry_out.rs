@@ -7,7 +7,7 @@ use crate::past::{Past, PastError};
 use crate::preview::{self, RunWrites};
 use crate::report::Report;
 use crate::rig::HostRig;
-use crate::run::{self, End, Event, Experiment, RunError};
+use crate::run::{self, End, Event, Experiment, RigError, RunError};
 use crate::schedule::{self, TrialSlot};
 use crate::spec::{Spec, is_of_this_machine};
 use crate::store::{self, Begun, RefusedLevel, Store, StoreError};
@@ -72,9 +72,24 @@ pub enum CarryOutError {
 }
 
 impl CarryOutError {
-    /// Whether a setting is not as it was before: "no" is the answer then, not an error.
-    pub fn is_not_back(&self) -> bool {
-        matches!(self, Self::LeftBehind | Self::Run(RunError::NotBack(_)))
+    /// Whether "no" is the answer, not an error: a setting is not as it was before, or a program runs that
+    /// changes the same ones.
+    pub fn is_refused(&self) -> bool {
+        let tuner = |error: &RigError| matches!(error, RigError::Knob(knob::Error::Tuner { .. }));
+        match self {
+            Self::LeftBehind | Self::Run(RunError::NotBack(_)) => true,
+            Self::Run(RunError::Spec(error)) => tuner(error),
+            _ => false,
+        }
+    }
+
+    /// Whether the spec asks for what cannot be. What a server or this host answers is none of that.
+    pub fn is_usage(&self) -> bool {
+        match self {
+            Self::Run(RunError::Spec(RigError::Danger { .. })) => true,
+            Self::Run(RunError::Spec(RigError::Knob(error))) => error.is_usage(),
+            _ => false,
+        }
     }
 }
 
@@ -306,10 +321,24 @@ mod tests {
     }
 
     #[test]
+    fn a_program_beside_it_is_a_no_a_server_without_an_answer_an_error_and_a_wrong_knob_a_wrong_spec() {
+        let of = |error: knob::Error| {
+            let error = CarryOutError::Run(RunError::Spec(error.into()));
+            (error.is_refused(), error.is_usage())
+        };
+        let (program, why) = ("tuned".to_owned(), "sets kernel settings".to_owned());
+        assert_eq!(of(knob::Error::Tuner { program, pid: 7, why }), (true, false));
+        let (address, why) = ("127.0.0.1:1".to_owned(), "nobody".to_owned());
+        assert_eq!(of(ServerError::Unreachable { address, why }.into()), (false, false));
+        let (name, near) = ("server".to_owned(), String::new());
+        assert_eq!(of(knob::Error::UnknownKnob { name, near }), (false, true));
+    }
+
+    #[test]
     fn what_is_left_at_the_server_of_the_trial_refuses_it() {
         let (error, said) = carried_out("127.0.0.1:1", "127.0.0.1:1", "");
         assert!(matches!(error, CarryOutError::LeftBehind), "{error}");
-        assert!(error.is_not_back() && !CarryOutError::Interrupted.is_not_back());
+        assert!(error.is_refused() && !CarryOutError::Interrupted.is_refused());
         assert!(said.contains("NOT put back") && said.contains("before: "), "{said}");
     }
 }

@@ -123,7 +123,8 @@ pub(crate) struct RunArgs {
     /// ~/.local/share/headroom/knobs].
     #[arg(long, value_name = "DIR")]
     journal: Option<PathBuf>,
-    /// Print the report as JSON in the end, or {"refused": WHY} where a setting is not back.
+    /// Print the report as JSON in the end, or {"refused": WHY} where a program is not named or a
+    /// setting is not back.
     #[arg(long)]
     json: bool,
 }
@@ -134,7 +135,8 @@ Examples:
   headroom trial run t.toml --option-file ~/.my.cnf
   headroom trial run t.toml --resume
 
-Exit code 1 when the experiment is void (its A/A cell differs) or a setting is not as it was before.";
+Exit code 1 when the experiment is void (its A/A cell differs), a setting is not as it was before, or a
+program that changes the same settings runs here and is not named (--beside).";
 
 /// What came of an experiment.
 #[derive(Args, Debug, Clone)]
@@ -314,9 +316,9 @@ async fn experiment(args: RunArgs, environment: &Environment) -> anyhow::Result<
             bail!("{error}. To go on: {}", resume_command(&args, &dir));
         }
         // A spec that does not fit is a wrong command line.
-        Err(CarryOutError::Run(RunError::Spec(error))) => Err(exit::usage_error(error.to_string())),
-        // "No" is the answer, as the help has it: a setting is not as it was.
-        Err(error) if error.is_not_back() => {
+        Err(error) if error.is_usage() => Err(exit::usage_error(error.to_string())),
+        // "No" is the answer, as the help has it.
+        Err(error) if error.is_refused() => {
             terminal::complain(&format!("headroom: {error}"));
             refused(&error.to_string(), args.json)
         }
