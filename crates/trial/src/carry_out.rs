@@ -66,6 +66,9 @@ pub enum CarryOutError {
     /// It can go on.
     #[error("interrupted; everything is as it was")]
     Interrupted,
+    /// The same before there is anything to go on with.
+    #[error("interrupted before the first trial; everything is as it was, and nothing is kept")]
+    NotBegun,
     /// What was kept cannot be read.
     #[error(transparent)]
     Past(#[from] PastError),
@@ -201,7 +204,7 @@ pub fn carry_out(
     for _ in 0..tries {
         // A try may take a restart.
         if stop.load(Ordering::Relaxed) {
-            return Err(CarryOutError::Interrupted);
+            return Err(CarryOutError::NotBegun);
         }
         let refused = run::try_baseline(&experiment, rig)?;
         if refused.is_empty() {
@@ -276,6 +279,41 @@ mod tests {
         Session::open(Host::new("/nowhere"), journal, connect).unwrap()
     }
 
+    /// What a trial at this server is run on, and the flag that ends it.
+    fn rig(at: &str, session: Session) -> (HostRig, Arc<AtomicBool>) {
+        let address: Address = at.parse().unwrap();
+        let account = Account { user: String::new(), password: String::new(), database: String::new() };
+        let workload = sysbench::workload("oltp_point_select", &sysbench::Options::default()).unwrap();
+        let (stop, target) = (Arc::new(AtomicBool::new(false)), Target::single(address.clone(), account));
+        let (host, workload) = (Host::new("/nowhere"), Arc::new(workload));
+        let (server, manner) = (Some(address.to_string()), Manner::of(Author::default()));
+        (HostRig::new(session, host, server, manner, Vec::new(), workload, target, stop.clone()), stop)
+    }
+
+    fn request(dir: PathBuf, resume: bool) -> CarryOutRequest {
+        CarryOutRequest {
+            spec: Spec::parse(EXAMPLE, "t.toml").unwrap(),
+            text: EXAMPLE.to_owned(),
+            dir,
+            resume,
+            dry_run: false,
+            restore: "headroom knob restore".to_owned(),
+            version: "test".to_owned(),
+        }
+    }
+
+    #[test]
+    fn one_that_is_ended_before_its_first_trial_has_nothing_to_go_on_with() {
+        let dir = tempfile::tempdir().unwrap();
+        let (mut rig, stop) = rig("127.0.0.1:1", session(&dir.path().join("knobs"), ""));
+        stop.store(true, Ordering::Relaxed);
+        let kept = dir.path().join("none");
+        let error = carry_out(request(kept.clone(), false), &mut rig, &stop, |_| {}).unwrap_err();
+        assert!(matches!(error, CarryOutError::NotBegun) && !kept.exists(), "{error}");
+        let error = carry_out(request(kept, true), &mut rig, &stop, |_| {}).unwrap_err();
+        assert!(matches!(error, CarryOutError::Store(StoreError::Missing(_))), "{error}");
+    }
+
     /// What comes of a trial at a server where something is left at this or another one, which may be
     /// `removed`; what it says before.
     fn carried_out(at: &str, left_at: &str, removed: &'static str) -> (CarryOutError, String) {
@@ -285,26 +323,11 @@ mod tests {
         let change = ["server.max_connections=77".to_owned()];
         let checked =
             apply::check(&Host::new("/nowhere"), Some(first.server(left_at).unwrap()), &change, &[]).unwrap();
-        first.apply(&checked, Some(left_at), &Manner { keep: true, ..manner.clone() });
+        first.apply(&checked, Some(left_at), &Manner { keep: true, ..manner });
         drop(first);
-        let address: Address = at.parse().unwrap();
-        let account = Account { user: String::new(), password: String::new(), database: String::new() };
-        let workload = sysbench::workload("oltp_point_select", &sysbench::Options::default()).unwrap();
-        let stop = Arc::new(AtomicBool::new(false));
-        let (session, target) = (session(dir.path(), removed), Target::single(address.clone(), account));
-        let (host, workload) = (Host::new("/nowhere"), Arc::new(workload));
-        let server = Some(address.to_string());
-        let mut rig = HostRig::new(session, host, server, manner, Vec::new(), workload, target, stop.clone());
-        let request = CarryOutRequest {
-            spec: Spec::parse(EXAMPLE, "t.toml").unwrap(),
-            text: EXAMPLE.to_owned(),
-            // There is nothing to go on with: where it comes as far as that, it was not refused before.
-            dir: dir.path().join("none"),
-            resume: true,
-            dry_run: false,
-            restore: "headroom knob restore".to_owned(),
-            version: "test".to_owned(),
-        };
+        let (mut rig, stop) = rig(at, session(dir.path(), removed));
+        // There is nothing to go on with: where it comes as far as that, it was not refused before.
+        let request = request(dir.path().join("none"), true);
         let mut said = String::new();
         let mut say = |line: &str| said.push_str(&format!("{line}\n"));
         let error = carry_out(request, &mut rig, &stop, &mut say).unwrap_err();
