@@ -393,7 +393,8 @@ fn lock(directory: &Path) -> Result<Lock, Error> {
         }
         Err(error) => return Err(failed("lock")(error.into())),
     }
-    file.set_len(0).and_then(|()| write!(file, "{}", std::process::id())).map_err(failed("write"))?;
+    // A help, too: on a full disk settings are put back all the same.
+    let _ = file.set_len(0).and_then(|()| write!(file, "{}", std::process::id()));
     Ok(Lock(file))
 }
 

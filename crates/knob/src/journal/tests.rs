@@ -56,6 +56,16 @@ fn the_journal_is_for_its_owner_alone_also_in_a_directory_for_others() {
 }
 
 #[test]
+fn a_disk_that_has_no_room_for_who_holds_the_lock_hinders_nobody_from_putting_back() {
+    let dir = tempfile::tempdir().unwrap();
+    Journal::open(dir.path(), &host()).unwrap().announce(intent("a")).unwrap();
+    let lock = dir.path().join("lock");
+    std::fs::remove_file(&lock).unwrap();
+    std::os::unix::fs::symlink("/dev/full", &lock).unwrap();
+    assert_eq!(Journal::open(dir.path(), &host()).unwrap().open_entries().count(), 1);
+}
+
+#[test]
 fn one_process_at_a_time_writes_and_the_other_is_told_who() {
     let dir = tempfile::tempdir().unwrap();
     let journal = Journal::open(dir.path(), &host()).unwrap();
