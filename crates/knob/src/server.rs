@@ -15,11 +15,14 @@ use rustix::time::{ClockId, clock_gettime};
 use std::sync::mpsc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-/// Connecting and each statement may take this long.
+/// Connecting and each statement may take this long, but for those that resize.
 const DEADLINE: Duration = Duration::from_secs(60);
-/// Resizing a buffer pool is the slowest change: pages in use are waited for, dirty ones are written.
+/// Resizing is the slowest change: pages in use are waited for, dirty ones are written.
 const RESIZE: Duration = Duration::from_secs(600);
 const BUFFER_POOL: &str = "innodb_buffer_pool_size";
+/// MariaDB resizes its log while it runs (10.9), and answers when all pages that were dirty are written. Given
+/// up before, the log stays as it was.
+const LOG_FILE: &str = "innodb_log_file_size";
 /// A resize that shows no sign for this time has ended, as far as can be seen.
 const QUIET: Duration = Duration::from_secs(10);
 /// A server that restarts, or cannot resize its buffer pool yet, is tried again this often.
@@ -468,7 +471,7 @@ impl Server for Connection {
         let value = if number { value.to_owned() } else { quoted(value) };
         let statement = format!("SET GLOBAL {variable} = {value}");
         if variable != BUFFER_POOL {
-            return self.ask(&statement).map(drop);
+            return self.put(Some(statement), longest(variable)).map(drop);
         }
         let begun = Instant::now();
         loop {
@@ -522,6 +525,11 @@ fn of_mysql(row: &[Option<String>]) -> Variable {
     Variable { kind, dynamic: None }
 }
 
+/// How long a change of a variable may take.
+fn longest(variable: &str) -> Duration {
+    if [BUFFER_POOL, LOG_FILE].contains(&variable) { RESIZE } else { DEADLINE }
+}
+
 /// A string of SQL. Where NO_BACKSLASH_ESCAPES is set a backslash comes out doubled, which the read-back
 /// shows.
 fn quoted(text: &str) -> String {
@@ -557,6 +565,12 @@ mod tests {
         assert_eq!(row("SESSION ONLY", "NO"), None);
         assert_eq!(row("SESSION", "NO").unwrap().dynamic, Some(true));
         assert_eq!(row("GLOBAL", "YES").unwrap().dynamic, Some(false));
+    }
+
+    #[test]
+    fn what_waits_for_dirty_pages_is_not_given_up_as_early_as_other_changes() {
+        assert_eq!(["innodb_buffer_pool_size", "innodb_log_file_size"].map(longest), [RESIZE; 2]);
+        assert_eq!(longest("innodb_io_capacity"), DEADLINE);
     }
 
     #[test]
