@@ -8,8 +8,9 @@
 use crate::command_output::{CommandOutput, OUTPUT_LIMIT};
 use crate::error::{Error, Refusal};
 use rustix::process::{Pid, Signal};
-use std::fs::File;
+use std::fs::{File, Permissions};
 use std::io;
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -23,6 +24,10 @@ const PROGRAM_LIMIT: Duration = Duration::from_secs(60);
 /// The same for programs that restart a server or copy its data, the operator's own among them: a large
 /// buffer pool takes minutes to be written and read again.
 pub(crate) const LONG_LIMIT: Duration = Duration::from_secs(1800);
+
+/// Of a file of our own, whatever root's umask is: a server that runs as its own user passes over an option
+/// file that it cannot read.
+const READABLE: u32 = 0o644;
 
 /// Something that is about to leave the process.
 #[derive(Clone, Copy, Debug)]
@@ -279,6 +284,7 @@ impl Host {
             std::fs::create_dir_all(parent)?;
             let new = whole.with_extension("headroom-new");
             let mut file = File::create(&new)?;
+            file.set_permissions(Permissions::from_mode(READABLE))?;
             io::Write::write_all(&mut file, text.as_bytes())?;
             file.sync_all()?;
             std::fs::rename(&new, &whole)?;
@@ -369,6 +375,18 @@ mod tests {
         let refused = Host::new(dir.path()).write("/absent", "1").unwrap_err();
         assert_eq!(refused, Refusal::Absent { what: "/absent".into() });
         assert!(!dir.path().join("absent").exists());
+    }
+
+    #[test]
+    fn a_file_of_our_own_can_be_read_by_a_server_that_runs_as_another_user() {
+        let dir = tempfile::tempdir().unwrap();
+        // As a strict umask makes it.
+        let new = dir.path().join("zz.headroom-new");
+        std::fs::write(&new, "").unwrap();
+        std::fs::set_permissions(&new, Permissions::from_mode(0o600)).unwrap();
+        Host::new(dir.path()).write_file("/zz.cnf", "[mysqld]\n").unwrap();
+        let mode = std::fs::metadata(dir.path().join("zz.cnf")).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, READABLE);
     }
 
     #[test]
