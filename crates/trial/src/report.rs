@@ -8,17 +8,19 @@ use crate::effects::{Effects, FactorEffect, effects};
 use crate::figures::{Figures, Moment, course, measured};
 use crate::halving::Stage;
 use crate::order::Run;
-use crate::run::Experiment;
+use crate::run::{Assignment, Experiment};
 use crate::schedule::{self, pairs};
 use crate::snippet::snippet;
-use crate::spec::{Metric, Point};
+use crate::spec::{HOST, Metric, Point};
 use crate::store::{History, Measured, Outcome, RefusedLevel, Trial};
 use crate::verdict::{Verdict, is_confirmed, is_void, of_the_best, verdicts};
 use knob::Host;
+use knob::server::is_same_value;
 use plan::comparison::paired;
 use plan::quantile::{median, sorted};
 use plan::{Effect, Interval};
 use serde::Serialize;
+use std::collections::BTreeMap;
 
 /// Of intervals.
 const CONFIDENCE: f64 = 0.95;
@@ -171,7 +173,7 @@ pub struct Winner {
     pub confidence: f64,
     /// Cells that were compared in the last stage.
     pub compared: usize,
-    /// Lines to set it for good.
+    /// Lines to set it for good, with what the baseline changed.
     pub snippet: String,
 }
 
@@ -184,7 +186,7 @@ pub fn report(experiment: &Experiment, history: &History) -> Report {
         let of_load: Vec<&Trial> = trials.iter().filter(|trial| trial.place.load == at).collect();
         let back = ended.as_ref().and_then(|ended| *ended.back.get(at)?);
         let reached = progress.stages.get(at).map_or(&[][..], Vec::as_slice);
-        of_one_load(experiment, point, &of_load, reached, over, back)
+        of_one_load(experiment, point, &of_load, reached, over, back, &begun.start)
     });
     let baseline =
         spec.factors.iter().map(|factor| (factor.knob.clone(), factor.levels[factor.baseline].clone()));
@@ -220,6 +222,7 @@ fn of_one_load(
     reached: &[Vec<usize>],
     over: bool,
     back: Option<f64>,
+    start: &BTreeMap<String, String>,
 ) -> LoadReport {
     let spec = &experiment.spec;
     let last = schedule::stages(spec, experiment.possible.len()).len().saturating_sub(1);
@@ -255,7 +258,7 @@ fn of_one_load(
         let (settings, effect) = (cell.settings.clone(), cell.effect.filter(confirmed)?);
         let (ratio, confidence) = (of_the_best(&effect, compared, spec.level), 1.0 - spec.level);
         let dangerous = schedule::is_dangerous(spec, &experiment.design, cell.cell);
-        let snippet = snippet(&Host::new("/"), &settings, remark);
+        let snippet = snippet(&Host::new("/"), &for_good(experiment, cell, start), remark);
         Some(Winner { cell: cell.cell, settings, dangerous, ratio, confidence, compared, snippet })
     });
     let better: Vec<Winner> = better.collect();
@@ -298,6 +301,26 @@ fn of_one_load(
         winner,
         safe,
     }
+}
+
+/// What a cell sets, and what its baseline sets otherwise than it was at the start: the cell was measured with
+/// all of that in force.
+fn for_good(
+    experiment: &Experiment,
+    cell: &CellReport,
+    start: &BTreeMap<String, String>,
+) -> Vec<(String, String)> {
+    let hosts = &experiment.spec.hosts;
+    let is_so = |value: &str, then: &str| {
+        let on_each = hosts.iter().map(|host| format!("{value} on {}", host.name)).collect::<Vec<_>>();
+        if hosts.is_empty() { is_same_value(value, then) } else { on_each.join(", ") == then }
+    };
+    let is_meant = |one: &Assignment| {
+        let own = cell.settings.iter().any(|(knob, _)| *knob == one.knob);
+        own || (one.knob != HOST && start.get(&one.knob).is_some_and(|then| !is_so(&one.value, then)))
+    };
+    let all = experiment.assignments(Run::Cell(cell.cell));
+    all.into_iter().filter(is_meant).map(|one| (one.knob, one.value)).collect()
 }
 
 /// The baseline's and those of the cells that came to the last stage.
@@ -507,6 +530,15 @@ mod tests {
         let words = crate::text::winner_range(winner);
         assert!(words.contains("95 % for the best of 2 cells: +"), "{words}");
         assert!(winner.snippet.ends_with("[mysqld]\nb = 1\n"), "{}", winner.snippet);
+    }
+
+    #[test]
+    fn the_lines_of_the_winner_have_what_its_baseline_changed_as_well() {
+        let (experiment, mut history) = history(plainly);
+        history.begun.start.insert("server.a".to_owned(), "9".to_owned());
+        let found = report(&experiment, &history).loads[0].winner.clone().unwrap();
+        assert_eq!(found.settings, [("server.b".to_owned(), "1".to_owned())]);
+        assert!(found.snippet.ends_with("[mysqld]\na = 0\nb = 1\n"), "{}", found.snippet);
     }
 
     #[test]
