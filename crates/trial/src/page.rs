@@ -4,7 +4,9 @@ use crate::effects::{FactorEffect, FactorStanding, PairEffect};
 use crate::figures::{Figures, HOST, Moment, Spread};
 use crate::report::{CellReport, LoadReport, Report, Standing, Winner};
 use crate::spec::Metric;
-use crate::text::{factor_standing, length, mixed, not_looked_at, percent, standing, warnings, winner_range};
+use crate::text::{
+    factor_standing, length, mixed, no_winner, not_looked_at, percent, standing, warnings, winner_range,
+};
 use crate::verdict::Verdict;
 use chart::{Axis, Line, Lines, Tone, escape};
 use std::fmt::Write;
@@ -86,6 +88,9 @@ fn summary(page: &mut String, report: &Report) {
             (Some(winner), _) => {
                 ("good", percent(winner.ratio.estimate), format!("{}, {base}", winner_range(winner)))
             }
+            (None, _) if report.ended && !load.is_compared() => {
+                ("warn", "not compared".to_owned(), "no cell was compared with the baseline".to_owned())
+            }
             (None, _) if report.ended => {
                 ("plain", "no gain".to_owned(), format!("no cell is confirmed better; baseline {base}"))
             }
@@ -153,7 +158,16 @@ fn next_steps(page: &mut String, report: &Report) {
              they matter: leave only those levels in the spec and run it again.</li>\n",
         );
     }
-    if !winner && !void && !undecided {
+    let mut cells = report.loads.iter().flat_map(|load| &load.cells);
+    let too_few = cells.any(|cell| cell.standing == Standing::TooFew);
+    if too_few && !void {
+        page.push_str(
+            "<li>Cells with too few figures to be compared need a longer budget, fewer levels, or trials that \
+             are not void.</li>\n",
+        );
+    }
+    let compared = report.loads.iter().all(LoadReport::is_compared);
+    if !winner && !void && !undecided && !too_few && compared {
         page.push_str(
             "<li>Nothing here is worth setting. The bottlenecks above say where else to look: other factors, or \
              <code>headroom plan</code> for hardware.</li>\n",
@@ -230,7 +244,7 @@ fn one_load(page: &mut String, report: &Report, load: &LoadReport) {
             }
         }
         None if report.ended => {
-            page.push_str("<p class=\"said\">No cell is confirmed better than the baseline.</p>\n");
+            let _ = writeln!(page, "<p class=\"said\">{}</p>", no_winner(load));
         }
         None => {}
     }

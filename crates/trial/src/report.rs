@@ -111,6 +111,13 @@ pub struct LoadReport {
     pub safe: Option<Winner>,
 }
 
+impl LoadReport {
+    /// Whether any cell was compared with the baseline: else it is not known of any whether it is better.
+    pub fn is_compared(&self) -> bool {
+        self.cells.iter().any(|cell| matches!(cell.standing, Standing::Judged { .. }))
+    }
+}
+
 /// The A/A cell, which differs in nothing.
 #[derive(Clone, Debug, Serialize)]
 pub struct Same {
@@ -539,6 +546,23 @@ mod tests {
         let found = report(&experiment, &history).loads[0].winner.clone().unwrap();
         assert_eq!(found.settings, [("server.b".to_owned(), "1".to_owned())]);
         assert!(found.snippet.ends_with("[mysqld]\na = 0\nb = 1\n"), "{}", found.snippet);
+    }
+
+    #[test]
+    fn cells_that_nobody_has_compared_are_not_said_to_be_worth_nothing() {
+        let said = |of: &dyn Fn(Next) -> Outcome| {
+            let (experiment, history) = history(of);
+            let report = report(&experiment, &history);
+            crate::text::report(&report) + &crate::page::html(&report)
+        };
+        let alike = said(&|next| figure(next, 1.0));
+        assert!(alike.contains("No cell is confirmed better") && alike.contains("Nothing here is worth"));
+        let cut = said(&|next| match (next.run, next.place.stage) {
+            (Run::Cell(_), 1) => Outcome::void("late".to_owned()),
+            _ => figure(next, 1.0),
+        });
+        assert!(cut.contains("No cell was compared") && cut.contains("too few figures to be compared"));
+        assert!(!cut.contains("confirmed better") && !cut.contains("Nothing here"), "{cut}");
     }
 
     #[test]

@@ -308,6 +308,15 @@ pub fn winner_range(winner: &Winner) -> String {
     format!("{:.0} %{of}: {} to {}", confidence * 100.0, percent(ratio.low), percent(ratio.high))
 }
 
+/// What is said of a load whose trials are over, and that has no winner.
+pub fn no_winner(load: &LoadReport) -> &'static str {
+    if load.is_compared() {
+        "No cell is confirmed better than the baseline."
+    } else {
+        "No cell was compared with the baseline: why stands beside each."
+    }
+}
+
 /// The settings of a cell.
 pub fn settings(settings: &[(String, String)]) -> String {
     settings.iter().map(|(knob, value)| format!("{knob}={value}")).collect::<Vec<_>>().join(" ")
@@ -441,7 +450,7 @@ pub fn report(report: &Report) -> String {
                     ));
                 }
             }
-            None if report.ended => text.push_str("No cell is confirmed better than the baseline.\n"),
+            None if report.ended => text.push_str(&format!("{}\n", no_winner(load))),
             None => {}
         }
     }
