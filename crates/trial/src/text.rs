@@ -353,6 +353,13 @@ pub fn warnings(report: &Report, load: &LoadReport) -> Vec<String> {
             "the budget was over before all trials were run: what is said is of fewer blocks".to_owned(),
         );
     }
+    if report.ended && load.is_compared() && load.same.is_none() {
+        all.push(
+            "the A/A cell has too few figures: whether something else than settings has changed meanwhile is not \
+             known"
+                .to_owned(),
+        );
+    }
     if load.back_differs {
         let back = load.back.map(percent).unwrap_or_default();
         all.push(format!(
@@ -647,6 +654,27 @@ mod tests {
         assert!(warning(&spec, 1).is_some_and(|words| words.contains("too few")));
         assert_eq!(warning(&spec, 3), None);
         assert_eq!(warning(&Spec { design: Kind::OneAtATime, ..spec }, 1), None);
+    }
+
+    #[test]
+    fn an_experiment_whose_a_a_cell_has_too_few_figures_says_so() {
+        use crate::store::tests::{EXAMPLE, begun, measured, trial};
+        let experiment = Experiment::new(Spec::parse(EXAMPLE, "t.toml").unwrap(), &[]).unwrap();
+        let Experiment { spec, design, possible, .. } = &experiment;
+        let said = |of_same: &Outcome| {
+            let mut trials = Vec::new();
+            while let Some(next) = schedule::progress(spec, design, possible, &trials).next {
+                let outcome = if next.run == Run::Same { of_same.clone() } else { measured(100.0) };
+                trials.push(trial(next, outcome));
+            }
+            let (spec, begun) = (EXAMPLE.to_owned(), begun());
+            let history = crate::store::History { spec, begun, trials, ended: None };
+            let report = crate::report::report(&experiment, &history);
+            warnings(&report, &report.loads[0]).join("\n")
+        };
+        let void = said(&Outcome::void("late".to_owned()));
+        assert!(void.contains("the A/A cell has too few figures"), "{void}");
+        assert!(!said(&measured(100.0)).contains("A/A"));
     }
 
     #[test]
