@@ -58,7 +58,7 @@ pub struct HostRig {
     pub tables: Option<sysbench::Options>,
     sampler: Sampler,
     load: Option<(Load, Arrivals)>,
-    /// The server of the load, and when it was started, from the moment when the clients were connected.
+    /// The server of the load, and when it was started, from the moment when the settings were in force.
     ran: Option<(String, Facts)>,
     /// Of the cgroup of that server's process, where it runs on this host and is known.
     server_limits: Option<Limits>,
@@ -448,7 +448,13 @@ impl Rig for HostRig {
         }
         // A restart loses variables that were set before it.
         self.set(&settings, true)?;
-        self.set(&settings, false)
+        self.set(&settings, false)?;
+        // From here on a restart that is not ours loses them, also before the clients are connected.
+        self.ran = match self.server.clone() {
+            Some(address) => Some((address.clone(), self.ask(&address, Server::identity)?)),
+            None => None,
+        };
+        Ok(())
     }
 
     fn restore(&mut self, what: Restore) -> Result<(), RigError> {
@@ -483,10 +489,6 @@ impl Rig for HostRig {
     }
 
     fn connect(&mut self, point: Point) -> Result<(), RigError> {
-        self.ran = match self.server.clone() {
-            Some(address) => Some((address.clone(), self.ask(&address, Server::identity)?)),
-            None => None,
-        };
         if let Some(options) = self.tables.as_ref().filter(|_| self.reset.fill) {
             let read =
                 (1..=options.tables).map(|table| format!("SELECT SUM(LENGTH(pad)) FROM sbtest{table}"));
@@ -635,51 +637,4 @@ fn whole_seconds(series: &[load::outcome::Moment], seconds: f64) -> Vec<Second> 
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_part_of_a_second_in_the_end_is_no_second() {
-        let moment = |second: u64, done: u64| load::outcome::Moment {
-            second,
-            done,
-            queries: done,
-            failed: 0,
-            late: 0,
-            p50_ms: 1.0,
-            p95_ms: 2.0,
-            p99_ms: 3.0,
-            max_ms: 4.0,
-        };
-        let series: Vec<_> = (0..6).map(|at| moment(at, 100)).chain([moment(6, 10)]).collect();
-        let done = |seconds| whole_seconds(&series, seconds).iter().map(|one| one.done).collect::<Vec<_>>();
-        assert_eq!(done(6.1), [100; 6]);
-        assert_eq!(done(6.999), [100, 100, 100, 100, 100, 100, 10]);
-        // In thirds of it the last one would have lacked a third and more.
-        let guard = crate::spec::Guard::default();
-        let host = HostFigures::default();
-        assert_eq!(crate::guard::voids(&guard, &host, &whole_seconds(&series, 6.1), false), None);
-        assert!(crate::guard::voids(&guard, &host, &whole_seconds(&series, 7.0), false).is_some());
-    }
-
-    #[test]
-    fn a_factor_that_names_its_danger_names_the_knob_its_last_word_and_its_options() {
-        let of = |knob: &str, value: &str| {
-            named(&Assignment { knob: knob.to_owned(), value: value.to_owned(), danger: true, held: false })
-        };
-        assert_eq!(of("server.sync_binlog", "0"), ["server.sync_binlog", "sync_binlog", "0"]);
-        assert_eq!(of("mount.options@/d", "nobarrier,noatime")[2..], ["nobarrier", "noatime"]);
-    }
-
-    #[test]
-    fn a_program_is_not_waited_for_beyond_its_end() {
-        let shell = |line: &str| run_to_end(Command::new("sh").args(["-c", line]));
-        // A pipe would be open until the sleep ends.
-        let left = shell("sleep 1000 & echo $! >&2; exit 3").unwrap_err();
-        let sleeping: i32 = left.rsplit(' ').next().unwrap().parse().unwrap();
-        let sleeping = rustix::process::Pid::from_raw(sleeping).unwrap();
-        rustix::process::kill_process(sleeping, rustix::process::Signal::KILL).unwrap();
-        assert!(left.contains("3: "), "{left}");
-        assert_eq!(shell("sleep 0; true"), Ok(()));
-    }
-}
+mod tests;

@@ -65,7 +65,7 @@ pub trait Rig {
     /// One does not.
     fn answers(&mut self) -> Result<(), RigError>;
 
-    /// Whether the server has run through since the clients of the load were connected.
+    /// Whether the server has run through since the settings were applied.
     ///
     /// # Errors
     /// It does not answer, or was started anew: its settings may be lost, and its cache is.

@@ -33,7 +33,7 @@ struct Simulated {
     down: Option<(usize, usize)>,
     /// At this setting it ends while it is sent to, each time.
     crashes: Option<&'static str>,
-    /// It was started anew since the clients were connected.
+    /// It was started anew since the settings were applied.
     anew: bool,
     /// After this number of stretches a program runs that changes the same settings.
     tuner_after: Option<usize>,
