@@ -14,7 +14,9 @@ use crate::past::Past;
 use crate::report::{LoadReport, Report};
 use crate::run::Experiment;
 use crate::schedule::{pairs, stages};
+use crate::spec::Spec;
 use crate::store::{History, Trial};
+use knob::server::is_same_value;
 use plan::regression::fit;
 use plan::{Effect, Interval};
 use serde::Serialize;
@@ -105,13 +107,8 @@ impl Comparisons {
 
 /// Two experiments of the same metric.
 pub fn compare(one: &Side<'_>, other: &Side<'_>) -> Comparison {
-    let (mut warnings, mut loads) = (Vec::new(), Vec::new());
     let (a, b) = (&one.experiment.spec, &other.experiment.spec);
-    if a.metric != b.metric {
-        warnings.push("they are judged by different metrics, and are not comparable".to_owned());
-    } else if a.load.workload != b.load.workload || a.load.table_size != b.load.table_size {
-        warnings.push("their workloads or tables differ: a difference is not the host's alone".to_owned());
-    }
+    let (mut warnings, mut loads) = (differences(a, b), Vec::new());
     for side in [one, other] {
         if !side.report.ended {
             warnings.push(format!("{} is not over", side.name));
@@ -131,6 +128,28 @@ pub fn compare(one: &Side<'_>, other: &Side<'_>) -> Comparison {
     }
     let setups = one.history.begun.setup_differs(&other.history.begun.setup);
     Comparison { one: one.name.clone(), other: other.name.clone(), setups, loads, warnings }
+}
+
+/// Why the baselines of two experiments are not the same, in words. Of a setting that one of them alone
+/// varies it is not known what the other had.
+fn differences(one: &Spec, other: &Spec) -> Vec<String> {
+    if one.metric != other.metric {
+        return vec!["they are judged by different metrics, and are not comparable".to_owned()];
+    }
+    let mut all = Vec::new();
+    let (a, b) = (&one.load, &other.load);
+    let same_tables = (a.tables, a.table_size, a.distribution) == (b.tables, b.table_size, b.distribution);
+    if a.workload != b.workload || !same_tables {
+        all.push("their workloads or tables differ: a difference is not the host's alone".to_owned());
+    }
+    for here in &one.factors {
+        let Some(there) = other.factors.iter().find(|there| there.knob == here.knob) else { continue };
+        let (knob, a, b) = (&here.knob, &here.levels[here.baseline], &there.levels[there.baseline]);
+        if !is_same_value(a, b) {
+            all.push(format!("their baselines differ: {knob} is {a}, and then {b}"));
+        }
+    }
+    all
 }
 
 fn of_load(one: &Side<'_>, at: usize, other: &Side<'_>, there: usize, load: &LoadReport) -> LoadComparison {
@@ -187,9 +206,10 @@ fn welch(one: &[f64], other: &[f64]) -> Option<Effect> {
     Some(Effect { log_mean: other_mean - mean, log_error: sum.sqrt(), blocks: degrees as u32 + 1 })
 }
 
-/// The baseline of each load of the first, over all of them.
+/// The baseline of each load of the first, over all that have the same one.
 pub fn drift(sides: &[Side<'_>]) -> Vec<Drift> {
     let Some(first) = sides.first() else { return Vec::new() };
+    let is_same = |side: &&Side<'_>| differences(&first.experiment.spec, &side.experiment.spec).is_empty();
     let of = |load: &LoadReport| {
         let point = |side: &Side<'_>| {
             let at = side.report.loads.iter().position(|one| one.point == load.point)?;
@@ -197,7 +217,7 @@ pub fn drift(sides: &[Side<'_>]) -> Vec<Drift> {
             let mean = (!logs.is_empty()).then(|| logs.iter().sum::<f64>() / logs.len() as f64)?;
             Some((side.history.begun.at, mean))
         };
-        let mut points: Vec<(u64, f64)> = sides.iter().filter_map(point).collect();
+        let mut points: Vec<(u64, f64)> = sides.iter().filter(is_same).filter_map(point).collect();
         points.sort_by_key(|(at, _)| *at);
         let start = points.first().map_or(0, |(at, _)| *at);
         let month = |at: u64| (at - start) as f64 / (30.0 * 86_400.0);
@@ -229,8 +249,35 @@ mod tests {
     }
 
     #[test]
+    fn baselines_that_are_not_the_same_are_told_apart_and_are_no_history() {
+        use crate::schedule::{Next, TrialSlot};
+        use crate::store::tests::{EXAMPLE, begun, measured, trial};
+        let of = |text: &str| {
+            let experiment = Experiment::new(Spec::parse(text, "t.toml").unwrap(), &[]).unwrap();
+            let place = TrialSlot { load: 0, stage: 0, block: 0, position: 1, attempt: 0 };
+            let next = Next { place, run: Run::Baseline, slow_before: false };
+            let (spec, trials) = (text.to_owned(), vec![trial(next, measured(100.0))]);
+            let history = History { spec, begun: begun(), trials, ended: None };
+            let report = crate::report::report(&experiment, &history);
+            ("day".to_owned(), Past { experiment, history, report })
+        };
+        let beside = |from: &str, to: &str| {
+            let found = Comparisons::of(&[of(EXAMPLE), of(&EXAMPLE.replacen(from, to, 1)), of(EXAMPLE)]);
+            (found.comparisons[0].warnings.join("; "), found.drift[0].points.len())
+        };
+        for (from, to, words, points) in [
+            ("name = \"t\"", "name = \"u\"", "day is not over", 3),
+            ("\"throughput\"", "\"p99\"", "different metrics", 2),
+            ("threads", "tables = 2\nthreads", "workloads or tables differ", 2),
+            ("[\"0\", \"1\"", "[\"1\", \"0\"", "baselines differ: server.a is 0, and then 1", 2),
+        ] {
+            let (said, found) = beside(from, to);
+            assert!(said.contains(words) && found == points, "{to}: {said}; {found}");
+        }
+    }
+
+    #[test]
     fn two_runs_on_different_days_have_a_ratio_and_no_verdict() {
-        use crate::spec::Spec;
         use crate::store::tests::{EXAMPLE, begun, measured, trial};
         let experiment = Experiment::new(Spec::parse(EXAMPLE, "t.toml").unwrap(), &[]).unwrap();
         let run = |level: f64| {
