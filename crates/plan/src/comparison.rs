@@ -21,6 +21,10 @@
 use crate::student;
 use serde::{Deserialize, Serialize};
 
+/// A log ratio that is nearer to zero is that of equal figures, of which one is a mean. Taken for an effect it
+/// would be a sure one: its blocks agree as well.
+const ROUNDING: f64 = 1e-12;
+
 /// A figure with the range that holds the truth with the confidence asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Interval {
@@ -54,7 +58,11 @@ pub fn paired(blocks: &[(f64, f64)]) -> Option<Effect> {
     if blocks.len() < 2 || !blocks.iter().all(|block| sound(&block)) {
         return None;
     }
-    let logs: Vec<f64> = blocks.iter().map(|(cell, baseline)| (cell / baseline).ln()).collect();
+    let log = |(cell, baseline): &(f64, f64)| {
+        let log = (cell / baseline).ln();
+        if log.abs() < ROUNDING { 0.0 } else { log }
+    };
+    let logs: Vec<f64> = blocks.iter().map(log).collect();
     let n = logs.len() as f64;
     let mean = logs.iter().sum::<f64>() / n;
     let variance = logs.iter().map(|log| (log - mean).powi(2)).sum::<f64>() / (n - 1.0);
@@ -138,6 +146,15 @@ mod tests {
         assert_eq!(paired(&[(1.0, 1.0), (f64::NAN, 1.0)]), None);
         let same = paired(&[(2.0, 1.0), (2.0, 1.0)]).unwrap();
         assert_eq!((same.p_differs(), same.ratio(0.95).low), (0.0, 2.0));
+    }
+
+    #[test]
+    fn equal_figures_have_no_effect_though_the_mean_of_some_is_rounded() {
+        let rounded = 100.0_f64.ln().exp();
+        assert_ne!(rounded.to_bits(), 100.0_f64.to_bits());
+        let same = paired(&[(100.0, rounded), (100.0, rounded), (90.0, 90.0)]).unwrap();
+        assert_eq!((same.log_mean, same.p_differs()), (0.0, 1.0));
+        assert_eq!(same.p_equivalent(0.01), 0.0);
     }
 
     /// Blocks of a host whose level wanders by 20 % from block to block, with 4 % of noise in each trial.
