@@ -21,6 +21,7 @@ use load::arrivals::{Open, Spacing};
 use load::workload::sysbench;
 use load::{Arrivals, Load, Plan, Seed, Target, Workload};
 use std::collections::{BTreeMap, BTreeSet};
+use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -578,6 +579,8 @@ fn run_to_end(command: &mut Command) -> Result<(), String> {
     let system = |error: std::io::Error| error.to_string();
     let words = CommandOutput::new().map_err(system)?;
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(words.writer().map_err(system)?);
+    // A Ctrl-C on the terminal is for us: the server is not left stopped over half of its data.
+    command.process_group(0);
     let status = command.status().map_err(system)?;
     if status.success() { Ok(()) } else { Err(format!("{status}: {}", words.text().trim())) }
 }

@@ -97,3 +97,9 @@ fn a_program_is_not_waited_for_beyond_its_end() {
     assert!(left.contains("3: "), "{left}");
     assert_eq!(shell("sleep 0; true"), Ok(()));
 }
+
+#[test]
+fn a_program_gets_no_signal_of_the_terminal_and_goes_on_to_its_end() {
+    let group_of_its_own = "set -- $(cat /proc/$$/stat); test $5 = $$";
+    assert_eq!(run_to_end(Command::new("sh").args(["-c", group_of_its_own])), Ok(()));
+}
