@@ -180,6 +180,7 @@ async fn restore(args: RestoreArgs, environment: &Environment) -> anyhow::Result
     let command = restore_command(&args.place, &args.login);
     let connect = args.login.connect(environment)?;
     let (directory, force) = (args.place.journals(environment)?, args.force);
+    let journals = directory.clone();
     let (forget, server) = (args.forget, args.login.address());
     let at = server.as_ref().map_or_else(String::new, |server| format!(" at {server}"));
     let restored = blocking(move || {
@@ -200,7 +201,7 @@ async fn restore(args: RestoreArgs, environment: &Environment) -> anyhow::Result
         terminal::print_json(&restored)?;
     } else if restored.is_empty() {
         let or_at = if at.is_empty() { String::new() } else { format!(" here or{at}") };
-        terminal::print(&format!("Nothing is changed{or_at}.\n"))?;
+        terminal::print(&nothing(&or_at, &journals))?;
     } else {
         terminal::print(&text::restored(&restored, &command))?;
     }
@@ -237,16 +238,23 @@ fn session(host: Host, directory: &Path, connect: Connect) -> Result<Session, kn
 }
 
 fn journal(args: &JournalArgs, environment: &Environment) -> anyhow::Result<ExitCode> {
-    let mut entries = Journal::read(&args.place.journals(environment)?)?;
+    let journals = args.place.journals(environment)?;
+    let mut entries = Journal::read(&journals)?;
     entries.retain(|entry| args.all || entry.is_open());
     if args.json {
         terminal::print_json(&entries)?;
     } else if entries.is_empty() {
-        terminal::print("Nothing is changed.\n")?;
+        terminal::print(&nothing("", &journals))?;
     } else {
         terminal::print(&text::journal(&entries, now()))?;
     }
     Ok(exit::DONE)
+}
+
+/// What is said where nothing is open: it is known of one journal, and each user has another.
+fn nothing(or_at: &str, journals: &Path) -> String {
+    let journals = journals.display();
+    format!("Nothing is changed{or_at}, by the journal in {journals}; --journal names another user's.\n")
 }
 
 fn verdict(restored: &[RestoreOutcome]) -> ExitCode {
@@ -332,4 +340,15 @@ pub(crate) fn credentials_as(
     config.fleet.credentials.user = user.map(str::to_owned);
     config.fleet.credentials.option_file = option_file.map(Path::to_owned);
     credentials::resolve(&config, environment)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn that_nothing_is_changed_is_said_of_a_journal_and_not_of_the_host() {
+        let said = nothing(" here or at db1:3306", Path::new("/home/a/knobs"));
+        assert!(said.starts_with("Nothing is changed here or at db1:3306, by the journal in /home/a/knobs;"));
+    }
 }
