@@ -20,9 +20,13 @@ const DEADLINE: Duration = Duration::from_secs(60);
 /// Resizing is the slowest change: pages in use are waited for, dirty ones are written.
 const RESIZE: Duration = Duration::from_secs(600);
 const BUFFER_POOL: &str = "innodb_buffer_pool_size";
-/// MariaDB resizes its log while it runs (10.9), and answers when all pages that were dirty are written. Given
-/// up before, the log stays as it was.
+/// MariaDB resizes its log while it runs (10.9), and answers when all pages that were dirty are written.
+/// Given up before, the log stays as it was.
 const LOG_FILE: &str = "innodb_log_file_size";
+/// MySQL's since 8.0.30. Where nobody sets it and one of the older two is set, their product is in force, and
+/// it says its default.
+const REDO_LOG: &str = "innodb_redo_log_capacity";
+const OLDER: [&str; 2] = [LOG_FILE, "innodb_log_files_in_group"];
 /// A resize that shows no sign for this time has ended, as far as can be seen.
 const QUIET: Duration = Duration::from_secs(10);
 /// A server that restarts, or cannot resize its buffer pool yet, is tried again this often.
@@ -315,6 +319,36 @@ impl Connection {
     }
 }
 
+impl Connection {
+    /// The size of the redo log where its variable does not say what is in force. Put back as that one says,
+    /// it would be another than before.
+    fn redo_log_by_older(&self) -> Result<Option<String>, ServerError> {
+        let names = [REDO_LOG, OLDER[0], OLDER[1]].map(quoted).join(", ");
+        let sources = self.read(&format!(
+            "SELECT VARIABLE_NAME, VARIABLE_SOURCE FROM performance_schema.variables_info \
+             WHERE VARIABLE_NAME IN ({names})"
+        ));
+        match sources {
+            Ok(sources) if is_by_older(&sources) => {
+                self.one(&format!("SELECT @@GLOBAL.{} * @@GLOBAL.{}", OLDER[0], OLDER[1]))
+            }
+            // Without that table it is no MySQL.
+            Ok(_) | Err(ServerError::Answered { .. }) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+/// Whether the older variables decide the size of the redo log, by where each variable has its value from.
+fn is_by_older(sources: &[Vec<Option<String>>]) -> bool {
+    let set = |name: &str| {
+        let is_it = |row: &&Vec<Option<String>>| row.first().is_some_and(|one| one.as_deref() == Some(name));
+        let source = sources.iter().find(is_it).and_then(|row| row.get(1)?.as_deref());
+        source.map(|source| source != "COMPILED")
+    };
+    set(REDO_LOG) == Some(false) && OLDER.iter().any(|name| set(name) == Some(true))
+}
+
 fn unreachable(address: &Address, why: String) -> ServerError {
     ServerError::Unreachable { address: address.to_string(), why }
 }
@@ -457,6 +491,11 @@ impl Server for Connection {
     }
 
     fn global(&mut self, variable: &str) -> Result<String, ServerError> {
+        if variable == REDO_LOG
+            && let Some(in_force) = self.redo_log_by_older()?
+        {
+            return Ok(in_force);
+        }
         // The name was checked to be letters, digits, `_` and `.`; a component's variable has a dot.
         let value = self.one(&format!("SELECT @@GLOBAL.{variable}"))?;
         value.ok_or_else(|| ServerError::Answered {
@@ -565,6 +604,20 @@ mod tests {
         assert_eq!(row("SESSION ONLY", "NO"), None);
         assert_eq!(row("SESSION", "NO").unwrap().dynamic, Some(true));
         assert_eq!(row("GLOBAL", "YES").unwrap().dynamic, Some(false));
+    }
+
+    #[test]
+    fn the_redo_log_that_older_variables_decide_is_told_from_one_that_is_set() {
+        let by_older = |sources: &[(&str, &str)]| {
+            let text = |one: &str| Some(one.to_owned());
+            let rows = sources.iter().map(|(name, source)| vec![text(name), text(source)]);
+            is_by_older(&rows.collect::<Vec<_>>())
+        };
+        let older = [(LOG_FILE, "GLOBAL"), (OLDER[1], "COMPILED")];
+        assert!(by_older(&[older[0], older[1], (REDO_LOG, "COMPILED")]));
+        assert!(!by_older(&[older[0], older[1], (REDO_LOG, "DYNAMIC")]), "it was set since");
+        assert!(!by_older(&[(LOG_FILE, "COMPILED"), older[1], (REDO_LOG, "COMPILED")]));
+        assert!(!by_older(&older), "before 8.0.30");
     }
 
     #[test]
