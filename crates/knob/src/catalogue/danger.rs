@@ -13,7 +13,8 @@ const SERVER: &[(&str, &[&str], &str)] = &[
     ),
     (
         "innodb_doublewrite",
-        &["1", "on"],
+        // To MySQL these three are one.
+        &["1", "on", "true", "detect_and_recover"],
         "a page torn by a power loss cannot be repaired, unless the file system writes pages atomically",
     ),
     (
@@ -24,7 +25,8 @@ const SERVER: &[(&str, &[&str], &str)] = &[
     ("innodb_fast_shutdown", &["0", "1"], "the next shutdown is like a crash"),
     (
         "innodb_flush_method",
-        &["o_direct", "fsync"],
+        // The last one writes the log through, and flushes data as the second does.
+        &["o_direct", "fsync", "o_dsync"],
         "without flushes a power loss can lose or tear what was written",
     ),
     (
@@ -260,6 +262,10 @@ mod tests {
             ("server.innodb_flush_log_at_trx_commit", "2", Some("innodb_flush_log_at_trx_commit")),
             ("server.innodb_flush_log_at_trx_commit", "1", None),
             ("server.INNODB_DOUBLEWRITE", "OFF", Some("innodb_doublewrite")),
+            ("server.innodb_doublewrite", "DETECT_AND_RECOVER", None),
+            ("server.innodb_doublewrite", "DETECT_ONLY", Some("innodb_doublewrite")),
+            ("server.innodb_flush_method", "O_DSYNC", None),
+            ("server.innodb_flush_method", "O_DIRECT_NO_FSYNC", Some("innodb_flush_method")),
             ("server.sync_binlog", "0", Some("sync_binlog")),
             ("server.sync_binlog", "1", None),
             ("server.innodb_io_capacity", "1000", None),
