@@ -85,10 +85,17 @@ const SERVER: &[(&str, &[&str], &str)] = &[
         "damage is passed over, and from 4 on the data can be damaged for good",
     ),
     ("log_bin", &["1", "on"], "changes are not logged: replicas stop, and no backup can be rolled forward"),
+    ("log_slave_updates", &["1", "on"], NOT_PASSED_ON),
+    ("log_replica_updates", &["1", "on"], NOT_PASSED_ON),
+    ("binlog_checksum", &["1", "crc32"], "damaged events of the binary log are applied by replicas"),
+    ("wsrep_on", &["1", "on"], "changes stay on this node: its data are not those of its cluster"),
     ("relay_log_recovery", &["1", "on"], "a replica can apply a damaged relay log after a crash"),
     ("innodb_log_checksums", &["1", "on"], "a damaged redo log is applied to the data after a crash"),
     ("skip_grant_tables", &["0", "off"], "everybody can log in, with all privileges"),
 ];
+
+const NOT_PASSED_ON: &str =
+    "what a replica applies is not logged: its own replicas stop, and no backup can be rolled forward";
 
 /// Putting the value back does not bring the files back.
 const PURGE: &str = "binary logs that replicas or backups need are deleted, for good";
@@ -265,6 +272,10 @@ mod tests {
             ("server.innodb_doublewrite", "DETECT_AND_RECOVER", None),
             ("server.innodb_doublewrite", "DETECT_ONLY", Some("innodb_doublewrite")),
             ("server.innodb_flush_method", "O_DSYNC", None),
+            ("server.log_replica_updates", "OFF", Some("log_replica_updates")),
+            ("server.binlog_checksum", "NONE", Some("binlog_checksum")),
+            ("server.binlog_checksum", "CRC32", None),
+            ("server.wsrep_on", "0", Some("wsrep_on")),
             ("server.innodb_flush_method", "O_DIRECT_NO_FSYNC", Some("innodb_flush_method")),
             ("server.sync_binlog", "0", Some("sync_binlog")),
             ("server.sync_binlog", "1", None),
