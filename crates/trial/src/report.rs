@@ -36,7 +36,7 @@ pub struct Report {
     pub level: f64,
     pub seed: u64,
     pub server: String,
-    /// On what: this machine, and the version of each server, in words.
+    /// On what: this machine, the version of each server, and what is sent, in words.
     pub setup: Vec<(String, String)>,
     /// Whether figures of the host are those of the machine that sends, not of the server's.
     pub elsewhere: bool,

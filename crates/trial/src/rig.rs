@@ -189,8 +189,8 @@ impl HostRig {
         Ok(server.global("version").map_err(knob::Error::Server)?)
     }
 
-    /// On what it is tried, in words: this machine, and the version of each server. A server that cannot be
-    /// asked is left out.
+    /// On what it is tried, in words: this machine, the version of each server, and what is sent, for a file
+    /// may be changed under its name. A server that cannot be asked is left out.
     pub fn setup(&mut self) -> Vec<(String, String)> {
         let kernel = rustix::system::uname().release().to_string_lossy().into_owned();
         let cpus = std::thread::available_parallelism().map_or(1, usize::from);
@@ -202,7 +202,8 @@ impl HostRig {
         };
         let versions = self.on_each(Self::version).unwrap_or_default();
         let servers = names.into_iter().zip(versions).filter(|(_, version)| !version.is_empty());
-        std::iter::once(("this machine".to_owned(), machine)).chain(servers).collect()
+        let sent = ("workload".to_owned(), self.workload.in_words());
+        std::iter::once(("this machine".to_owned(), machine)).chain(servers).chain([sent]).collect()
     }
 
     /// Asks a server; once more where the connection had ended since the last question.

@@ -46,8 +46,8 @@ pub struct Begun {
     /// Whether a server runs on another machine: figures of the host are those of the one that sends.
     #[serde(default)]
     pub elsewhere: bool,
-    /// On what: this machine, and the version of each server, in words. Empty in experiments of versions that
-    /// did not keep it.
+    /// On what: this machine, the version of each server, and what is sent, in words. Empty in experiments of
+    /// versions that did not keep it.
     #[serde(default)]
     pub setup: Vec<(String, String)>,
     /// Each knob that is varied, with the value that it had.

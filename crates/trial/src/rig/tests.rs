@@ -33,10 +33,9 @@ impl Server for Started {
     }
 }
 
-#[test]
-fn a_restart_between_the_settings_and_the_connections_of_the_clients_is_one_during_the_trial() {
-    let (dir, started) = (tempfile::tempdir().unwrap(), Arc::new(AtomicI64::new(100)));
-    let of_server = started.clone();
+/// On such a server, with nothing to send; its journal's directory is to outlive it.
+fn rig(started: &Arc<AtomicI64>) -> (tempfile::TempDir, HostRig) {
+    let (dir, of_server) = (tempfile::tempdir().unwrap(), started.clone());
     let connect: Connect = Box::new(move |_| Ok(Box::new(Started(of_server.clone())) as Box<dyn Server>));
     let (host, stop) = (Host::new("/nowhere"), Arc::new(AtomicBool::new(false)));
     let session = Session::open(host.clone(), dir.path(), connect).unwrap();
@@ -45,12 +44,27 @@ fn a_restart_between_the_settings_and_the_connections_of_the_clients_is_one_duri
     let workload = sysbench::workload("oltp_point_select", &sysbench::Options::default()).unwrap();
     let (server, workload) = (Some("127.0.0.1:1".to_owned()), Arc::new(workload));
     let manner = Manner::of(Author::default());
-    let mut rig = HostRig::new(session, host, server, manner, Vec::new(), workload, target, stop);
+    (dir, HostRig::new(session, host, server, manner, Vec::new(), workload, target, stop))
+}
+
+#[test]
+fn a_restart_between_the_settings_and_the_connections_of_the_clients_is_one_during_the_trial() {
+    let started = Arc::new(AtomicI64::new(100));
+    let (_dir, mut rig) = rig(&started);
     rig.apply(&[]).unwrap();
     assert!(rig.ran_through().is_ok());
     rig.apply(&[]).unwrap();
     started.store(200, Ordering::Relaxed);
     assert!(matches!(rig.ran_through(), Err(RigError::Restarted { .. })));
+}
+
+#[test]
+fn a_workload_whose_file_was_changed_is_another_setup() {
+    let (_dir, mut rig) = rig(&Arc::default());
+    let before = rig.setup();
+    assert!(before.contains(&("workload".to_owned(), rig.workload.in_words())), "{before:?}");
+    rig.workload = Arc::new(Workload { options: "other text".to_owned(), ..(*rig.workload).clone() });
+    assert_ne!(rig.setup(), before);
 }
 
 #[test]
