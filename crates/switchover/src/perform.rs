@@ -438,13 +438,14 @@ impl Plan {
 
     /// As it stands in `headroom.switchover`, which goes into binary logs and backups and which the watching
     /// account may read: without the text of a command that fences. Whoever goes on from there does so after
-    /// the fence.
+    /// the fence. In ASCII: a table of latin1, as servers make one by default, refuses an event's name in
+    /// another script.
     pub(crate) fn text_for_servers(&self) -> String {
         let mut plan = self.clone();
         if let Kind::Failover { fence: FenceBy::Command { command }, .. } = &mut plan.kind {
             WITHHELD.clone_into(command);
         }
-        serde_json::to_string(&plan).unwrap_or_default()
+        in_ascii(&serde_json::to_string(&plan).unwrap_or_default())
     }
 
     fn members(&self) -> impl Iterator<Item = &Member> {
@@ -505,6 +506,21 @@ impl Member {
     }
 }
 
+/// The same JSON: what is not ASCII stands in its strings alone.
+fn in_ascii(json: &str) -> String {
+    let mut text = String::with_capacity(json.len());
+    for character in json.chars() {
+        if character.is_ascii() {
+            text.push(character);
+            continue;
+        }
+        for unit in character.encode_utf16(&mut [0; 2]) {
+            text.push_str(&format!("\\u{unit:04x}"));
+        }
+    }
+    text
+}
+
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
@@ -526,6 +542,17 @@ pub(crate) mod tests {
         assert_eq!(Plan { kind: plan.kind.clone(), ..read }, plan, "the rest is there");
         let semi_sync = failover(FenceBy::SemiSync { facts: "all acknowledged".to_owned() });
         assert_eq!(serde_json::from_str::<Plan>(&semi_sync.text_for_servers()).unwrap(), semi_sync);
+    }
+
+    #[test]
+    fn the_names_of_events_fit_into_a_table_of_any_character_set() {
+        let name = "ночь \"日\" 🌙\\".to_owned();
+        let (schema, definer) = ("café".to_owned(), String::new());
+        let mut plan = failover(FenceBy::Nothing);
+        plan.events_left = vec![ScheduledEvent { schema, name, definer }];
+        let kept = plan.text_for_servers();
+        assert!(kept.is_ascii() && kept.contains(r"caf\u00e9") && kept.contains(r"\ud83c\udf19"), "{kept}");
+        assert_eq!(serde_json::from_str::<Plan>(&kept).unwrap(), plan);
     }
 
     #[tokio::test]

@@ -14,7 +14,8 @@ use std::time::Duration;
 
 const TABLE: &str = "(generation BIGINT UNSIGNED NOT NULL PRIMARY KEY, paused TINYINT NOT NULL, \
     until_ms BIGINT NOT NULL, by_whom VARCHAR(255) NOT NULL, why VARCHAR(255) NOT NULL, \
-    changed TIMESTAMP(6) NOT NULL DEFAULT CURRENT_TIMESTAMP(6)) ENGINE = InnoDB";
+    changed TIMESTAMP(6) NOT NULL DEFAULT CURRENT_TIMESTAMP(6)) \
+    ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4";
 const NOW_MS: &str = "CAST(UNIX_TIMESTAMP(NOW(6)) * 1000 AS SIGNED)";
 
 /// A person has said to do nothing.

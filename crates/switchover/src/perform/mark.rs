@@ -11,7 +11,8 @@ use std::time::Duration;
 /// The epochs' table, replicated like any other: whoever finds the fleet later knows what was meant.
 const TABLE: &str = "(epoch BIGINT UNSIGNED NOT NULL PRIMARY KEY, primary_server VARCHAR(255) NOT NULL, \
     state VARCHAR(16) NOT NULL, plan MEDIUMTEXT NOT NULL, \
-    changed TIMESTAMP(6) NOT NULL DEFAULT CURRENT_TIMESTAMP(6) ON UPDATE CURRENT_TIMESTAMP(6)) ENGINE = InnoDB";
+    changed TIMESTAMP(6) NOT NULL DEFAULT CURRENT_TIMESTAMP(6) ON UPDATE CURRENT_TIMESTAMP(6)) \
+    ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4";
 
 pub(super) async fn make_table(member: &Member, servers: &mut Servers<'_>) -> Result<(), Error> {
     let deadline = servers.deadline();
