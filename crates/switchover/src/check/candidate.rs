@@ -248,6 +248,13 @@ const COMPARED: [&str; 32] = [
 ];
 
 pub(super) fn variables(s: &Situation<'_>) -> Outcome {
+    let candidate = &s.candidate.server;
+    if s.candidate.is_on(&["offline_mode"]) == Some(true) {
+        return stop(
+            format!("{candidate} is in offline_mode: it would refuse all clients"),
+            format!("on {candidate}: SET GLOBAL offline_mode = OFF"),
+        );
+    }
     let differs = |name: &&str| {
         let (ours, theirs) = s.primary.variable(&[name]).zip(s.candidate.variable(&[name]))?;
         (ours != theirs).then(|| format!("{name} {ours} -> {theirs}"))
@@ -256,7 +263,7 @@ pub(super) fn variables(s: &Situation<'_>) -> Outcome {
     if differing.is_empty() {
         return pass(format!("{} that matter agree", COMPARED.len()));
     }
-    warn(differing.join(", "), format!("set them on {} before", s.candidate.server))
+    warn(differing.join(", "), format!("set them on {candidate} before"))
 }
 
 /// Share of logical reads that went to disk since the server started: the only figure that both flavours

@@ -360,6 +360,8 @@ fn what_a_primary_does_by_its_variables_is_compared() {
         "auto_increment_offset 1 -> 2, gtid_domain_id 0 -> 7, foreign_key_checks ON -> OFF, \
          tx_read_only OFF -> ON, rpl_semi_sync_master_timeout 86400000 -> 10000"
     );
+    set(&mut candidate, &[("offline_mode", "ON")]);
+    assert_eq!(found("variables", &primary, &candidate, &[]).level, Level::Stop);
 }
 
 #[test]

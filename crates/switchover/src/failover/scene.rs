@@ -659,6 +659,7 @@ fn standing(facts: &Facts) -> Result<Standing, Error> {
         }
         _ if facts.channels.len() > 1 => Some("it replicates from several sources".to_owned()),
         _ if facts.reserved.is_some() => facts.reserved.as_deref().map(reserved_words),
+        _ if !off(&["offline_mode"]) => Some("it is in offline_mode and refuses clients".to_owned()),
         Some(channel) if !channel.name.is_empty() => {
             Some(format!("its channel has a name ({}), and only those without one are moved", channel.name))
         }

@@ -119,6 +119,22 @@ fn what_a_replica_wrote_itself_does_not_stand_for_what_it_received() {
 }
 
 #[test]
+fn a_replica_that_refuses_clients_does_not_take_over() {
+    let replica = |name: &str, offline: &str| {
+        let set = [("log_bin", "ON"), ("log_replica_updates", "ON"), ("offline_mode", offline)];
+        Facts {
+            channels: vec![Channel { receiver_runs: false, ..channel("a1", 3306, 11) }],
+            variables: set.map(|(name, value)| (name.to_owned(), value.to_owned())).into(),
+            ..facts(name, "8.4.2")
+        }
+    };
+    let both = scene(vec![replica("a2", "ON"), replica("b1", "OFF")]);
+    assert_eq!(both.choose(None).unwrap().as_str(), "b1");
+    let refused = scene(vec![replica("a2", "ON")]).choose(None).unwrap_err().to_string();
+    assert!(refused.ends_with("it is in offline_mode and refuses clients"), "{refused}");
+}
+
+#[test]
 fn servers_are_known_by_their_ipv6_addresses() {
     let (mut snapshot, mut answering, unread) = fleet();
     for (server, address) in snapshot.servers.iter_mut().zip(["fd00::1", "fd00::2", "fd00::3", "fd00::4"]) {
