@@ -9,6 +9,7 @@ use crate::Error;
 use crate::connection::{Connection, Named, quoted};
 use observe::AskError;
 use serde::Serialize;
+use std::cmp::Reverse;
 use std::fmt;
 use std::time::Duration;
 
@@ -82,18 +83,24 @@ impl GuardRecord {
     }
 }
 
-/// The newest of what several servers have recorded.
+/// The newest of what several servers have recorded. Each tells by its own clock how long a pause lasts, and
+/// how old a failover is: of those that have the same row the one that keeps guards still for longest counts.
 pub fn newest(all: &[GuardRecord]) -> (Option<Pause>, Option<FailoverRecord>) {
-    let guard = all.iter().max_by_key(|one| one.generation);
-    let failover = all.iter().filter_map(|one| one.failover.as_ref()).max_by_key(|one| one.0);
-    let resumed_ms = guard.map_or(0, |one| one.resumed_ms);
-    let last = failover.map(|(epoch, by, at, now)| FailoverRecord {
-        epoch: *epoch,
-        by: by.clone(),
-        age: Duration::from_millis(now.saturating_sub(*at).max(0) as u64),
-        looked_at: resumed_ms > *at,
+    let generation = all.iter().map(|one| one.generation).max().unwrap_or(0);
+    let guards: Vec<&GuardRecord> = all.iter().filter(|one| one.generation == generation).collect();
+    let age = |(_, _, at, now): &(u64, String, i64, i64)| now.saturating_sub(*at).max(0);
+    let failovers = all.iter().filter_map(|one| one.failover.as_ref());
+    let failover = failovers.max_by_key(|failover| (failover.0, Reverse(age(failover))));
+    let resumed_ms = guards.first().map_or(0, |one| one.resumed_ms);
+    let last = failover.map(|failover| FailoverRecord {
+        epoch: failover.0,
+        by: failover.1.clone(),
+        age: Duration::from_millis(age(failover) as u64),
+        looked_at: resumed_ms > failover.2,
     });
-    (guard.and_then(|one| one.pause.clone()), last)
+    let pauses = guards.iter().filter_map(|one| one.pause.as_ref());
+    let pause = pauses.max_by_key(|pause| pause.left.unwrap_or(Duration::MAX));
+    (pause.cloned(), last)
 }
 
 /// Reads both tables of one server.
@@ -224,6 +231,28 @@ mod tests {
         assert!((last.epoch, last.age, last.looked_at) == (2, Duration::from_secs(60), true), "{last:?}");
         assert_eq!(newest(&[GuardRecord::default(), old]).0, Some(pause));
         assert_eq!(newest(&[]), (None, None));
+    }
+
+    #[test]
+    fn a_server_whose_clock_is_ahead_ends_no_pause_and_makes_no_failover_old() {
+        const HOUR_MS: i64 = 3_600_000;
+        let pause = |seconds| Pause {
+            by: "x".to_owned(),
+            why: String::new(),
+            left: Some(Duration::from_secs(seconds)),
+        };
+        let read = |pause, now| GuardRecord {
+            generation: 3,
+            pause,
+            failover: Some((1, "g".to_owned(), 10_000, now)),
+            resumed_ms: 0,
+        };
+        let (right, ahead) = (read(Some(pause(60)), 40_000), read(None, 40_000 + HOUR_MS));
+        for all in [[right.clone(), ahead.clone()], [ahead, right]] {
+            let (paused, last) = newest(&all);
+            assert_eq!(paused, Some(pause(60)));
+            assert_eq!(last.unwrap().age, Duration::from_secs(30));
+        }
     }
 
     #[test]
