@@ -19,7 +19,7 @@ pub struct Channel {
     pub source_id: u32,
     /// The account that reads.
     pub user: String,
-    /// The receiving thread runs.
+    /// The receiving thread runs, and is connected.
     pub receiver_runs: bool,
     /// The applying thread runs.
     pub applier_runs: bool,
@@ -117,6 +117,8 @@ pub(crate) async fn channels(
 pub(super) fn channel(row: &Named) -> Channel {
     let text = |names: [&str; 2]| names.iter().find_map(|name| row.get(*name)).cloned().unwrap_or_default();
     let runs = |names| text(names).eq_ignore_ascii_case("yes");
+    // "Preparing" of MariaDB: it has logged in at its source, and asks what it needs before it reads.
+    let prepares = text(["replica_io_running", "slave_io_running"]).eq_ignore_ascii_case("preparing");
     let applier_error = without_statement(&text(["last_sql_error", "last_sql_error"])).to_owned();
     let errors = [text(["last_io_error", "last_io_error"]), applier_error.clone()];
     Channel {
@@ -125,7 +127,7 @@ pub(super) fn channel(row: &Named) -> Channel {
         port: text(["source_port", "master_port"]).parse().unwrap_or(0),
         source_id: text(["source_server_id", "master_server_id"]).parse().unwrap_or(0),
         user: text(["source_user", "master_user"]),
-        receiver_runs: runs(["replica_io_running", "slave_io_running"]),
+        receiver_runs: prepares || runs(["replica_io_running", "slave_io_running"]),
         applier_runs: runs(["replica_sql_running", "slave_sql_running"]),
         seconds_behind: text(["seconds_behind_source", "seconds_behind_master"]).parse().ok(),
         by_gtid: match row.get("using_gtid") {
@@ -309,6 +311,7 @@ mod tests {
         };
         assert_eq!(stopped("Yes", "Yes", ""), None);
         assert_eq!(stopped("Connecting", "Yes", ""), None);
+        assert_eq!(stopped("Preparing", "Yes", ""), None);
         assert_eq!(stopped("Yes", "No", ""), Some(Thread::Applier));
         assert_eq!(stopped("No", "Yes", ""), Some(Thread::Receiver));
         assert_eq!(stopped("No", "No", ""), Some(Thread::Both));
