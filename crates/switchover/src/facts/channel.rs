@@ -234,6 +234,10 @@ fn settings(channel: &mut Channel, row: &Named, bind: &str, net_timeout: Option<
     let value = |name: &str| row.get(name).map(|value| value.trim()).filter(|value| !value.is_empty());
     let quoted = crate::connection::quoted;
     let protection = &mut channel.protection;
+    // SHOW SLAVE STATUS says the names of the CA's files in the place of these.
+    for (column, option) in [("ssl_crl_file", "SSL_CRL"), ("ssl_crl_path", "SSL_CRLPATH")] {
+        protection.extend(value(column).map(|path| (option.to_owned(), quoted(path))));
+    }
     if let Some(suites) = value("tls_ciphersuites") {
         protection.push(("TLS_CIPHERSUITES".to_owned(), quoted(suites)));
     }
@@ -284,12 +288,15 @@ mod tests {
             ("compression_algorithm", "zstd"),
             ("zstd_compression_level", "7"),
             ("tls_ciphersuites", "TLS_AES_256_GCM_SHA384"),
+            ("ssl_crl_file", "/etc/mysql/revoked.pem"),
+            ("ssl_crl_path", ""),
             ("heartbeat_interval", "2.500"),
             ("network_interface", "10.0.0.7"),
             ("privilege_checks_user", "'applier'@'%'"),
         ]);
         settings(&mut read, &set, "SOURCE_BIND", Some(60.0));
         let expected = [
+            option("SSL_CRL", "'/etc/mysql/revoked.pem'"),
             option("TLS_CIPHERSUITES", "'TLS_AES_256_GCM_SHA384'"),
             option("COMPRESSION_ALGORITHMS", "'zstd'"),
             option("ZSTD_COMPRESSION_LEVEL", "7"),
