@@ -9,6 +9,7 @@ use crate::error::JournalError;
 use crate::perform::{Kind, Plan};
 use crate::step::{Event, State, Step};
 use serde::{Deserialize, Serialize};
+use std::cmp::Reverse;
 use std::fs::{File, OpenOptions};
 use std::io::Write;
 use std::os::unix::fs::OpenOptionsExt;
@@ -157,7 +158,8 @@ fn number_of(path: &Path) -> Option<u64> {
     name.strip_prefix("switchover-")?.strip_suffix(".jsonl")?.parse().ok()
 }
 
-/// The journals in a directory, by name.
+/// The journals in a directory, by the numbers in their names: one that was begun while the clock stood near
+/// 1970 has fewer digits.
 pub(crate) fn newest_first(directory: &Path) -> Vec<PathBuf> {
     let ours = |path: &PathBuf| {
         let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
@@ -165,8 +167,7 @@ pub(crate) fn newest_first(directory: &Path) -> Vec<PathBuf> {
     };
     let entries = std::fs::read_dir(directory).into_iter().flatten().flatten();
     let mut journals: Vec<PathBuf> = entries.map(|entry| entry.path()).filter(ours).collect();
-    journals.sort_unstable();
-    journals.reverse();
+    journals.sort_by_cached_key(|path| Reverse((number_of(path), path.clone())));
     journals
 }
 
@@ -451,6 +452,9 @@ mod tests {
         let left = unfinished(begun.path()).left;
         assert_eq!(left.len(), 1, "the older one, which is over, does not hide it: {left:?}");
         assert_eq!(number_of(Path::new("switchover-old.jsonl")), None);
+        // Begun before the clock of this host was set after its start.
+        std::fs::write(directory.path().join("switchover-99999.jsonl"), "").unwrap();
+        assert_eq!(newest(directory.path()).as_deref(), Some(begun.path()));
     }
 
     #[test]
