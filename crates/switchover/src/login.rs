@@ -2,11 +2,12 @@
 //! moves, by the address that the former primary will be told.
 //!
 //! It is tried from this host, which is not the one that will replicate. So what a host in the account's name
-//! forbids here is not held against it. The former primary connects as the candidate's own channel does, with
-//! TLS or without; whether the account or the server asks for TLS is read, not tried: a password that goes
-//! encrypted to all servers shall not go to one of them in another way.
+//! forbids here is not held against it, nor a certificate that the account wants and that this host does not
+//! have. The former primary connects as the candidate's own channel does, with TLS or without; whether the
+//! account or the server asks for TLS is read, not tried: a password that goes encrypted to all servers shall
+//! not go to one of them in another way.
 
-use crate::connection::{BRIEFLY, Connection};
+use crate::connection::{BRIEFLY, Connection, quoted};
 use crate::dialect::Dialect;
 use crate::facts::{Channel, Facts};
 use crate::{Error, survey};
@@ -36,7 +37,12 @@ pub enum LedTo {
         needs_tls: bool,
     },
     /// The server's error number and words.
-    Refused { code: u16, why: String },
+    Refused {
+        code: u16,
+        why: String,
+        /// An account of this name is let in only with a certificate that was not shown.
+        wants_certificate: bool,
+    },
     /// No server.
     Nowhere { why: String },
     /// Not tried: the former primary cannot be told a password of this length.
@@ -46,6 +52,9 @@ pub enum LedTo {
         limit: usize,
     },
 }
+
+/// Whatever is wrong with user, password or certificate.
+const ACCESS_DENIED: u16 = 1045;
 
 /// Logs in to the candidate as the former primary will, with the TLS settings of `admin`.
 pub(crate) async fn attempt(
@@ -68,7 +77,9 @@ pub(crate) async fn attempt(
     let led_to = match look(candidate, &address, &who, deadline).await {
         Ok(led_to) => led_to,
         Err(Error::Server { source: AskError::Answered { code, message, .. }, .. }) => {
-            LedTo::Refused { code, why: message }
+            let wants_certificate =
+                code == ACCESS_DENIED && wants_certificate(candidate, &user, admin, deadline).await;
+            LedTo::Refused { code, why: message, wants_certificate }
         }
         Err(Error::Server { source, .. }) => LedTo::Nowhere { why: source.to_string() },
         Err(error) => LedTo::Nowhere { why: error.to_string() },
@@ -95,6 +106,25 @@ async fn look(
     let needs_tls = account || candidate.is_on(&["require_secure_transport"]) == Some(true);
     let server_id = server_id.and_then(|id| id.parse().ok()).unwrap_or(0);
     Ok(LedTo::Server { server_id, may_replicate, needs_tls })
+}
+
+/// Whether an account of this name is let in only with a certificate that was not shown: one of a certain
+/// subject or issuer, or any at all where `admin` has none. No where our own account may not read that.
+async fn wants_certificate(candidate: &Facts, user: &str, admin: &Credentials, deadline: Duration) -> bool {
+    let wants = if admin.tls.cert.is_some() { "'SPECIFIED'" } else { "'X509', 'SPECIFIED'" };
+    let user = quoted(user);
+    let ask = format!("SELECT COUNT(*) FROM mysql.user WHERE user = {user} AND ssl_type IN ({wants})");
+    let opened = Connection::open(&candidate.server, &candidate.reach, admin, deadline, BRIEFLY).await;
+    let Ok(mut conn) = opened else { return false };
+    let accounts = conn.scalar(&ask, deadline).await.ok().flatten();
+    conn.close().await;
+    accounts.is_some_and(|accounts| accounts != "0")
+}
+
+/// Whether the former primary will show a certificate, as the candidate's own channel does.
+pub(crate) fn shows_certificate(candidate: &Facts) -> bool {
+    let mut options = candidate.channels.iter().take(1).flat_map(|channel| &channel.protection);
+    options.any(|(option, _)| option == "SSL_CERT")
 }
 
 /// Whether the former primary will connect with TLS; `None` where the candidate does not say what its own
@@ -146,6 +176,32 @@ pub(crate) fn is_loopback(host: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::facts::tests::facts;
+    use lab::scripted::{Reply, Script, ScriptedServer};
+
+    #[tokio::test]
+    async fn an_account_that_wants_a_certificate_is_told_from_one_with_another_password() {
+        for (accounts, expected) in [("1", true), ("0", false)] {
+            let script = Script::new("10.11.6-MariaDB", move |statement, _| {
+                match statement.contains("user = 'repl' AND ssl_type IN") {
+                    true => Reply::value("n", accounts),
+                    false => Reply::Usual,
+                }
+            });
+            let server = ScriptedServer::start(script.login("admin", "secret")).await.unwrap();
+            let mut candidate = facts("a2", "10.11.6-MariaDB");
+            candidate.reach = Address::tcp("127.0.0.1", server.address().port());
+            let admin = Credentials {
+                user: Some("admin".to_owned()),
+                password: Some("secret".to_owned()),
+                ..Credentials::default()
+            };
+            let replication = ("repl".to_owned(), "other".to_owned());
+            let tried = attempt(&candidate, &replication, &admin, Duration::from_secs(5)).await;
+            let LedTo::Refused { code, wants_certificate, .. } = tried.led_to else { panic!("{tried:?}") };
+            assert_eq!((code, wants_certificate), (ACCESS_DENIED, expected));
+        }
+    }
 
     #[test]
     fn an_account_that_may_replicate_is_known_by_its_grants() {

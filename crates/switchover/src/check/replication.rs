@@ -255,7 +255,7 @@ pub(super) fn replication_login(s: &Situation<'_>) -> Outcome {
         }
         LedTo::Server { .. } => pass(format!("{at} leads to {candidate}")),
         // Access denied, host not allowed: it may be this host alone that is not in the account's name.
-        LedTo::Refused { code: 1045 | 1130, why } if of_other_hosts(s.candidate, &login.user) => warn(
+        LedTo::Refused { code: 1045 | 1130, why, .. } if of_other_hosts(s.candidate, &login.user) => warn(
             format!(
                 "{at} is refused to this host ({why}); the account is of other hosts, perhaps of {primary}"
             ),
@@ -264,11 +264,23 @@ pub(super) fn replication_login(s: &Situation<'_>) -> Outcome {
                 login.host, login.port, login.user
             ),
         ),
+        // The former primary has one of its own, under the name of the candidate's file.
+        LedTo::Refused { wants_certificate: true, why, .. } if login::shows_certificate(s.candidate) => warn(
+            format!("{at} is refused to this host ({why}); it wants a certificate, and {primary} shows one"),
+            format!(
+                "on {primary}, log in with it once: mariadb -h {} -P {} -u {} --ssl-cert FILE --ssl-key FILE",
+                login.host, login.port, login.user
+            ),
+        ),
         LedTo::TooLong { bytes, limit } => {
             let (facts, mend) = login::too_long_words(primary.as_str(), &login.user, (*bytes, *limit));
             stop(facts, mend)
         }
-        LedTo::Refused { code, why } => stop(
+        LedTo::Refused { code, why, wants_certificate: true } => stop(
+            format!("{at} is refused: error {code}: {why}"),
+            format!("the account wants a certificate, and {primary} will show none, as {candidate} does"),
+        ),
+        LedTo::Refused { code, why, .. } => stop(
             format!("{at} is refused: error {code}: {why}"),
             "correct user and password in the file of --replication-option-file, or the account there",
         ),

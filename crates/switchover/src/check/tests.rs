@@ -242,7 +242,9 @@ fn the_account_of_replication_is_tried_and_what_only_this_host_cannot_know_is_a_
         found_with("replication account", &primary, candidate, &[], Some(&login)).level
     };
     let reached = |server_id| LedTo::Server { server_id, may_replicate: true, needs_tls: false };
-    let refused = || LedTo::Refused { code: 1045, why: "Access denied".to_owned() };
+    let denied =
+        |wants_certificate| LedTo::Refused { code: 1045, why: "Access denied".to_owned(), wants_certificate };
+    let refused = || denied(false);
     let nowhere = || LedTo::Nowhere { why: "Connection refused".to_owned() };
     assert_eq!(level(&candidate, "a2", reached(2)), Level::Pass);
     assert_eq!(level(&candidate, "a2", reached(1)), Level::Stop, "another server answers there");
@@ -257,6 +259,9 @@ fn the_account_of_replication_is_tried_and_what_only_this_host_cannot_know_is_a_
         assert_eq!(level(&candidate, "a2", reached(2)), Level::Pass);
     }
     assert_eq!(level(&candidate, "a2", refused()), Level::Stop);
+    assert_eq!(level(&candidate, "a2", denied(true)), Level::Stop, "a1 would show no certificate either");
+    candidate.channels[0].protection.push(("SSL_CERT".to_owned(), "'/etc/mysql/cert.pem'".to_owned()));
+    assert_eq!(level(&candidate, "a2", denied(true)), Level::Warn, "it is a1 that has it");
     let accounts = |host: &str| Some([(format!("repl@{host}"), None)].into());
     candidate.accounts = accounts("%");
     assert_eq!(level(&candidate, "a2", refused()), Level::Stop, "any host may, so the password is wrong");
