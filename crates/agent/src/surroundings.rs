@@ -60,8 +60,12 @@ pub(crate) struct Surroundings {
     /// Room left, oldest first.
     room: VecDeque<(Instant, u64)>,
     space: Option<Space>,
-    /// The process, where it is known, and what TCP counted in its network, oldest first.
-    tcp: (Option<u32>, VecDeque<(Instant, tcp::Reading)>),
+    /// The process, where it is known.
+    pid: Option<u32>,
+    /// Its CPU time, oldest first.
+    cpu_time: VecDeque<(Instant, Duration)>,
+    /// What TCP counted in its network, oldest first.
+    tcp: VecDeque<(Instant, tcp::Reading)>,
 }
 
 /// Where a server's data are for us.
@@ -87,8 +91,10 @@ impl Surroundings {
         if self.looked_at.is_none_or(|at| now.saturating_duration_since(at) >= SELDOM) {
             self.looked_at = Some(now);
             let pid = self.find_limits(settings, roots);
-            if self.tcp.0 != pid {
-                self.tcp = (pid, VecDeque::new());
+            if self.pid != pid {
+                self.pid = pid;
+                self.cpu_time.clear();
+                self.tcp.clear();
             }
             let data = data_directory(settings, pid, roots);
             self.data_disk = match &data {
@@ -116,30 +122,22 @@ impl Surroundings {
             }
             self.readings.push_back(reading);
         }
-        self.read_tcp(now, window, roots);
+        let Some(pid) = self.pid else { return };
+        add(&mut self.cpu_time, process::cpu_time(pid, roots), now, window);
+        add(&mut self.tcp, tcp_of(pid, roots), now, window);
     }
 
-    /// A container may have a network of its own, whose counters are not the host's.
-    fn read_tcp(&mut self, now: Instant, window: Duration, proc: &Path) {
-        let (Some(pid), readings) = (self.tcp.0, &mut self.tcp.1) else { return };
-        let net = proc.join(format!("{pid}/net"));
-        let file = |name: &str| std::fs::read(net.join(name)).unwrap_or_default();
-        let (snmp, netstat) = (file("snmp"), file("netstat"));
-        if snmp.is_empty() {
-            readings.clear();
-            return;
-        }
-        while readings.len() > 1
-            && readings.front().is_some_and(|(at, _)| now.saturating_duration_since(*at) > window)
-        {
-            readings.pop_front();
-        }
-        readings.push_back((now, tcp::parse(&snmp, &netstat)));
+    /// CPU seconds a second that the server's process uses, over the window; `None` where that is not known.
+    pub(crate) fn cpus(&self) -> Option<f64> {
+        let ((began, first), (ended, last)) = (self.cpu_time.front()?, self.cpu_time.back()?);
+        let seconds = ended.saturating_duration_since(*began).as_secs_f64();
+        let used = last.checked_sub(*first)?;
+        (seconds >= 1e-3).then(|| used.as_secs_f64() / seconds)
     }
 
     /// TCP in the network of the server's process over the window; `None` where that is not known.
     pub(crate) fn tcp(&self) -> Option<tcp::Sample> {
-        let ((began, first), (ended, last)) = (self.tcp.1.front()?, self.tcp.1.back()?);
+        let ((began, first), (ended, last)) = (self.tcp.front()?, self.tcp.back()?);
         let seconds = ended.saturating_duration_since(*began).as_secs_f64();
         (seconds >= 1e-3).then(|| last.since(first, seconds))
     }
@@ -213,6 +211,26 @@ impl Surroundings {
             Space { path: settings.datadir.clone(), total, available, full_in_s: full_in_s(&self.room) }
         });
     }
+}
+
+/// Adds a reading to those of the window; one that failed ends them.
+fn add<T>(readings: &mut VecDeque<(Instant, T)>, reading: Option<T>, now: Instant, window: Duration) {
+    let Some(reading) = reading else { return readings.clear() };
+    while readings.len() > 1
+        && readings.front().is_some_and(|(at, _)| now.saturating_duration_since(*at) > window)
+    {
+        readings.pop_front();
+    }
+    readings.push_back((now, reading));
+}
+
+/// What TCP has counted in the network of a process: a container may have one of its own, whose counters are
+/// not the host's.
+fn tcp_of(pid: u32, proc: &Path) -> Option<tcp::Reading> {
+    let net = proc.join(format!("{pid}/net"));
+    let file = |name: &str| std::fs::read(net.join(name)).unwrap_or_default();
+    let (snmp, netstat) = (file("snmp"), file("netstat"));
+    (!snmp.is_empty()).then(|| tcp::parse(&snmp, &netstat))
 }
 
 /// Where the data of process `pid` are for us. A container has mounts of its own: what has the same path here
@@ -351,6 +369,22 @@ mod tests {
         assert_eq!((again(10, 3000, 1000), again(15, 4000, 1000)), (Some(0.05), Some(0.025)));
         std::fs::rename(proc.path().join("42"), proc.path().join("43")).unwrap();
         assert_eq!(again(20, 5000, 1000), None, "another process");
+    }
+
+    #[test]
+    fn the_cpu_time_of_the_server_is_that_of_its_process() {
+        let proc = tempfile::tempdir().unwrap();
+        let (start, mut surroundings) = (Instant::now(), Surroundings::default());
+        write(proc.path(), "42/comm", "mariadbd\n");
+        let mut cpus = |s: u64, ticks: Option<u64>| {
+            let text = ticks.map(|ticks| format!("42 (mariadbd) S 1 1 1 0 -1 0 0 0 0 0 {ticks} 0 0 0\n"));
+            write(proc.path(), "42/stat", &text.unwrap_or_default());
+            let (at, window) = (start + Duration::from_secs(s), Duration::from_secs(10));
+            surroundings.look(&Settings::default(), at, window, proc.path(), Path::new("/none"));
+            surroundings.cpus()
+        };
+        assert_eq!((cpus(0, Some(100)), cpus(5, Some(600))), (None, Some(1.0)));
+        assert_eq!((cpus(6, None), cpus(7, Some(800))), (None, None), "it could not be read");
     }
 
     /// A file below a directory, with the directories above it.

@@ -78,6 +78,7 @@ impl WatchedServer {
         sample.missing.extend(self.surroundings.missing());
         window.data_disk = self.surroundings.disk();
         window.disks_below = self.surroundings.disks_below();
+        window.server_cpus = self.surroundings.cpus();
         window.limits = self.surroundings.limits(now);
         window.space = self.surroundings.space();
         if let (Some(host), Some(tcp)) = (window.host.as_mut(), self.surroundings.tcp()) {

@@ -58,6 +58,8 @@ pub struct Window {
     pub data_disk: Option<String>,
     /// Where that is a volume (LVM, md), the disks that it lies on, which alone count its flushes.
     pub disks_below: Vec<String>,
+    /// CPU seconds a second that the server's process uses; the host's CPUs may be busy with others.
+    pub server_cpus: Option<f64>,
     /// The cgroup limits that the server lives under.
     pub limits: Option<host::cgroup::Sample>,
     /// Room of the file system that holds its data.

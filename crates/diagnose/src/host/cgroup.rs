@@ -25,6 +25,7 @@ pub use burst::Burst;
 pub use level::Kills;
 
 use super::pressure;
+use super::process::cpu_us;
 use super::text::{decimal, grown, lines, words};
 use burst::Drawn;
 use files::{Hierarchies, bytes, ceilings, first, in_use, named, pinned_to, thread_ceilings, throttles};
@@ -398,7 +399,7 @@ impl Quota {
         let used_us = match &self.used {
             Used::There => named(&stat, b"usage_usec").unwrap_or(0),
             Used::Counted(dir) => first(&bytes(dir, "cpuacct.usage")).unwrap_or(0) / 1000,
-            Used::Process(stat) => process_us(&std::fs::read(stat).unwrap_or_default()),
+            Used::Process(stat) => cpu_us(&std::fs::read(stat).unwrap_or_default()).unwrap_or(0),
         };
         CpuReading {
             used_us,
@@ -468,13 +469,6 @@ impl Throttle {
             Some(IoLimit { path, device, what: what.to_owned(), limit, used })
         })
     }
-}
-
-/// CPU time of a process by its `stat`: the 14th and 15th field, in the 100 ticks a second of Linux's
-/// interface. The second, its name in brackets, may hold blanks.
-fn process_us(stat: &[u8]) -> u64 {
-    let behind = stat.iter().rposition(|byte| *byte == b')').map_or(&[][..], |at| &stat[at + 1..]);
-    words(behind).skip(11).take(2).filter_map(decimal).sum::<u64>() * 10_000
 }
 
 #[cfg(test)]

@@ -7,9 +7,10 @@
 //! its user and root.
 
 use super::ends_here;
-use super::text::{hexadecimal, lines, words};
+use super::text::{decimal, hexadecimal, lines, words};
 use std::net::IpAddr;
 use std::path::Path;
+use std::time::Duration;
 
 /// What a server's program is called in `comm`.
 const PROGRAMS: [&str; 2] = ["mariadbd", "mysqld"];
@@ -38,6 +39,20 @@ pub fn database_server(pid: u32, proc: &Path) -> Option<ServerProcess> {
     let name = std::fs::read_to_string(proc.join(format!("{pid}/comm"))).ok()?;
     let program = name.trim().to_owned();
     PROGRAMS.contains(&&*program).then_some(ServerProcess { pid, program })
+}
+
+/// CPU time that process `pid` has used so far, with all its threads; `None` where that cannot be read.
+pub fn cpu_time(pid: u32, proc: &Path) -> Option<Duration> {
+    let stat = std::fs::read(proc.join(format!("{pid}/stat"))).ok()?;
+    cpu_us(&stat).map(Duration::from_micros)
+}
+
+/// CPU time of a process by its `stat`, microseconds: the 14th and 15th field, in the 100 ticks a second of
+/// Linux's interface. The second, its name in brackets, may hold blanks.
+pub(super) fn cpu_us(stat: &[u8]) -> Option<u64> {
+    let name_ends = stat.iter().rposition(|byte| *byte == b')')?;
+    let mut ticks = words(&stat[name_ends + 1..]).skip(11).map_while(decimal);
+    ticks.next()?.checked_add(ticks.next()?)?.checked_mul(10_000)
 }
 
 /// Of these the one that serves `port` from `datadir` on `hostname` (empty where that is not known): what its
@@ -160,6 +175,17 @@ mod tests {
             let line = format!("   0: 0100007F:{port:04X} 00000000:0000 0A 00000000:00000000\n");
             std::fs::write(dir.join("net/tcp"), format!("{head}{line}")).unwrap();
         }
+    }
+
+    #[test]
+    fn what_a_process_worked_is_read_behind_its_name_and_unknown_is_not_nothing() {
+        let proc = tempfile::tempdir().unwrap();
+        process(proc.path(), 7, "mariadbd", "mariadbd", None);
+        assert_eq!(cpu_time(7, proc.path()), None);
+        let stat = "7 (maria db) S 1 1 1 0 -1 0 0 0 0 0 30 20 0 0 20 0 9 0\n";
+        std::fs::write(proc.path().join("7/stat"), stat).unwrap();
+        assert_eq!(cpu_time(7, proc.path()), Some(Duration::from_millis(500)));
+        assert_eq!((cpu_us(b""), cpu_us(b"7 (mariadbd) S 1")), (None, None));
     }
 
     #[test]

@@ -101,12 +101,16 @@ fn the_cpus(numbers: &[u32]) -> String {
 /// A statement runs on one CPU, however many there are. The scheduler moves it about, so no single CPU need
 /// look busy: it is the sum that is about one, with about one session at work, and that one at the same
 /// statement for long. (Many short statements may add up to one CPU and one session too, and are no
-/// bottleneck.)
+/// bottleneck.) Where the server's process is known, what others keep busy is left out: a backup's CPU beside
+/// a session that sends its rows to a slow client would look the same.
 pub(super) fn one_session(window: &Window) -> Option<Finding> {
     let (own, server) = (window.own_cpus()?, window.server.as_ref()?.with_sessions()?);
     let (cores, least_active, most_active, long_s, working) = ONE_SESSION;
     let cpus = own.count;
-    let busy = own.busy * cpus;
+    let (what, busy) = match window.server_cpus {
+        Some(busy) => ("CPUs that the server keeps busy", busy),
+        None => ("CPUs busy", own.busy * cpus),
+    };
     let works = (window.rest() - page_reads(window)).max(0.0);
     let alone = server.active <= most_active && own.busy < BUSY && cpus >= 2.0;
     let evidence =
@@ -114,7 +118,7 @@ pub(super) fn one_session(window: &Window) -> Option<Finding> {
     let load = if alone { least(evidence) } else { 0.0 };
     Some(
         Finding::new(Name::OneSession, load, works.min(1.0) * 0.9)
-            .figure("CPUs busy", busy, Unit::Count, Some(cores))
+            .figure(what, busy, Unit::Count, Some(cores))
             .figure("CPUs there are", cpus, Unit::Count, None)
             .figure("sessions at work", server.active, Unit::Count, Some(least_active))
             .figure("the longest is at its statement for", server.longest_s, Unit::Seconds, Some(long_s)),

@@ -654,3 +654,17 @@ fn the_likeliest_holder_of_a_metadata_lock_or_that_of_a_table_is_not_named_for_a
     assert_eq!(who(false, None).as_deref(), Some("session 42 of app@10.0.0.7, for 31 s"));
     assert_eq!((who(true, None), who(false, Some("shop.orders"))), (None, None));
 }
+
+#[test]
+fn what_others_keep_busy_is_not_put_down_to_the_one_session_at_work() {
+    let window = |server_cpus| {
+        let window = with(|host, server| {
+            (host.cpu.all.user, host.cpu.all.idle) = (0.45, 0.43);
+            (server.active, server.in_commit, server.longest_s) = (1.1, 0.0, 12.0);
+        });
+        Window { server_cpus, ..window }
+    };
+    assert_eq!(named(&window(Some(0.98))), Some(Name::OneSession));
+    assert_eq!(named(&window(Some(0.05))), None, "it sends rows to a slow client, beside a backup");
+    assert_eq!(named(&window(None)), Some(Name::OneSession), "who keeps it busy is not known");
+}
