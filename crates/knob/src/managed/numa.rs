@@ -71,8 +71,8 @@ fn node_list(text: &str) -> Option<BTreeSet<u32>> {
     for range in text.trim().split(',') {
         let (first, last) = range.split_once('-').unwrap_or((range, range));
         let (first, last) = (first.parse::<u32>().ok()?, last.parse::<u32>().ok()?);
-        // The kernel has at most 1024.
-        if last >= 1024 {
+        // The kernel has at most 1024. Backwards, as `3-1`, is no range.
+        if last >= 1024 || first > last {
             return None;
         }
         nodes.extend(first..=last);
@@ -281,6 +281,7 @@ mod tests {
         for bad in ["", "default:0", "bind", "bind:2", "bind:x", "preferred:0-1", "interleave:0-4000000000"] {
             assert!(!fits(bad), "{bad}");
         }
+        assert!(!fits("bind:0,1-0") && !fits("bind:1-0"), "backwards");
     }
 
     /// A server that takes its policy from `$NUMACTL`, as far as its `numa_maps` tell, or does not.
