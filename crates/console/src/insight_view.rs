@@ -55,6 +55,8 @@ pub enum Sort {
     Rows,
     /// Bytes sent.
     Bytes,
+    /// Queries of each request.
+    Queries,
 }
 
 /// A question to insight.
@@ -184,8 +186,21 @@ impl By {
 }
 
 impl Sort {
-    pub const ALL: [Self; 7] =
-        [Self::Time, Self::Count, Self::Mean, Self::P99, Self::Errors, Self::Rows, Self::Bytes];
+    pub const ALL: [Self; 8] = [
+        Self::Time,
+        Self::Count,
+        Self::Mean,
+        Self::P99,
+        Self::Errors,
+        Self::Rows,
+        Self::Bytes,
+        Self::Queries,
+    ];
+
+    /// What stands first unless somebody asks for another: of requests those that send most queries each.
+    pub fn usual(by: By) -> Self {
+        if by == By::Request { Self::Queries } else { Self::Time }
+    }
 
     /// The one of this word.
     pub fn named(word: &str) -> Option<Self> {
@@ -202,6 +217,7 @@ impl Sort {
             Self::Errors => "Errors",
             Self::Rows => "Rows sent",
             Self::Bytes => "Bytes sent",
+            Self::Queries => "Queries of each request",
         }
     }
 
@@ -214,13 +230,14 @@ impl Sort {
             Self::Errors => "errors",
             Self::Rows => "rows",
             Self::Bytes => "bytes",
+            Self::Queries => "queries",
         }
     }
 
     fn of(self, figures: &FiguresView) -> f64 {
         match self {
             Self::Time => figures.time_ms,
-            Self::Count => figures.count as f64,
+            Self::Count | Self::Queries => figures.count as f64,
             Self::Mean => figures.mean_ms,
             Self::P99 => figures.p99_ms,
             Self::Errors => figures.errors as f64,

@@ -1,7 +1,7 @@
 //! What is shown of an application's requests: how many queries each sends, how long it takes as far as its
 //! statements show, and which part of that is the database's.
 
-use super::{By, Question, ROWS, ms};
+use super::{By, Question, ROWS, Sort, ms};
 use insight::{Report, RequestFigures};
 use serde::{Deserialize, Serialize};
 
@@ -51,8 +51,12 @@ pub(super) fn all(report: &Report) -> Vec<RequestView> {
 /// Said where requests are shown and the question names a server or a digest.
 const ALL_SERVERS: &str = "requests are told apart by endpoint only: these are of all servers and statements";
 
-/// Those that a question is about, and how many of them are left out. Beside other rows nothing is left out:
-/// the limit is for those.
+/// Said where they are sorted by errors, rows or bytes.
+const NOT_COUNTED: &str =
+    "errors, rows and bytes are not counted by request: those that send most queries each stand first";
+
+/// Those that a question is about, in its order, and how many of them are left out. Beside other rows nothing
+/// is left out: order and limit are for those.
 pub(super) fn asked(mut requests: Vec<RequestView>, question: &Question) -> (Vec<RequestView>, usize) {
     if let Some(endpoint) = &question.endpoint {
         requests.retain(|request| request.endpoint == *endpoint);
@@ -60,16 +64,33 @@ pub(super) fn asked(mut requests: Vec<RequestView>, question: &Question) -> (Vec
     if question.by != By::Request {
         return (requests, 0);
     }
+    requests.sort_by(|a, b| {
+        let (a_is, b_is) = (place(question.sort, a), place(question.sort, b));
+        b_is.total_cmp(&a_is).then_with(|| a.endpoint.cmp(&b.endpoint))
+    });
     let limit = if question.limit == 0 { ROWS } else { question.limit };
     let more = requests.len().saturating_sub(limit);
     requests.truncate(limit);
     (requests, more)
 }
 
+/// What requests are sorted by: a time of each is that of its span, the time of all that of their statements.
+fn place(sort: Sort, request: &RequestView) -> f64 {
+    match sort {
+        Sort::Time => request.time_mean_ms * request.requests as f64,
+        Sort::Count => request.requests as f64,
+        Sort::Mean => request.span_mean_ms,
+        Sort::P99 => request.span_p99_ms,
+        Sort::Queries | Sort::Errors | Sort::Rows | Sort::Bytes => request.queries_mean,
+    }
+}
+
 /// What a person who asks for requests must know of them.
 pub(super) fn notes(question: &Question) -> Vec<String> {
     let of_one = question.server.is_some() || question.digest.is_some();
-    [SPANS].into_iter().chain(of_one.then_some(ALL_SERVERS)).map(str::to_owned).collect()
+    let not_counted = matches!(question.sort, Sort::Errors | Sort::Rows | Sort::Bytes);
+    let more = [of_one.then_some(ALL_SERVERS), not_counted.then_some(NOT_COUNTED)];
+    [SPANS].into_iter().chain(more.into_iter().flatten()).map(str::to_owned).collect()
 }
 
 fn request((endpoint, f): (String, RequestFigures)) -> RequestView {
@@ -111,6 +132,30 @@ mod tests {
         assert_eq!(shown(&few), (names(&["cart", "checkout"]), 1));
         let beside = Question { by: By::Endpoint, limit: 1, ..Question::default() };
         assert_eq!(shown(&beside).0.len(), 3, "the limit is for the endpoints");
+    }
+
+    #[test]
+    fn requests_stand_in_the_order_that_was_asked_for() {
+        let of = |endpoint: &str, requests, queries_mean, span_p99_ms, time_mean_ms| {
+            let endpoint = endpoint.to_owned();
+            let span_mean_ms = 5.0;
+            let times = RequestView { span_mean_ms, span_p99_ms, time_mean_ms, ..RequestView::default() };
+            RequestView { endpoint, requests, queries_mean, ..times }
+        };
+        let all = [
+            of("cart", 900, 2.0, 20.0, 1.0),
+            of("report", 3, 90.0, 80.0, 40.0),
+            of("search", 40, 1.0, 400.0, 30.0),
+        ];
+        let first = |sort| {
+            let question = Question { by: By::Request, sort, ..Question::default() };
+            asked(all.to_vec(), &question).0[0].endpoint.clone()
+        };
+        let firsts = [Sort::Time, Sort::Count, Sort::Mean, Sort::P99, Sort::Queries, Sort::Rows].map(first);
+        assert_eq!(firsts, ["search", "cart", "cart", "search", "report", "report"]);
+        assert_eq!(Sort::usual(By::Request), Sort::Queries, "the N+1 finder");
+        let by_rows = Question { by: By::Request, sort: Sort::Rows, ..Question::default() };
+        assert_eq!(notes(&by_rows), [SPANS, NOT_COUNTED]);
     }
 
     #[test]

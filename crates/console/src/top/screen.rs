@@ -107,7 +107,7 @@ fn figures(frame: &mut Frame<'_>, shown: &Shown, area: Rect) {
     let headings = [
         ("time", sort == Sort::Time),
         ("", false),
-        (per_s, sort == Sort::Count),
+        (per_s, matches!(sort, Sort::Count | Sort::Queries)),
         ("    mean", sort == Sort::Mean),
         ("     p50", false),
         ("     p95", false),
@@ -145,11 +145,22 @@ fn figures_row(row: &RowView) -> Row<'static> {
 }
 
 fn requests(frame: &mut Frame<'_>, shown: &Shown, area: Rect) {
+    let sort = shown.question.sort;
+    let by_queries = matches!(sort, Sort::Queries | Sort::Errors | Sort::Rows | Sort::Bytes);
     let headings = [
-        "requests", " queries", "     p50", "     p99", "    most", " db time", "     p50", "     p99",
-        "span p50", "     p99", "thinking", "endpoint",
-    ]
-    .map(|text| (text, false));
+        ("requests", sort == Sort::Count),
+        (" queries", by_queries),
+        ("     p50", false),
+        ("     p99", false),
+        ("    most", false),
+        (" db time", sort == Sort::Time),
+        ("     p50", false),
+        ("     p99", false),
+        ("span p50", false),
+        ("     p99", sort == Sort::P99),
+        ("thinking", false),
+        ("endpoint", false),
+    ];
     let rows: Vec<Row<'static>> = shown
         .view
         .requests

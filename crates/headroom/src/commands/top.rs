@@ -29,9 +29,9 @@ pub(crate) struct TopArgs {
     /// What the figures are grouped by.
     #[arg(long, value_parser = by(), default_value = "digest")]
     by: By,
-    /// What stands first.
-    #[arg(long, value_parser = sort(), default_value = "time")]
-    sort: Sort,
+    /// What stands first [default: queries for requests, else time].
+    #[arg(long, value_parser = sort())]
+    sort: Option<Sort>,
     /// Only statements of this endpoint.
     #[arg(long, value_name = "NAME")]
     endpoint: Option<String>,
@@ -70,7 +70,7 @@ pub(crate) async fn run(args: TopArgs, environment: &Environment) -> anyhow::Res
     let client = AdminClient::new(environment.router(args.admin.admin.as_deref()));
     let question = Question {
         by: args.by,
-        sort: args.sort,
+        sort: args.sort.unwrap_or(Sort::usual(args.by)),
         since: if args.since_start { Since::Start } else { Since::Recent },
         limit: args.limit,
         digest: args.digest,
