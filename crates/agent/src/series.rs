@@ -250,8 +250,8 @@ fn network(sample: &HostSampleView) -> (f64, f64) {
 }
 
 /// A time, where anything was timed.
-fn timed(now: &StatementsNow, of: fn(&FiguresView) -> f64) -> Option<f64> {
-    (now.figures.count > 0).then(|| of(&now.figures))
+fn timed(now: &StatementsNow, of: fn(&FiguresView) -> Option<f64>) -> Option<f64> {
+    of(&now.figures).filter(|_| now.figures.count > 0)
 }
 
 /// A figure of requests, where any have ended.

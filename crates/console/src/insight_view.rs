@@ -132,12 +132,13 @@ pub struct FiguresView {
     /// Commands under way at a time, on average: time over span.
     pub load: f64,
     pub time_ms: f64,
-    pub mean_ms: f64,
-    pub first_byte_ms: f64,
-    pub p50_ms: f64,
-    pub p95_ms: f64,
-    pub p99_ms: f64,
-    pub p999_ms: f64,
+    /// `None`, as the percentiles, where there was no command.
+    pub mean_ms: Option<f64>,
+    pub first_byte_ms: Option<f64>,
+    pub p50_ms: Option<f64>,
+    pub p95_ms: Option<f64>,
+    pub p99_ms: Option<f64>,
+    pub p999_ms: Option<f64>,
     /// The longest since the start.
     pub longest_ms: f64,
     pub errors: u64,
@@ -238,8 +239,8 @@ impl Sort {
         match self {
             Self::Time => figures.time_ms,
             Self::Count | Self::Queries => figures.count as f64,
-            Self::Mean => figures.mean_ms,
-            Self::P99 => figures.p99_ms,
+            Self::Mean => figures.mean_ms.unwrap_or(0.0),
+            Self::P99 => figures.p99_ms.unwrap_or(0.0),
             Self::Errors => figures.errors as f64,
             Self::Rows => figures.rows_sent as f64,
             Self::Bytes => figures.bytes_to_client as f64,
@@ -374,7 +375,8 @@ fn by_zone(servers: Vec<Row>, status: &StatusView) -> Vec<Row> {
 }
 
 fn figures(f: &Figures, sample: &Sample, span_s: f64, whole_ns: u64) -> FiguresView {
-    let quantile = |q| f.quantile_ns(q).map_or(0.0, ms);
+    let mean = |ns: u64| (f.count > 0).then(|| ms(ns));
+    let quantile = |q| f.quantile_ns(q).map(ms);
     let (codes, other) = f.codes();
     let mut error_codes: BTreeMap<String, u64> =
         codes.into_iter().map(|(code, count)| (code.to_string(), count)).collect();
@@ -390,8 +392,8 @@ fn figures(f: &Figures, sample: &Sample, span_s: f64, whole_ns: u64) -> FiguresV
         share: f.time_ns as f64 / whole_ns.max(1) as f64,
         load: f.time_ns as f64 / 1e9 / span_s,
         time_ms: ms(f.time_ns),
-        mean_ms: ms(f.mean_ns()),
-        first_byte_ms: ms(f.mean_first_byte_ns()),
+        mean_ms: mean(f.mean_ns()),
+        first_byte_ms: mean(f.mean_first_byte_ns()),
         p50_ms: quantile(0.5),
         p95_ms: quantile(0.95),
         p99_ms: quantile(0.99),
@@ -481,6 +483,15 @@ mod tests {
             not_measured(0, &listeners).unwrap().starts_with("not measured: 20 sessions bypass the router")
         );
         assert_eq!(not_measured(1, &listeners), None);
+    }
+
+    #[test]
+    fn no_command_has_neither_a_mean_nor_percentiles() {
+        let view = figures(&Figures::default(), &Sample::default(), 10.0, 0);
+        assert_eq!((view.mean_ms, view.first_byte_ms), (None, None));
+        assert_eq!([view.p50_ms, view.p95_ms, view.p99_ms, view.p999_ms], [None; 4]);
+        let json = serde_json::to_value(&view).unwrap();
+        assert!(json["p99_ms"].is_null() && json["count"] == 0, "{json}");
     }
 
     #[test]

@@ -242,7 +242,7 @@ function remember(status, now) {
 }
 
 // ---- insight: what the statements that passed tell ----
-const took = (ms) => ms < 0.0995 ? (ms * 1e3).toFixed(0) + " µs" : ms < 9.95 ? ms.toFixed(2) + " ms" : ms < 9950 ? ms.toFixed(0) + " ms" : (ms / 1e3).toFixed(1) + " s";
+const took = (ms) => ms === null || ms === undefined ? "–" : ms < 0.0995 ? (ms * 1e3).toFixed(0) + " µs" : ms < 9.95 ? ms.toFixed(2) + " ms" : ms < 9950 ? ms.toFixed(0) + " ms" : (ms / 1e3).toFixed(1) + " s";
 const rate = (n) => n < 10 ? n.toFixed(1) : count(n);
 const perSecond = (f) => rate(f.per_second) + (f.per_second_error > 0 ? " ±" + rate(f.per_second_error) : "");
 

@@ -1,6 +1,6 @@
 //! The screen: a head with the whole, tabs, the rows, what is selected in full, and the keys.
 
-use super::table::{count, decimal, headline, ms, per_second, percent, request_cells, rows_each};
+use super::table::{count, decimal, headline, known_ms, ms, per_second, percent, request_cells, rows_each};
 use crate::insight_view::{By, InsightView, Question, RowView, Sort};
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
@@ -134,10 +134,10 @@ fn figures_row(row: &RowView) -> Row<'static> {
         Cell::from(bar(f.share)).fg(ACCENT),
         right(percent(f.share)),
         right(per_second(f)),
-        right(ms(f.mean_ms)),
-        right(ms(f.p50_ms)),
-        right(ms(f.p95_ms)),
-        right(ms(f.p99_ms)),
+        right(known_ms(f.mean_ms)),
+        right(known_ms(f.p50_ms)),
+        right(known_ms(f.p95_ms)),
+        right(known_ms(f.p99_ms)),
         right(rows_each(f)),
         if f.errors > 0 { errors.red() } else { errors.dim() },
         Cell::from(row.name.clone()),
@@ -196,8 +196,8 @@ fn details(frame: &mut Frame<'_>, shown: &Shown, area: Rect) {
         "{} times, {} under way on average; first byte after {}; p99.9 {}, longest {}; {} bytes there, {} back each",
         count(f.count),
         decimal(f.load),
-        ms(f.first_byte_ms),
-        ms(f.p999_ms),
+        known_ms(f.first_byte_ms),
+        known_ms(f.p999_ms),
         ms(f.longest_ms),
         each(f.bytes_to_server),
         each(f.bytes_to_client),
@@ -268,7 +268,7 @@ mod tests {
             count: 100,
             per_second: 1234.5,
             share: 0.5,
-            p99_ms: 1.5,
+            p99_ms: Some(1.5),
             errors: 3,
             ..FiguresView::default()
         };

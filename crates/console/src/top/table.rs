@@ -49,8 +49,8 @@ pub(super) fn headline(view: &InsightView) -> String {
     format!(
         "{}/s, p50 {}, p99 {}, {} under way on average, {} errors ({from}{span}{only})",
         per_second(f),
-        ms(f.p50_ms),
-        ms(f.p99_ms),
+        known_ms(f.p50_ms),
+        known_ms(f.p99_ms),
         decimal(f.load),
         count(f.errors),
     )
@@ -63,14 +63,10 @@ fn rows(view: &InsightView) -> String {
     ]);
     for row in &view.rows {
         let f = &row.figures;
-        let mut cells = vec![percent(f.share), per_second(f), ms(f.mean_ms), ms(f.p50_ms), ms(f.p95_ms)];
-        cells.extend([
-            ms(f.p99_ms),
-            ms(f.p999_ms),
-            rows_each(f),
-            count(f.errors),
-            shortened(&row.name, STATEMENT),
-        ]);
+        let times = [f.mean_ms, f.p50_ms, f.p95_ms, f.p99_ms, f.p999_ms].map(known_ms);
+        let mut cells = vec![percent(f.share), per_second(f)];
+        cells.extend(times);
+        cells.extend([rows_each(f), count(f.errors), shortened(&row.name, STATEMENT)]);
         table.row(cells);
     }
     match (&view.not_measured, view.rows.is_empty()) {
@@ -139,6 +135,11 @@ pub(super) fn ms(ms: f64) -> String {
         ms if ms < 9_950.0 => format!("{ms:.0} ms"),
         ms => format!("{:.1} s", ms / 1e3),
     }
+}
+
+/// The same, where it is known.
+pub(super) fn known_ms(time: Option<f64>) -> String {
+    time.map_or_else(|| "-".to_owned(), ms)
 }
 
 pub(super) fn percent(share: f64) -> String {

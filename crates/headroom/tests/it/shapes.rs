@@ -81,7 +81,7 @@ fn json_of_a_router_keeps_its_keys() {
         name: "n".into(),
         id: "i".into(),
         example: Some("e".into()),
-        figures: FiguresView { error_codes: filled(), ..FiguresView::default() },
+        figures: filled(),
     };
     let question = Question {
         digest: Some("d".into()),
@@ -91,6 +91,7 @@ fn json_of_a_router_keeps_its_keys() {
     };
     let top = InsightView {
         question,
+        total: FiguresView { error_codes: BTreeMap::new(), ..filled() },
         rows: vec![row],
         requests: vec![RequestView::default()],
         not_measured: Some("why".into()),
