@@ -60,7 +60,7 @@ pub fn text(view: &WatchView, paint: Paint) -> String {
     for one in &view.servers {
         text.push('\n');
         text.push_str(&server(one, paint));
-        if told_above.contains(&one.name.as_str()) {
+        if told_above.iter().any(|told| std::ptr::eq(*told, one)) {
             let called = one.verdict.bottleneck.as_ref().map_or("", |named| &named.called);
             text.push_str(&format!("  {} {called} of its host, above\n", paint.red("bottleneck")));
         } else if one.sample.is_some() {
@@ -112,7 +112,7 @@ fn is_its_own(view: &WatchView, agent: Option<&str>, of_host: &VerdictView) -> b
 }
 
 /// The servers whose bottleneck is that of the host they run on, where there are several: it is told once.
-fn sharing<'a>(view: &'a WatchView, agent: Option<&str>, of_host: &VerdictView) -> Vec<&'a str> {
+fn sharing<'a>(view: &'a WatchView, agent: Option<&str>, of_host: &VerdictView) -> Vec<&'a ServerWatch> {
     let Some(named) = &of_host.bottleneck else { return Vec::new() };
     let shares = |server: &&ServerWatch| {
         let own = server.verdict.bottleneck.as_ref();
@@ -121,12 +121,13 @@ fn sharing<'a>(view: &'a WatchView, agent: Option<&str>, of_host: &VerdictView) 
             && server.agent.as_deref() == agent
             && own.is_some_and(|own| (own.name, &own.who) == (named.name, &named.who))
     };
-    let names: Vec<&str> = view.servers.iter().filter(shares).map(|server| server.name.as_str()).collect();
-    if names.len() > 1 { names } else { Vec::new() }
+    let servers: Vec<&ServerWatch> = view.servers.iter().filter(shares).collect();
+    if servers.len() > 1 { servers } else { Vec::new() }
 }
 
-fn concerns(servers: &[&str]) -> String {
-    if servers.is_empty() { String::new() } else { format!("  concerns   {}\n", servers.join(", ")) }
+fn concerns(servers: &[&ServerWatch]) -> String {
+    let names: Vec<&str> = servers.iter().map(|server| server.name.as_str()).collect();
+    if names.is_empty() { String::new() } else { format!("  concerns   {}\n", names.join(", ")) }
 }
 
 /// One line for the host and each server: for logs, printed when [`news`] changes.
@@ -160,7 +161,7 @@ fn one_each(view: &WatchView, says: impl Fn(&VerdictView, bool) -> String) -> St
     for server in &view.servers {
         let says =
             server.unanswered.clone().unwrap_or_else(|| says(&server.verdict, server.sample.is_some()));
-        text.push_str(&format!("{}: {says}\n", server.name));
+        text.push_str(&format!("{}: {says}\n", view.called(server)));
     }
     if let Some(left_out) = &view.left_out {
         text.push_str(&format!("{left_out}\n"));
@@ -282,10 +283,10 @@ fn stopped(server: &ServerWatch) -> Option<String> {
 
 /// What to do first: of all bottlenecks the surest, with the servers that it concerns; `None` without one.
 fn first_line(view: &WatchView) -> Option<String> {
-    let hosts = view.hosts.iter().map(|host| (host.agent.as_str(), &host.verdict));
-    let servers = view.servers.iter().map(|server| (server.name.as_str(), &server.verdict));
+    let hosts = view.hosts.iter().map(|host| (host.agent.clone(), &host.verdict));
+    let servers = view.servers.iter().map(|server| (view.called(server), &server.verdict));
     // That of a host without a server says nothing of those that are watched.
-    let own = view.counts_own_host().then_some(("this host", &view.verdict));
+    let own = view.counts_own_host().then(|| ("this host".to_owned(), &view.verdict));
     let all: Vec<_> = servers.chain(hosts).chain(own).filter(|(_, of)| of.bottleneck.is_some()).collect();
     let rank = |of: &VerdictView| {
         let weight = of.bottleneck.as_ref().map_or(0.0, |named| named.weight);
@@ -301,7 +302,7 @@ fn first_line(view: &WatchView) -> Option<String> {
     let concerned: Vec<&str> = all
         .iter()
         .filter(|(_, of)| of.bottleneck.as_ref().is_some_and(|other| other.name == named.name))
-        .map(|(name, _)| *name)
+        .map(|(name, _)| name.as_str())
         .collect();
     let next = named.next.first()?;
     Some(format!("{}: {} -> {next}", concerned.join(", "), named.called))
@@ -503,6 +504,40 @@ mod tests {
         let alone = with(vec![server("db1", cpu())]);
         assert_eq!(alone.matches("the CPU: probably").count(), 1, "{alone}");
         assert!(!alone.contains("concerns"), "{alone}");
+    }
+
+    #[test]
+    fn servers_of_several_hosts_that_are_called_alike_are_told_apart() {
+        let on = |agent: &str, name: &str, verdict| ServerWatch {
+            name: name.to_owned(),
+            agent: Some(agent.to_owned()),
+            on_this_host: true,
+            sample: Some(Default::default()),
+            verdict,
+            ..ServerWatch::default()
+        };
+        let cpu = || named(Name::Cpu, "the CPU");
+        let host = |agent: &str, verdict| HostWatch {
+            agent: agent.to_owned(),
+            host: Some(HostSampleView::default()),
+            verdict,
+            ..HostWatch::default()
+        };
+        let view = WatchView {
+            hosts: vec![host("https://db1", cpu()), host("https://db2", VerdictView::default())],
+            servers: vec![
+                on("https://db1", "127.0.0.1:3306", cpu()),
+                on("https://db1", "127.0.0.1:3307", cpu()),
+                on("https://db2", "127.0.0.1:3306", named(Name::RowLocks, "row locks")),
+            ],
+            ..WatchView::default()
+        };
+        let told = text(&view, Paint::off());
+        assert_eq!(told.matches("the CPU of its host, above").count(), 2, "{told}");
+        assert!(told.contains("bottleneck row locks: probably"), "{told}");
+        assert!(lines(&view).contains("127.0.0.1:3306 of https://db2: row locks: probably\n"));
+        let first = first_line(&view).unwrap();
+        assert!(first.starts_with("127.0.0.1:3306 of https://db1, 127.0.0.1:3307, https://db1: "), "{first}");
     }
 
     #[test]

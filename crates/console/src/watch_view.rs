@@ -245,6 +245,18 @@ impl WatchView {
             || self.host.is_some()
     }
 
+    /// What a server is called among all: those of two hosts may both be called 127.0.0.1:3306, each by the
+    /// agent beside it.
+    pub fn called(&self, server: &ServerWatch) -> String {
+        let is_called_so = |other: &&ServerWatch| other.name == server.name;
+        match &server.agent {
+            Some(agent) if self.servers.iter().filter(is_called_so).count() > 1 => {
+                format!("{} of {agent}", server.name)
+            }
+            _ => server.name.clone(),
+        }
+    }
+
     /// Why nothing is known of any of the servers that should be watched; `None` when something is, or when
     /// there are none.
     pub fn nothing_of_servers(&self) -> Option<String> {
@@ -254,7 +266,7 @@ impl WatchView {
         }
         let why = |server: &ServerWatch| {
             let why = server.unanswered.as_deref().unwrap_or("no answer within the window");
-            format!("{}: {why}", server.name)
+            format!("{}: {why}", self.called(server))
         };
         Some(self.servers.iter().map(why).collect::<Vec<_>>().join("; "))
     }
@@ -269,7 +281,7 @@ impl WatchView {
         let hosts = self.hosts.iter().filter(|host| host.host.is_none());
         let servers = self.servers.iter().filter(|server| server.sample.is_none());
         let hosts = hosts.map(|host| why(&host.agent, &host.unanswered));
-        let servers = servers.map(|server| why(&server.name, &server.unanswered));
+        let servers = servers.map(|server| why(&self.called(server), &server.unanswered));
         // Without them most rules do not judge.
         let unseen = self.servers.iter().filter_map(|server| {
             let sample = server.sample.as_ref().filter(|sample| sample.sessions_unseen)?;
@@ -278,7 +290,7 @@ impl WatchView {
             } else {
                 sample.missing.join("; ")
             };
-            Some(format!("{}: {why}", server.name))
+            Some(format!("{}: {why}", self.called(server)))
         });
         let own = (self.counts_own_host() && self.hosts.is_empty() && self.host.is_none())
             .then(|| "this host: no readings within the window".to_owned());
@@ -445,6 +457,20 @@ mod tests {
         let on_this_host = |on_this_host| vec![ServerWatch { on_this_host, ..ServerWatch::default() }];
         assert!(view(Vec::new()).has_bottleneck() && view(on_this_host(true)).has_bottleneck());
         assert!(!view(on_this_host(false)).has_bottleneck());
+    }
+
+    #[test]
+    fn servers_of_two_hosts_with_one_name_are_called_by_their_hosts_too() {
+        let server = |name: &str, agent: &str| ServerWatch {
+            name: name.to_owned(),
+            agent: Some(agent.to_owned()),
+            ..ServerWatch::default()
+        };
+        let servers = vec![server("127.0.0.1:3306", "a"), server("127.0.0.1:3306", "b"), server("db3", "b")];
+        let view = WatchView { servers, ..WatchView::default() };
+        let names: Vec<String> = view.servers.iter().map(|server| view.called(server)).collect();
+        assert_eq!(names, ["127.0.0.1:3306 of a", "127.0.0.1:3306 of b", "db3"]);
+        assert!(view.unread().unwrap().contains("127.0.0.1:3306 of b: no answer"), "{:?}", view.unread());
     }
 
     #[test]

@@ -113,7 +113,7 @@ fn keep(kept: &HistoryStore, view: &WatchView, heard: &[LastAnswer]) {
     for server in &view.servers {
         let told_by = view.hosts.iter().position(|host| server.agent.as_ref() == Some(&host.agent));
         let Some(at) = told_by.and_then(|at| heard.get(at)?.at) else { continue };
-        let subject = Subject::Server(called(server, view));
+        let subject = Subject::Server(view.called(server));
         if let Some(sample) = &server.sample {
             let now = ServerNow {
                 sample: sample.clone(),
@@ -125,34 +125,5 @@ fn keep(kept: &HistoryStore, view: &WatchView, heard: &[LastAnswer]) {
             // One that was never read is not lost: its agent may not have asked it yet.
             history.lose(&subject, at, why);
         }
-    }
-}
-
-/// What a server is called in the history: servers of two hosts may both be called 127.0.0.1:3306.
-fn called(server: &ServerWatch, view: &WatchView) -> String {
-    let is_called_so = |other: &&ServerWatch| other.name == server.name;
-    match &server.agent {
-        Some(agent) if view.servers.iter().filter(is_called_so).count() > 1 => {
-            format!("{} of {agent}", server.name)
-        }
-        _ => server.name.clone(),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn servers_of_two_hosts_with_one_name_have_a_history_each() {
-        let server = |name: &str, agent: &str| ServerWatch {
-            name: name.to_owned(),
-            agent: Some(agent.to_owned()),
-            ..ServerWatch::default()
-        };
-        let servers = vec![server("127.0.0.1:3306", "a"), server("127.0.0.1:3306", "b"), server("db3", "b")];
-        let view = WatchView { servers, ..WatchView::default() };
-        let names: Vec<String> = view.servers.iter().map(|server| called(server, &view)).collect();
-        assert_eq!(names, ["127.0.0.1:3306 of a", "127.0.0.1:3306 of b", "db3"]);
     }
 }

@@ -177,7 +177,8 @@ mod tests {
         ]);
         let told: Vec<_> = whole.servers.iter().map(|s| (s.agent.as_deref(), s.sample.is_some())).collect();
         assert_eq!(told, [(Some("https://db1"), true), (Some("https://db2"), false)]);
-        assert!(whole.unread().unwrap().contains("127.0.0.1:3306: no answer"), "{:?}", whole.unread());
+        let unread = whole.unread().unwrap();
+        assert!(unread.contains("127.0.0.1:3306 of https://db2: no answer"), "{unread}");
         // By a name that means the same everywhere it is one.
         let down = ServerWatch { sample: None, ..server("db1:3306", "db1", false) };
         let whole = merge(vec![

@@ -26,6 +26,12 @@ const byId = (id) => document.getElementById(id);
 
 const several = () => fleet !== null && view === fleet;
 
+// Servers of several hosts may have one name, as 127.0.0.1:3306: then that of the host is said, too.
+function nameOf(server) {
+  const alike = several() && view.servers.filter((one) => one.name === server.name).length > 1;
+  return alike ? server.name + " of " + called(server.agent) : server.name;
+}
+
 function headline(view) {
   const awayOrNew = several() ? ofHosts(view) : null;
   if (awayOrNew) return awayOrNew;
@@ -34,7 +40,7 @@ function headline(view) {
   const named = view.servers.filter((server) => server.verdict.bottleneck && !shared(server, hostOf(server)));
   const away = view.servers.filter((server) => server.unanswered);
   if (away.length) return ["bad", plural(away.length, "server does not answer", "servers do not answer")];
-  if (named.length === 1) return ["warn", named[0].name + ": " + named[0].verdict.bottleneck.called];
+  if (named.length === 1) return ["warn", nameOf(named[0]) + ": " + named[0].verdict.bottleneck.called];
   if (named.length) return ["warn", named.length + " bottlenecks"];
   const held = several() ? view.hosts.filter((host) => host.verdict.bottleneck) : [];
   if (held.length > 1) return ["warn", "bottlenecks on " + held.length + " hosts"];
@@ -45,7 +51,7 @@ function headline(view) {
 }
 
 function notices(view) {
-  const list = view.servers.filter((server) => server.unanswered).map((server) => ["bad", server.name, "does not answer: " + server.unanswered]);
+  const list = view.servers.filter((server) => server.unanswered).map((server) => ["bad", nameOf(server), "does not answer: " + server.unanswered]);
   if (view.left_out) list.push(["warn", "Servers left out", view.left_out]);
   if (view.held_back) list.push(["warn", "This agent", "is " + view.held_back]);
   (view.hosts ?? []).forEach((host) => { if (host.held_back) list.push(["warn", "Agent " + host.agent, "is " + host.held_back]); });

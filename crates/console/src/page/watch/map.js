@@ -11,6 +11,15 @@ const UNSEEN = 0.005; // a share below this is no arrow
 
 const zoneOf = (server) => server.zone || NOWHERE;
 
+// Of several hosts two servers may have one name, as 127.0.0.1:3306: each is known by its agent, too.
+const keyOf = (server) => (server.agent || "") + " " + server.name;
+
+// Whom a server replicates from: it is called so by the agent that tells of the server.
+function sourceOf(view, server) {
+  const all = view.servers.filter((one) => one.name === server.source);
+  return all.find((one) => one.agent === server.agent) ?? (all.length === 1 ? all[0] : undefined);
+}
+
 // As much of a text as is `width` pixels wide in a font, as the browser would draw it.
 const pen = document.createElement("canvas").getContext("2d");
 const FAMILY = getComputedStyle(document.body).fontFamily;
@@ -43,7 +52,7 @@ function layout(view, width) {
   const place = (name) => { const at = names.indexOf(name); return [Math.floor(at / columns), at % columns]; };
   const passing = new Map(); // row -> arrows that go round below it
   for (const server of view.servers) {
-    const source = view.servers.find((one) => one.name === server.source);
+    const source = sourceOf(view, server);
     if (!source) continue;
     const [[row, column], [to_row, to_column]] = [place(zoneOf(source)), place(zoneOf(server))];
     const far = row === to_row ? Math.abs(column - to_column) > 1 : columns > 1;
@@ -59,7 +68,7 @@ function layout(view, width) {
       zones.set(name, zone);
       view.servers.filter((server) => zoneOf(server) === name)
         .sort((a, b) => (b.role === "primary") - (a.role === "primary") || a.name.localeCompare(b.name, undefined, { numeric: true }))
-        .forEach((server, i) => boxes.set(server.name, { server, zone, x: zone.x + GUTTER, y: zone.y + HEAD + i * (BOX + BETWEEN), w: wide - GUTTER - PAD, h: BOX }));
+        .forEach((server, i) => boxes.set(keyOf(server), { server, zone, x: zone.x + GUTTER, y: zone.y + HEAD + i * (BOX + BETWEEN), w: wide - GUTTER - PAD, h: BOX }));
     });
     const round = passing.get(first / columns) || 0;
     y += lane + tall + (round ? ROUND * round + 8 : 0) + (lane > 4 ? 0 : GAP - 4);
@@ -195,7 +204,8 @@ const arrow = (id) => h("marker", { id, viewBox: "0 0 8 8", refX: 1, refY: 4, ma
 export function map(view, width) {
   if (!view.servers.length) return [h("p", { class: "empty" }, "No server is watched: headroom agent --server 127.0.0.1:3306, or --config. What this host does stands below.")];
   const drawn = layout(view, Math.max(300, Math.floor(width)));
-  const sources = [...drawn.boxes.values()].map((to) => [drawn.boxes.get(to.server.source), to]).filter(([from]) => from);
+  const boxOf = (server) => server && drawn.boxes.get(keyOf(server));
+  const sources = [...drawn.boxes.values()].map((to) => [boxOf(sourceOf(view, to.server)), to]).filter(([from]) => from);
   const below = new Map();
   const picture = h("svg", { class: "map", width: drawn.width, height: drawn.height, viewBox: `0 0 ${drawn.width} ${drawn.height}`, role: "group", "aria-label": "Map of zones and servers" },
     h("defs", {}, arrow("arrow"), arrow("arrow-flow")),
@@ -203,12 +213,12 @@ export function map(view, width) {
     sources.map(([from, to], i) => replication(from, to, i, below)),
     drawn.leaving.map((one, i) => flow(one, drawn, i)),
     [...drawn.boxes.values()].map((one) => box(one, view)));
-  return [picture, h("p", { class: "note" }, legend(view, drawn))];
+  return [picture, h("p", { class: "note" }, legend(view))];
 }
 
-function legend(view, drawn) {
+function legend(view) {
   const parts = [];
-  if ([...drawn.boxes.values()].some((one) => drawn.boxes.get(one.server.source))) parts.push("Dashed: replication.");
+  if (view.servers.some((server) => sourceOf(view, server))) parts.push("Dashed: replication.");
   const router = view.router;
   if (!router) parts.push("Where reads go is not known here: no router is asked (--router).");
   else if (router.unanswered) parts.push("Where reads go is not known now: " + router.unanswered + ".");
