@@ -166,8 +166,11 @@ pub(super) fn disk_latency(window: &Window) -> Option<Finding> {
     let slow = |idle: Option<f64>| idle.map_or(SLOW_MS, |ms| ms * SLOWER);
     let none = Ceilings::default();
     let ceilings = &window.ceilings;
-    let ceilings =
-        if ceilings.disk.as_ref().is_none_or(|name| *name == disk.name) { ceilings } else { &none };
+    // The paths of an NVMe are as quick as it is.
+    let is_below = || window.disks_below.contains(&disk.name);
+    let is_its_own =
+        |name: &String| *name == disk.name || window.data_disk.as_ref() == Some(name) && is_below();
+    let ceilings = if ceilings.disk.as_ref().is_none_or(is_its_own) { ceilings } else { &none };
     let (read_limit, write_limit) = (slow(ceilings.idle_read_ms), slow(ceilings.idle_write_ms));
     let (read, write) = (disk.read.await_ms.unwrap_or(0.0), disk.written.await_ms.unwrap_or(0.0));
     // Requests that flushes wait for are the flush rule's.
@@ -226,9 +229,13 @@ fn flushing(window: &Window) -> Option<&host::disk::Sample> {
     most.or_else(|| busiest(window, flushes))
 }
 
-/// The disk with the server's data where that is known, else the one that does most of it.
+/// The disk with the server's data where that is known, else the one that does most of it. An NVMe of several
+/// paths counts nothing itself before Linux 6.4: then it is the busiest of its paths.
 fn busiest(window: &Window, by: impl Fn(&host::disk::Sample) -> f64) -> Option<&host::disk::Sample> {
     let disks = &window.host.as_ref()?.disks;
-    let data = window.data_disk.as_ref().and_then(|name| disks.iter().find(|disk| disk.name == *name));
-    data.or_else(|| disks.iter().max_by(|a, b| by(a).total_cmp(&by(b))))
+    let most = |of: &dyn Fn(&host::disk::Sample) -> bool| {
+        disks.iter().filter(|disk| of(disk)).max_by(|a, b| by(a).total_cmp(&by(b)))
+    };
+    let data = most(&|disk| window.data_disk.as_ref() == Some(&disk.name));
+    data.or_else(|| most(&|disk| window.disks_below.contains(&disk.name))).or_else(|| most(&|_| true))
 }

@@ -656,6 +656,22 @@ fn the_likeliest_holder_of_a_metadata_lock_or_that_of_a_table_is_not_named_for_a
 }
 
 #[test]
+fn an_nvme_that_counts_nothing_itself_is_judged_by_its_paths_and_not_by_another_disk() {
+    let mut window = with(|host, server| {
+        (server.active, server.pool.misses_per_s) = (4.0, 1.0);
+        // A copy of files keeps the slow disk of the system busy.
+        let mut system = disk::Sample { name: "sda".to_owned(), queue: 4.0, ..host.disks[0].clone() };
+        (system.read.await_ms, system.read.under_way, system.busy) = (Some(40.0), 4.0, 1.0);
+        host.disks[0].name = "nvme0c0n1".to_owned();
+        host.disks.push(system);
+    });
+    assert_eq!(named(&window), Some(Name::DiskLatency), "whose data are on which disk is not known");
+    window.data_disk = Some("nvme0n1".to_owned());
+    window.disks_below = vec!["nvme0c0n1".to_owned()];
+    assert_eq!(named(&window), None);
+}
+
+#[test]
 fn what_others_keep_busy_is_not_put_down_to_the_one_session_at_work() {
     let window = |server_cpus| {
         let window = with(|host, server| {
