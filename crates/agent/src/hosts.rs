@@ -23,8 +23,8 @@ use tokio::task::JoinSet;
 
 /// An agent that has not answered after this long is shown as such.
 const DEADLINE: Duration = Duration::from_secs(5);
-/// A view of the most servers that are watched takes less.
-const LARGEST: usize = 8 << 20;
+/// A day of the most subjects that have a history takes less, and so does a view of the most servers.
+const LARGEST: usize = 32 << 20;
 
 /// The agent of this machine, where none is named.
 pub const USUAL: &str = "http://127.0.0.1:9307";
@@ -123,6 +123,27 @@ async fn answer(web: &Web, token: Option<&Token>) -> Result<Vec<u8>, AgentError>
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::history::{HistoryQuery, HistoryStore};
+    use console::history_view::Subject;
+    use diagnose::history::{MOST_SUBJECTS, Outcome, WIDTH};
+    use std::time::{Instant, SystemTime};
+
+    #[test]
+    fn the_history_of_the_most_servers_is_an_answer_that_is_taken() {
+        let ago = Duration::from_secs(2000);
+        let began = Instant::now().checked_sub(ago).unwrap();
+        let kept = HistoryStore::since(began, SystemTime::now() - ago);
+        for second in 0..2000 {
+            let at = began + Duration::from_secs(second);
+            for number in 0..MOST_SUBJECTS {
+                let name = Subject::Server(format!("db{number}.example.org:3306"));
+                kept.lock().add(&name, at, [1234.0; WIDTH], Outcome::Free);
+            }
+        }
+        let view = kept.view(&HistoryQuery { from: -2000.0, to: 0.0, step: 1.0 });
+        let answer = serde_json::to_vec(&view).unwrap();
+        assert!((8 << 20..LARGEST).contains(&answer.len()), "{}", answer.len());
+    }
 
     #[test]
     fn a_token_is_never_sent_in_the_clear() {
