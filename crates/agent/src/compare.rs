@@ -24,7 +24,7 @@ pub use text::{PastStretch, StretchError, target, text};
 use crate::history::{HistoryStore, gap, moment, seconds};
 use console::comparison_view::{ComparisonView, Estimate, RatioView, RowView, SideView};
 use console::history_view::{GapView, Subject};
-use diagnose::history::{GAP_MS, History, Point, Track};
+use diagnose::history::{GAP_MS, History, MOST_SUBJECTS, Point, Track};
 use diagnose::verdict::Unit;
 use plan::student;
 use serde::Deserialize;
@@ -228,6 +228,11 @@ fn notes(history: &History<Subject>, rows: &[RowView], before: (u64, u64), after
     if before.0 < after.1 && after.0 < before.1 {
         notes.push("the two stretches overlap".to_owned());
     }
+    if history.untold() > 0 {
+        notes.push(format!(
+            "there are more than {MOST_SUBJECTS} servers and endpoints: of those beyond that no history is kept"
+        ));
+    }
     if rows.is_empty() {
         notes.push("nothing was read in either stretch".to_owned());
     }
@@ -280,6 +285,19 @@ mod tests {
         assert!(low < 4.0 && 4.0 < high && high - low < 0.5, "{ratio:?}");
         assert!((row(&view, "statements").after.unwrap().mean - 4000.0).abs() < 40.0);
         assert!(view.notes.is_empty(), "{:?}", view.notes);
+    }
+
+    #[test]
+    fn servers_that_have_no_history_for_want_of_room_are_said_to_be_missing() {
+        let (kept, question) = changed((1000.0, 0.45), (4000.0, 0.6), 600);
+        let began = Instant::now();
+        let add = |number: usize| {
+            kept.server(&format!("other{number}"), began, &now(1.0, 0.1), &VerdictView::default());
+            kept.compare(&question).notes
+        };
+        let notes: Vec<Vec<String>> = (1..=MOST_SUBJECTS).map(add).collect();
+        assert!(notes[MOST_SUBJECTS - 2].is_empty(), "{:?}", notes[MOST_SUBJECTS - 2]);
+        assert!(notes[MOST_SUBJECTS - 1][0].contains("more than 96 servers"), "{notes:?}");
     }
 
     #[test]

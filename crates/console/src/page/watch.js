@@ -101,6 +101,7 @@ function footer() {
   show("footer", h("span", {}, "Headroom " + view.version + ", windows of " + view.window_s + " s"),
     several() ? h("span", {}, "what stands here began with this page's headroom watch; each host has the longer history of its agent") : h("span", {}, "watching costs " + (view.cost.cpu_share * 100).toFixed(2) + " % of a core and " + figure(view.cost.resident_bytes, "bytes")),
     kept ? h("span", {}, "history in memory: readings for " + lasted(kept.readings_s) + ", minutes for " + lasted(kept.minutes_s) + ", " + figure(kept.bytes, "bytes") + " of at most " + figure(kept.bytes_at_most, "bytes")) : null,
+    kept && kept.untold ? h("span", {}, "no room in it for all servers and endpoints: " + kept.untold + " readings are not there") : null,
     h("span", {}, plural(view.gaps, "gap", "gaps") + " since the start"), h("a", { href: ofChosen("/watch.json") }, "JSON"), h("a", { href: ofChosen("/history.json") }, "history"), fleet ? null : h("a", { href: at("/metrics") }, "metrics"));
 }
 
