@@ -107,7 +107,9 @@ fn called(pid: u32, proc: &Path) -> Option<String> {
 fn evidence(pid: u32, port: u64, datadir: &str, proc: &Path) -> Option<u32> {
     let dir = proc.join(pid.to_string());
     let told = arguments(&std::fs::read(dir.join("cmdline")).unwrap_or_default());
-    if told.port.is_some_and(|told| told != port) || (port > 0 && listens(&dir, port) == Some(false)) {
+    // With skip_networking a server says 0, whatever port it was told, and listens on none.
+    let differs = || told.port.is_some_and(|told| told != port) || listens(&dir, port) == Some(false);
+    if port > 0 && differs() {
         return None;
     }
     let cwd = std::fs::read_link(dir.join("cwd")).ok();
@@ -209,6 +211,16 @@ mod tests {
         let found = |port, datadir| serving(&servers, port, datadir, "", proc.path());
         assert_eq!((found(3306, "/a/"), found(3307, "/b")), (Some(7), Some(8)));
         assert_eq!(found(3308, "/c/"), Some(9));
+    }
+
+    #[test]
+    fn a_server_without_a_network_is_found_though_its_command_line_has_a_port() {
+        let proc = tempfile::tempdir().unwrap();
+        process(proc.path(), 7, "mysqld", "mysqld --datadir=/a --port=3306 --skip-networking", None);
+        process(proc.path(), 8, "mysqld", "mysqld --datadir=/b --port=3307 --skip-networking", None);
+        let servers = database_servers(proc.path());
+        let found = |datadir| serving(&servers, 0, datadir, "", proc.path());
+        assert_eq!((found("/a/"), found("/b/"), found("/c/")), (Some(7), Some(8), None));
     }
 
     #[test]
