@@ -131,6 +131,9 @@ async fn watch_agents(
         let view = agents.ask().await;
         let said: Vec<_> = view.hosts.iter().filter_map(|host| host.unanswered.as_deref()).collect();
         if said.len() == view.hosts.len() {
+            if args.json {
+                terminal::print_json(&view)?;
+            }
             anyhow::bail!("no agent has answered: {}", said.join("; "));
         }
         return show_once(&view, args.json, Paint::for_stdout(environment.no_colour));

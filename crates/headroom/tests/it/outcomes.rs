@@ -20,7 +20,7 @@ const LIMIT: Duration = Duration::from_secs(60);
 type Row = (&'static str, i32, &'static str);
 
 /// No server is needed: these end before they reach one, or find none.
-const ALONE: [Row; 79] = [
+const ALONE: [Row; 80] = [
     ("", 64, ""),
     ("rout", 64, "unrecognized subcommand 'rout'"),
     ("route", 64, "name one with --server"),
@@ -44,6 +44,7 @@ const ALONE: [Row; 79] = [
         "There are no figures of any server: 127.0.0.1:1: Connection refused",
     ),
     ("watch --once --agent http://127.0.0.1:1", 2, "no agent has answered"),
+    ("watch --once --json --agent http://127.0.0.1:1", 2, "{"),
     (
         "watch --compare 20m..10m 10m..now --agent http://127.0.0.1:1",
         2,
