@@ -58,8 +58,17 @@ fn counted(line: &[u8], cpus: usize) -> Option<Interrupt> {
     Some(Interrupt { name: text(name), what: text(&what.join(&b' ')), counts })
 }
 
+impl Interrupt {
+    /// Whether it is of timers and calls from one CPU to another (`LOC`, `RES`), which every CPU has.
+    /// Interrupts of devices are numbered. Soft ones are not, and have no words.
+    fn is_the_kernels(&self) -> bool {
+        !self.what.is_empty() && decimal(self.name.as_bytes()).is_none()
+    }
+}
+
 impl Reading {
-    /// The `most` busiest pairs of interrupt and CPU since `before`, `seconds` ago, busiest first.
+    /// The `most` busiest pairs of interrupt and CPU since `before`, `seconds` ago, busiest first; those of
+    /// devices before the kernel's own, which alone would fill the list of a machine with many CPUs.
     pub fn busiest(&self, before: &Self, seconds: f64, most: usize) -> Vec<Sample> {
         let mut pairs: Vec<(f64, usize, usize)> = Vec::new();
         for (at, line) in self.lines.iter().enumerate() {
@@ -74,7 +83,11 @@ impl Reading {
                 }
             }
         }
-        pairs.sort_by(|a, b| b.0.total_cmp(&a.0));
+        let place = |(per_s, at, _): &(f64, usize, usize)| (self.lines[*at].is_the_kernels(), *per_s);
+        pairs.sort_by(|a, b| {
+            let (a, b) = (place(a), place(b));
+            a.0.cmp(&b.0).then(b.1.total_cmp(&a.1))
+        });
         pairs.truncate(most);
         let sample = |(per_s, at, column): (f64, usize, usize)| {
             let line = &self.lines[at];
@@ -107,5 +120,14 @@ mod tests {
         assert_eq!(busiest.len(), 2);
         assert_eq!((busiest[0].cpu, busiest[0].per_s, &*busiest[0].what), (2, 50.0, "eth0"));
         assert_eq!((busiest[1].cpu, busiest[1].per_s), (1, 5.0));
+    }
+
+    #[test]
+    fn devices_come_before_the_timers_that_every_cpu_has() {
+        let before = parse(b"  CPU0 CPU1\n 40: 5 0 PCI-MSI eth0\nLOC: 9 9 Local timer interrupts\n");
+        let now = parse(b"  CPU0 CPU1\n 40: 505 0 PCI-MSI eth0\nLOC: 9009 8009 Local timer interrupts\n");
+        let busiest = now.busiest(&before, 10.0, 2);
+        let names: Vec<(&str, u32)> = busiest.iter().map(|one| (one.name.as_str(), one.cpu)).collect();
+        assert_eq!(names, [("40", 0), ("LOC", 0)]);
     }
 }
