@@ -108,17 +108,19 @@ pub(super) fn global_lock(window: &Window) -> Option<Finding> {
 pub(super) fn new_connections(window: &Window) -> Option<Finding> {
     let server = window.server.as_ref()?;
     let per_statement = server.connections_per_s / server.statements_per_s.max(1.0);
-    let busy = busy(window).unwrap_or(0.0);
-    let cost = super::greatest([(busy, CONNECT_COST.0), (server.in_login, CONNECT_COST.1)]);
+    let busy = busy(window);
+    let cost = super::greatest([(busy.unwrap_or(0.0), CONNECT_COST.0), (server.in_login, CONNECT_COST.1)]);
     let load = least([(server.connections_per_s, CONNECTS.0), (per_statement, CONNECTS.1), (cost, 1.0)]);
-    Some(
+    let finding =
         Finding::new(Name::NewConnections, load, (0.5 + per_statement / 2.0).min(1.0) * window.rest())
             .figure("connections begun", server.connections_per_s, Unit::PerSecond, Some(CONNECTS.0))
             .figure("connections a statement", per_statement, Unit::Count, Some(CONNECTS.1))
-            .figure("being let in", server.in_login, Unit::Count, Some(CONNECT_COST.1))
-            .figure("CPU busy", busy, Unit::Share, Some(CONNECT_COST.0))
-            .figure("threads started", server.threads_created_per_s, Unit::PerSecond, None),
-    )
+            .figure("being let in", server.in_login, Unit::Count, Some(CONNECT_COST.1));
+    let finding = match busy {
+        Some(busy) => finding.figure("CPU busy", busy, Unit::Share, Some(CONNECT_COST.0)),
+        None => finding,
+    };
+    Some(finding.figure("threads started", server.threads_created_per_s, Unit::PerSecond, None))
 }
 
 pub(super) fn table_cache(window: &Window) -> Option<Finding> {
@@ -149,7 +151,7 @@ pub(super) fn admission(window: &Window) -> Option<Finding> {
     let server = window.server.as_ref().filter(|server| server.settings.at_work > 0)?;
     let waiting = server.in_admission?;
     let share = waiting / (waiting + server.active).max(1.0);
-    let idle = busy(window).map_or(1.0, |busy| (1.0 - busy).max(0.0));
+    let idle = (1.0 - busy(window)?).max(0.0);
     let load = least([(waiting, 1.0), (share, ADMISSION.0), (idle, ADMISSION.1)]);
     Some(
         Finding::new(Name::Admission, load, share.max(0.5))

@@ -2,6 +2,7 @@
 
 mod cause;
 mod latches;
+mod no_host;
 mod recorded;
 mod request;
 
