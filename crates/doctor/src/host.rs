@@ -112,6 +112,8 @@ pub enum Clock {
 pub struct Demands {
     /// Sessions of all listeners together.
     pub sessions: u64,
+    /// Threads of the router; `None` is as many as it takes by itself.
+    pub threads: Option<usize>,
     pub data_path: DataPath,
     pub zero_hop: config::ZeroHop,
 }
@@ -121,11 +123,13 @@ impl Demands {
     pub fn of(config: Option<&Config>) -> Self {
         let usual = config::Listener::DEFAULT_MAX_SESSIONS as u64;
         let Some(config) = config else {
-            return Self { sessions: usual, data_path: DataPath::Auto, zero_hop: config::ZeroHop::Auto };
+            let (data_path, zero_hop) = (DataPath::Auto, config::ZeroHop::Auto);
+            return Self { sessions: usual, threads: None, data_path, zero_hop };
         };
         let sessions = config.listeners.iter().fold(0u64, |sum, l| sum.saturating_add(l.max_sessions as u64));
         let sessions = if config.listeners.is_empty() { usual } else { sessions };
-        Self { sessions, data_path: config.router.data_path, zero_hop: config.router.zero_hop }
+        let config::RouterConfig { threads, data_path, zero_hop, .. } = config.router;
+        Self { sessions, threads, data_path, zero_hop }
     }
 }
 
@@ -146,7 +150,7 @@ pub fn findings(facts: &HostFacts, demands: &Demands) -> Vec<Finding> {
         account(facts),
         io_uring(facts, demands),
         zero_hop(facts, demands),
-        cpu(facts),
+        cpu(facts, demands),
         memory(facts),
         descriptors(facts, demands),
         clock(facts),
@@ -291,20 +295,23 @@ fn bypass_obstacle(facts: &HostFacts) -> Option<(String, String)> {
     }
 }
 
-fn cpu(facts: &HostFacts) -> Finding {
+fn cpu(facts: &HostFacts, demands: &Demands) -> Finding {
     let cores = format!("{} core{}", facts.cores, if facts.cores == 1 { "" } else { "s" });
     let Some(limit) = facts.cpu_limit else {
         return Finding::pass(HOST, "cpu", format!("{cores}, no quota"));
     };
     let found = format!("{cores}; the cgroup allows {limit:.1}");
-    // The router takes a thread for every four cores, of those that the host has.
-    let threads = (facts.cores / 4).max(1);
+    // By itself the router takes a thread for every four cores.
+    let threads = demands.threads.unwrap_or_else(|| (facts.cores / 4).max(1));
     if limit >= threads as f64 {
         return Finding::pass(HOST, "cpu", found);
     }
+    let (quota, fewer) = (format!("CPUQuota={}%", threads * 100), limit.floor().max(1.0));
+    let mend =
+        if threads as f64 > fewer { format!("{quota}, or [router] threads = {fewer}") } else { quota };
     Finding::warn(HOST, "cpu", found)
         .costs("the router is stopped in the middle of its work when the quota of a period is used up")
-        .mend(format!("CPUQuota={}%, or [router] threads = {}", threads * 100, limit.floor().max(1.0)))
+        .mend(mend)
 }
 
 fn memory(facts: &HostFacts) -> Finding {

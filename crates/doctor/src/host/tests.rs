@@ -101,6 +101,18 @@ fn every_loss_says_what_it_costs_and_what_mends_it() {
 }
 
 #[test]
+fn the_quota_is_held_against_the_threads_that_are_configured() {
+    let host = |cpu_limit| HostFacts { cpu_limit: Some(cpu_limit), ..full() };
+    let found = |cpu_limit, threads| find(&host(cpu_limit), &Demands { threads, ..usual() }, "cpu");
+    let mend = |cpu_limit, threads| found(cpu_limit, threads).mend.unwrap_or_default();
+    assert_eq!(mend(1.5, None), "CPUQuota=200%, or [router] threads = 1");
+    assert_eq!(mend(1.5, Some(1)), "", "as it said");
+    assert_eq!(found(2.0, None).status, Status::Pass);
+    assert_eq!(mend(2.0, Some(6)), "CPUQuota=600%, or [router] threads = 2");
+    assert_eq!(mend(0.5, Some(1)), "CPUQuota=100%", "it cannot have fewer");
+}
+
+#[test]
 fn who_forbids_io_uring_is_told_apart() {
     let found = |facts: HostFacts| find(&facts, &usual(), "io_uring");
     let by_sysctl = found(HostFacts {
