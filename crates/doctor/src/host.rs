@@ -307,8 +307,7 @@ fn cpu(facts: &HostFacts, demands: &Demands) -> Finding {
         return Finding::pass(HOST, "cpu", found);
     }
     let (quota, fewer) = (format!("CPUQuota={}%", threads * 100), limit.floor().max(1.0));
-    let mend =
-        if threads as f64 > fewer { format!("{quota}, or [router] threads = {fewer}") } else { quota };
+    let mend = if threads as f64 > fewer { format!("{quota}, or [router] threads = {fewer}") } else { quota };
     Finding::warn(HOST, "cpu", found)
         .costs("the router is stopped in the middle of its work when the quota of a period is used up")
         .mend(mend)
