@@ -5,8 +5,8 @@ mod holder;
 
 use super::row_search::{self, Keys};
 use super::{
-    Cost, Histogram, LatchWait, Reading, Replica, RowSearch, Sessions, Settings, Status, TopStatement, latch,
-    latency, question,
+    Blocker, Cost, Histogram, LatchWait, Reading, Replica, RowSearch, Sessions, Settings, Status,
+    TopStatement, latch, latency, question,
 };
 use crate::host::{Roots, process};
 use config::Credentials;
@@ -65,11 +65,11 @@ struct Open {
     on_this_host: bool,
     /// Such a question is under way.
     needs_table: bool,
-    row_blocker: Due,
-    metadata_blocker: Due,
-    table_blocker: Due,
-    latch_wait: Due,
-    oldest_transaction: Due,
+    row_blocker: Held<Blocker>,
+    metadata_blocker: Held<Blocker>,
+    table_blocker: Held<Blocker>,
+    latch_wait: Held<LatchWait>,
+    oldest_transaction: Held<Blocker>,
     history: Due,
     latch_instruments: Due,
     durations: Due,
@@ -123,6 +123,35 @@ impl Due {
 
     fn after(&mut self, pause: Duration) {
         self.0 = Some(Instant::now() + pause);
+    }
+}
+
+/// Whom sessions wait for: what was answered holds until it may be asked again, for as long as any wait. A
+/// short window has readings in which it was not.
+struct Held<T> {
+    due: Due,
+    answer: Option<T>,
+}
+
+impl<T: Clone> Held<T> {
+    fn unasked() -> Self {
+        Self { due: Due::default(), answer: None }
+    }
+
+    /// Whether it is to be asked now: then nothing is known until it is answered.
+    fn is_due(&mut self) -> bool {
+        let is_due = self.due.now();
+        if is_due {
+            self.due.after(BLOCKERS_EVERY);
+            self.answer = None;
+        }
+        is_due
+    }
+
+    /// What is known of it at a reading; nobody waits any more where there is no reason to ask.
+    fn told(&mut self, any_wait: bool) -> Option<T> {
+        self.answer = self.answer.take().filter(|_| any_wait);
+        self.answer.clone()
     }
 }
 
@@ -192,11 +221,11 @@ impl Open {
             dialect,
             on_this_host,
             needs_table: false,
-            row_blocker: now,
-            metadata_blocker: now,
-            table_blocker: now,
-            latch_wait: now,
-            oldest_transaction: now,
+            row_blocker: Held::unasked(),
+            metadata_blocker: Held::unasked(),
+            table_blocker: Held::unasked(),
+            latch_wait: Held::unasked(),
+            oldest_transaction: Held::unasked(),
             history: now,
             latch_instruments: now,
             durations: now,
@@ -283,37 +312,42 @@ impl Open {
             let rows = asking.may(question::AUTO_INCREMENT, what, &mut missing).await?;
             in_auto_increment = rows.as_ref().and_then(|rows| rows.first()?.parse(&["waiting"])).unwrap_or(0);
         }
-        let mut row_blocker = None;
-        if tables && (status.row_waits_now > 0 || in_auto_increment > 0) {
-            let (due, lacks) = (&mut self.row_blocker, &mut self.seen.unanswered.row_blocker);
-            let statement = question::row_blocker(self.dialect);
-            row_blocker = asking.blocker(statement, "who holds row locks", due, lacks).await?;
+        let any_wait = tables && (status.row_waits_now > 0 || in_auto_increment > 0);
+        if any_wait {
+            let lacks = &mut self.seen.unanswered.row_blocker;
+            if self.row_blocker.is_due() {
+                let statement = question::row_blocker(self.dialect);
+                self.row_blocker.answer = asking.blocker(statement, "who holds row locks", lacks).await?;
+            }
             missing.extend_from_slice(lacks);
         }
-        let mut metadata_blocker = None;
+        let row_blocker = self.row_blocker.told(any_wait);
         let in_metadata_lock = sessions.metadata_lock + sessions.appliers_in_metadata_lock;
         let in_global_lock = sessions.global_lock + sessions.appliers_in_global_lock;
-        if tables && in_metadata_lock + in_global_lock > 0 {
-            if self.metadata_blocker.now() {
-                self.metadata_blocker.after(BLOCKERS_EVERY);
+        let any_wait = tables && in_metadata_lock + in_global_lock > 0;
+        if any_wait {
+            if self.metadata_blocker.is_due() {
                 let (global, flush) = (in_global_lock > in_metadata_lock, sessions.table_flush > 0);
                 let (seen, mut lacks) = (&mut self.seen, Vec::new());
-                metadata_blocker = asking.lock_holder(self.dialect, global, flush, seen, &mut lacks).await?;
+                let found = asking.lock_holder(self.dialect, global, flush, seen, &mut lacks).await?;
+                self.metadata_blocker.answer = found;
                 self.seen.unanswered.metadata_blocker = lacks;
             }
             missing.extend_from_slice(&self.seen.unanswered.metadata_blocker);
         }
-        let mut table_blocker = None;
-        if tables && sessions.table_lock + sessions.appliers_in_table_lock > 0 {
-            if self.table_blocker.now() {
-                self.table_blocker.after(BLOCKERS_EVERY);
+        let metadata_blocker = self.metadata_blocker.told(any_wait);
+        let any_wait = tables && sessions.table_lock + sessions.appliers_in_table_lock > 0;
+        if any_wait {
+            if self.table_blocker.is_due() {
                 let mut lacks = Vec::new();
                 let told = self.seen.settings.performance_schema;
-                table_blocker = asking.table_holder(told, status.open_tables, &mut lacks).await?;
+                let found = asking.table_holder(told, status.open_tables, &mut lacks).await?;
+                self.table_blocker.answer = found;
                 self.seen.unanswered.table_blocker = lacks;
             }
             missing.extend_from_slice(&self.seen.unanswered.table_blocker);
         }
+        let table_blocker = self.table_blocker.told(any_wait);
         let mut in_admission = Some(0);
         if self.seen.settings.at_work > 0 {
             in_admission = None;
@@ -332,13 +366,17 @@ impl Open {
         }
         missing.extend_from_slice(&self.seen.unanswered.history);
         let history = status.history.or(self.seen.history);
-        let mut oldest_transaction = None;
-        if tables && history.is_some_and(|length| length >= LONG_HISTORY) {
-            let (due, lacks) = (&mut self.oldest_transaction, &mut self.seen.unanswered.oldest_transaction);
-            let statement = question::oldest_transaction(self.dialect);
-            oldest_transaction = asking.blocker(statement, "the oldest transaction", due, lacks).await?;
+        let is_long = tables && history.is_some_and(|length| length >= LONG_HISTORY);
+        if is_long {
+            let lacks = &mut self.seen.unanswered.oldest_transaction;
+            if self.oldest_transaction.is_due() {
+                let statement = question::oldest_transaction(self.dialect);
+                let found = asking.blocker(statement, "the oldest transaction", lacks).await?;
+                self.oldest_transaction.answer = found;
+            }
             missing.extend_from_slice(lacks);
         }
+        let oldest_transaction = self.oldest_transaction.told(is_long);
         self.needs_table = false;
         let mut in_latch = None;
         let mut in_latch_and_commit = 0;
@@ -347,18 +385,18 @@ impl Open {
         {
             (in_latch, in_latch_and_commit) = (Some(waiting), committing);
         }
-        let mut latch_wait = None;
-        if in_latch.is_some_and(|waiting| waiting > 0) {
+        let any_wait = in_latch.is_some_and(|waiting| waiting > 0);
+        if any_wait {
             let lacks = &mut self.seen.unanswered.latch_wait;
-            if self.latch_wait.now() {
-                self.latch_wait.after(BLOCKERS_EVERY);
+            if self.latch_wait.is_due() {
                 lacks.clear();
                 let what = "which latch is waited for";
                 let rows = asking.may(&question::latch_waits(), what, lacks).await?;
-                latch_wait = rows.as_ref().and_then(LatchWait::read);
+                self.latch_wait.answer = rows.as_ref().and_then(LatchWait::read);
             }
             missing.extend_from_slice(lacks);
         }
+        let latch_wait = self.latch_wait.told(any_wait);
         let every_reading = (asking.statements, asking.took);
         asking.latch_instruments(&mut self.seen, &mut self.latch_instruments).await?;
         asking.seldom(self.dialect, &mut self.seen, &mut self.durations, &mut self.digests).await?;
@@ -604,6 +642,20 @@ mod tests {
         assert!(!hung(&AskError::Broken { why: "connection reset by peer".to_owned() }));
         let (state, message) = ("08S01".to_owned(), "Server shutdown in progress".to_owned());
         assert!(!hung(&AskError::Answered { code: 1053, state, message }));
+    }
+
+    #[test]
+    fn whom_sessions_wait_for_is_told_until_it_is_asked_again_or_nobody_waits() {
+        let mut held: Held<u64> = Held::unasked();
+        assert!(held.is_due());
+        held.answer = Some(42);
+        assert!(!held.is_due(), "a moment ago");
+        assert_eq!((held.told(true), held.told(true)), (Some(42), Some(42)));
+        assert_eq!((held.told(false), held.told(true)), (None, None), "others wait now");
+        held.answer = Some(42);
+        held.due = Due::default();
+        assert!(held.is_due());
+        assert_eq!(held.told(true), None, "this time nobody was found");
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Who holds the row, the metadata lock or the table that sessions wait for, by every means that the server
 //! has; and what would tell where none does.
 
-use super::{Asker, BLOCKERS_EVERY, Due, REFUSED, RareAnswers};
+use super::{Asker, REFUSED, RareAnswers};
 use crate::server::{Blocker, question};
 use observe::{AskError, Dialect, Rows};
 
@@ -52,19 +52,13 @@ fn untold_without_plugin(global: bool) -> String {
 }
 
 impl Asker<'_> {
-    /// One session that holds others back, asked for when it is due. What is missing for that stays in
-    /// `lacks` until it is asked again.
+    /// One session that holds others back. What is missing for that stays in `lacks` until it is asked again.
     pub(super) async fn blocker(
         &mut self,
         statement: &str,
         what: &str,
-        due: &mut Due,
         lacks: &mut Vec<String>,
     ) -> Result<Option<Blocker>, AskError> {
-        if !due.now() {
-            return Ok(None);
-        }
-        due.after(BLOCKERS_EVERY);
         lacks.clear();
         let rows = self.may(statement, what, lacks).await?;
         Ok(rows.as_ref().and_then(Blocker::read))
