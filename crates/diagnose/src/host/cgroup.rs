@@ -3,8 +3,9 @@
 //! user may have.
 //!
 //! A limit may stand at any level above the process: a pod's above a container's. Of each kind the one that
-//! is used most counts; how often it was met is read where it stands. Version 1 and 2 may be mounted beside
-//! each other, each with some of the controllers.
+//! is used most counts, of CPU time and memory one that holds back or was met before others (`level`); how
+//! often it was is read where it stands. Version 1 and 2 may be mounted beside each other, each with some of
+//! the controllers.
 //!
 //! Inside of a container the mount may begin at the container's own group. The group of a process of another
 //! container (a pod with one process namespace) is then not there, and the limits at the mount are not its.
@@ -29,7 +30,7 @@ use super::process::cpu_us;
 use super::text::{decimal, grown, lines, words};
 use burst::Drawn;
 use files::{Hierarchies, bytes, ceilings, first, in_use, named, pinned_to, thread_ceilings, throttles};
-use level::nearest;
+use level::{holding_back, nearest, nearest_met};
 use quota::cpu_quotas;
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
@@ -331,7 +332,7 @@ impl Limits {
                 burst: drawn.map(|(us, (now, before))| now.since(before, us, periods, seconds)),
             }
         });
-        let cpu = nearest(cpu.collect::<Vec<CpuLimit>>(), |limit| (limit.used, limit.cpus));
+        let cpu = holding_back(cpu.collect());
         let memory = self.memory.iter().zip(before.memory.iter().zip(&now.memory));
         let mut memory: Vec<MemoryLimit> = memory
             .map(|(ceiling, (before, now))| {
@@ -357,7 +358,7 @@ impl Limits {
         let kills = memory.iter().position(|limit| limit.killed > 0);
         let memory = match kills {
             Some(at) => Some(memory.swap_remove(at)),
-            None => nearest(memory, |limit| (limit.used as f64, limit.limit as f64)),
+            None => nearest_met(memory),
         };
         let io = self.io.iter().zip(before.io.iter().zip(&now.io));
         let io = io.flat_map(|(throttle, (before, now))| throttle.between(before, now, seconds));

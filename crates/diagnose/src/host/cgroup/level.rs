@@ -5,8 +5,34 @@
 
 use super::super::text::grown;
 use super::files::{bytes, named};
-use super::{Ceiling, MemoryReading};
+use super::{Ceiling, CpuLimit, MemoryLimit, MemoryReading};
 use std::path::{Path, PathBuf};
+
+/// Of the periods with work; a level that held back in fewer is no news.
+const HELD_BACK: f64 = 0.05;
+/// Of its quota. A level with less use holds back only what comes at once.
+const USED_UP: f64 = 0.85;
+
+/// Of the quotas of CPU time the one that holds back most, those that are used up first: of another one more
+/// may be used, which has enough in each period. Where none holds back it is the nearest.
+pub(super) fn holding_back(levels: Vec<CpuLimit>) -> Option<CpuLimit> {
+    let place = |level: &CpuLimit| (level.used >= USED_UP * level.cpus, level.throttled);
+    let holding = levels.iter().filter(|level| level.throttled >= HELD_BACK);
+    let most = holding.max_by(|a, b| {
+        let (a, b) = (place(a), place(b));
+        a.0.cmp(&b.0).then(a.1.total_cmp(&b.1))
+    });
+    most.cloned().or_else(|| nearest(levels, |limit| (limit.used, limit.cpus)))
+}
+
+/// Of the limits of memory the nearest of those that were met; of another one as much may be used, most of it
+/// file cache that nobody asked to give back. Where none was met it is the nearest.
+pub(super) fn nearest_met(levels: Vec<MemoryLimit>) -> Option<MemoryLimit> {
+    let (met, others): (Vec<MemoryLimit>, Vec<MemoryLimit>) =
+        levels.into_iter().partition(|limit| limit.met_per_s > 0.0);
+    let of = |limit: &MemoryLimit| (limit.used as f64, limit.limit as f64);
+    nearest(met, of).or_else(|| nearest(others, of))
+}
 
 /// The level that most is used of, by `of` (what is used and the limit); levels come innermost first. Of
 /// those that are used alike (to a hundredth, so that it does not flap; or where nothing is known of it) the
@@ -143,6 +169,40 @@ mod tests {
         assert!(threads.path.ends_with("cg/pod") && memory.path.ends_with("cg/pod"));
         assert_eq!(limits.cpu_quota().map(|(_, cpus)| cpus), Some(2.0), "what it may use at most");
         assert_eq!(limits.memory_limit(), Some(500_000));
+    }
+
+    #[test]
+    fn of_nested_quotas_the_one_that_holds_back_counts_though_more_is_used_of_another() {
+        let level = |path: &str, cpus, used, throttled| CpuLimit {
+            path: path.to_owned(),
+            cpus,
+            used,
+            throttled,
+            ..CpuLimit::default()
+        };
+        let told = |levels: &[CpuLimit]| holding_back(levels.to_vec()).unwrap().path;
+        let (service, slice) = (level("db.service", 2.0, 1.9, 0.0), level("db.slice", 4.0, 3.5, 0.4));
+        assert_eq!(told(&[service.clone(), slice.clone()]), "db.slice");
+        // What comes at once is held back, of the slice as much as there is used.
+        let bursty = level("db.service", 0.5, 0.3, 0.34);
+        assert_eq!(told(&[bursty.clone(), level("db.slice", 1.0, 0.7, 0.0)]), "db.service");
+        assert_eq!(told(&[bursty, slice]), "db.slice", "used up");
+        assert_eq!(told(&[service, level("db.slice", 4.0, 3.5, 0.01)]), "db.service", "the nearest");
+    }
+
+    #[test]
+    fn of_nested_limits_of_memory_the_one_that_is_met_counts_though_another_is_as_full() {
+        let level = |path: &str, limit, used, met_per_s| MemoryLimit {
+            path: path.to_owned(),
+            limit,
+            used,
+            met_per_s,
+            ..MemoryLimit::default()
+        };
+        let told = |levels: [MemoryLimit; 2]| nearest_met(levels.into()).unwrap().path;
+        let service = || level("db.service", 4000, 3999, 0.0);
+        assert_eq!(told([service(), level("db.slice", 8000, 7999, 50.0)]), "db.slice");
+        assert_eq!(told([service(), level("db.slice", 8000, 7999, 0.0)]), "db.service");
     }
 
     #[test]
