@@ -383,7 +383,7 @@ fn requests(router: &RouterWatch, paint: Paint) -> String {
     for one in told.iter().take(REQUESTS) {
         let ms = |ms: f64| figure(ms, Unit::Milliseconds);
         table.row(vec![
-            paint.bold(&one.endpoint),
+            paint.bold(&printable(&one.endpoint)),
             figure(one.requests as f64, Unit::Count),
             ms(one.span_p50_ms),
             ms(one.span_p99_ms),
@@ -434,9 +434,11 @@ fn near(next: &NamedView) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use console::insight_view::RequestView;
     use console::sample_view::SpaceView;
-    use console::watch_view::HostWatch;
+    use console::watch_view::{EndpointWatch, HostWatch};
     use diagnose::verdict::Confidence;
+    use std::sync::Arc;
 
     fn named(name: diagnose::verdict::Name, called: &str) -> VerdictView {
         VerdictView {
@@ -584,6 +586,16 @@ mod tests {
         assert!(said("replica", &format!("stopped (receiver): {}", "x\n".repeat(900))).unwrap().len() < 200);
         assert_eq!((said("replica", "running"), said("primary", "none")), (None, None));
         assert_eq!(said("primary", "stopped (receiver): by command"), None, "one that was promoted");
+    }
+
+    #[test]
+    fn an_endpoint_that_a_client_named_commands_no_terminal() {
+        let endpoint = "che\u{1b}[2Jckout".to_owned();
+        let requests = Some(RequestView { endpoint, ..RequestView::default() });
+        let endpoints = vec![EndpointWatch { requests, ..EndpointWatch::default() }];
+        let router = RouterWatch { endpoints, ..RouterWatch::default() };
+        let text = text(&WatchView { router: Some(Arc::new(router)), ..WatchView::default() }, Paint::off());
+        assert!(text.contains("che [2Jckout") && !text.contains('\u{1b}'), "{text:?}");
     }
 
     #[test]

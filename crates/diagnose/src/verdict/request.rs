@@ -4,6 +4,7 @@
 
 use super::usual::RecentWindows;
 use std::collections::BTreeMap;
+use term::printable;
 
 /// Windows kept of an endpoint: a quarter of an hour, where the router is asked every three seconds.
 const MOST: usize = 300;
@@ -106,7 +107,7 @@ impl RequestComparison {
     pub fn text(&self) -> String {
         let ms = |ms: f64| if ms < 9.95 { format!("{ms:.1} ms") } else { format!("{ms:.0} ms") };
         let RequestTimes { span_ms, database_ms, .. } = self.now.spent;
-        let endpoint = &self.now.endpoint;
+        let endpoint = printable(&self.now.endpoint);
         format!("of {} a request of {endpoint}, {} are the database's", ms(span_ms), ms(database_ms))
     }
 }
@@ -133,6 +134,13 @@ mod tests {
         assert_eq!((told.times(), told.thinking()), (2.0, 0.0));
         let few = EndpointRequests { count: LEAST - 1, ..requests("cart", 900.0, 9.0) };
         assert_eq!(usual.next(&[few]), None);
+    }
+
+    #[test]
+    fn an_endpoint_that_a_client_named_commands_no_terminal() {
+        let now = requests("che\nckout\u{1b}[2J", 120.0, 9.0);
+        let told = RequestComparison { usual: now.spent, now }.text();
+        assert_eq!(told, "of 120 ms a request of che ckout [2J, 9.0 ms are the database's");
     }
 
     #[test]
