@@ -6,6 +6,7 @@ use diagnose::host::{disk, process, tcp};
 use diagnose::server::Settings;
 use diagnose::verdict::Space;
 use std::collections::VecDeque;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -14,6 +15,9 @@ const SELDOM: Duration = Duration::from_secs(5);
 /// How long after a restart it is told that a process was killed for want of memory before it: the server's
 /// pool is cold for about as long.
 const KILL_TOLD: Duration = Duration::from_secs(60);
+/// How long a process that was found is not looked for anew while it runs: for that every process of this
+/// host, and every connection of some, is looked at.
+const FOUND_HOLDS: Duration = Duration::from_secs(60);
 /// Over how long the room's change is followed, and after how long it tells something.
 const FOLLOWED: Duration = Duration::from_secs(1200);
 const TELLS: Duration = Duration::from_secs(600);
@@ -60,12 +64,46 @@ pub(crate) struct Surroundings {
     /// Room left, oldest first.
     room: VecDeque<(Instant, u64)>,
     space: Option<Space>,
+    /// The process as it was last looked for among all, where it was found.
+    found: Option<FoundProcess>,
     /// The process, where it is known.
     pid: Option<u32>,
+    /// Whether that is in another network than we are.
+    has_own_network: bool,
     /// Its CPU time, oldest first.
     cpu_time: VecDeque<(Instant, Duration)>,
     /// What TCP counted in its network, oldest first.
     tcp: VecDeque<(Instant, tcp::Reading)>,
+}
+
+/// The process of a server, as it was found.
+#[derive(Debug)]
+struct FoundProcess {
+    at: Instant,
+    pid: u32,
+    /// When it began: another process may have its number later.
+    began: u64,
+    /// By what it was found.
+    settings: (u64, String, String, String),
+}
+
+impl FoundProcess {
+    /// `None` where nothing tells when it began.
+    fn new(pid: u32, settings: &Settings, at: Instant, proc: &Path) -> Option<Self> {
+        let began = process::began(pid, proc)?;
+        Some(Self { at, pid, began, settings: Self::found_by(settings) })
+    }
+
+    fn holds(&self, settings: &Settings, now: Instant, proc: &Path) -> bool {
+        now.saturating_duration_since(self.at) < FOUND_HOLDS
+            && self.settings == Self::found_by(settings)
+            && process::began(self.pid, proc) == Some(self.began)
+    }
+
+    fn found_by(settings: &Settings) -> (u64, String, String, String) {
+        let Settings { port, datadir, pid_file, hostname, .. } = settings;
+        (*port, datadir.clone(), pid_file.clone(), hostname.clone())
+    }
 }
 
 /// Where a server's data are for us.
@@ -96,6 +134,7 @@ impl Surroundings {
                 self.cpu_time.clear();
                 self.tcp.clear();
             }
+            self.has_own_network = pid.is_some_and(|pid| has_own_network(pid, roots));
             let data = data_directory(settings, pid, roots);
             self.data_disk = match &data {
                 DataDirectory::At(path) => disk::holding(path, sys),
@@ -124,7 +163,9 @@ impl Surroundings {
         }
         let Some(pid) = self.pid else { return };
         add(&mut self.cpu_time, process::cpu_time(pid, roots), now, window);
-        add(&mut self.tcp, tcp_of(pid, roots), now, window);
+        // What TCP counts in our own network is the host's, and read with it.
+        let counted = if self.has_own_network { tcp_of(pid, roots) } else { None };
+        add(&mut self.tcp, counted, now, window);
     }
 
     /// CPU seconds a second that the server's process uses, over the window; `None` where that is not known.
@@ -135,7 +176,8 @@ impl Surroundings {
         (seconds >= 1e-3).then(|| used.as_secs_f64() / seconds)
     }
 
-    /// TCP in the network of the server's process over the window; `None` where that is not known.
+    /// TCP in the network of the server's process over the window, where that is not ours; `None` where it is
+    /// not known.
     pub(crate) fn tcp(&self) -> Option<tcp::Sample> {
         let ((began, first), (ended, last)) = (self.tcp.front()?, self.tcp.back()?);
         let seconds = ended.saturating_duration_since(*began).as_secs_f64();
@@ -176,7 +218,7 @@ impl Surroundings {
 
     /// The process, where it is known, with its limits.
     fn find_limits(&mut self, settings: &Settings, proc: &Path) -> Option<u32> {
-        let (pid, unknown) = match server_process(settings, proc) {
+        let (pid, unknown) = match self.find_process(settings, proc) {
             Ok(pid) => (Some(pid), Limits::are_elsewhere(pid, proc).then_some(ProcessUnknown::Elsewhere)),
             Err(why) => (None, Some(why)),
         };
@@ -198,6 +240,16 @@ impl Surroundings {
         pid
     }
 
+    fn find_process(&mut self, settings: &Settings, proc: &Path) -> Result<u32, ProcessUnknown> {
+        let now = self.looked_at.unwrap_or_else(Instant::now);
+        if let Some(found) = self.found.as_ref().filter(|found| found.holds(settings, now, proc)) {
+            return Ok(found.pid);
+        }
+        let pid = server_process(settings, proc);
+        self.found = pid.as_ref().ok().and_then(|pid| FoundProcess::new(*pid, settings, now, proc));
+        pid
+    }
+
     fn measure_room(&mut self, settings: &Settings, data: &DataDirectory, now: Instant) {
         let room = match data {
             DataDirectory::At(path) => disk::room(path),
@@ -211,6 +263,17 @@ impl Surroundings {
             Space { path: settings.datadir.clone(), total, available, full_in_s: full_in_s(&self.room) }
         });
     }
+}
+
+/// Whether a process is in another network than we are. All that are in a network see the same files of it;
+/// where that cannot be told it counts as another.
+fn has_own_network(pid: u32, proc: &Path) -> bool {
+    let file = |process: &str| {
+        let file = std::fs::metadata(proc.join(process).join("net/snmp")).ok()?;
+        Some((file.dev(), file.ino()))
+    };
+    let ours = file("self");
+    ours.is_none() || file(&pid.to_string()) != ours
 }
 
 /// Adds a reading to those of the window; one that failed ends them.
@@ -369,6 +432,57 @@ mod tests {
         assert_eq!((again(10, 3000, 1000), again(15, 4000, 1000)), (Some(0.05), Some(0.025)));
         std::fs::rename(proc.path().join("42"), proc.path().join("43")).unwrap();
         assert_eq!(again(20, 5000, 1000), None, "another process");
+    }
+
+    #[test]
+    fn what_tcp_counts_in_our_own_network_is_that_of_the_host_and_not_read_again() {
+        let proc = tempfile::tempdir().unwrap();
+        let (start, mut surroundings) = (Instant::now(), Surroundings::default());
+        let text = "Tcp: OutSegs RetransSegs\nTcp: 1000 900\n";
+        write(proc.path(), "42/comm", "mariadbd\n");
+        write(proc.path(), "42/net/snmp", text);
+        let mut is_read = |s: u64| {
+            let (at, window) = (start + Duration::from_secs(s), Duration::from_secs(10));
+            surroundings.look(&Settings::default(), at, window, proc.path(), Path::new("/none"));
+            !surroundings.tcp.is_empty()
+        };
+        assert!(is_read(0), "ours is not known");
+        write(proc.path(), "self/net/snmp", text);
+        assert!(is_read(5), "another one that says the same");
+        std::fs::remove_file(proc.path().join("self/net/snmp")).unwrap();
+        std::fs::hard_link(proc.path().join("42/net/snmp"), proc.path().join("self/net/snmp")).unwrap();
+        assert!(!is_read(10));
+    }
+
+    #[test]
+    fn a_process_that_was_found_is_not_looked_for_again_each_time_while_it_runs() {
+        let proc = tempfile::tempdir().unwrap();
+        let mut settings = Settings { port: 3306, ..Settings::default() };
+        let (start, mut surroundings) = (Instant::now(), Surroundings::default());
+        let process = |pid: u32, began: u32| {
+            write(proc.path(), &format!("{pid}/comm"), "mariadbd\n");
+            let stat = format!("{pid} (mariadbd) S{} {began} 0\n", " 1".repeat(18));
+            write(proc.path(), &format!("{pid}/stat"), &stat);
+        };
+        let mut found = |s: u64, settings: &Settings| {
+            surroundings.looked_at = Some(start + Duration::from_secs(s));
+            surroundings.find_process(settings, proc.path()).ok()
+        };
+        process(42, 100);
+        assert_eq!(found(0, &settings), Some(42));
+        process(43, 200);
+        assert_eq!(found(55, &settings), Some(42), "another one that looks the same came later");
+        assert_eq!(found(60, &settings), None, "either may be it");
+        std::fs::remove_dir_all(proc.path().join("43")).unwrap();
+        assert_eq!(found(65, &settings), Some(42));
+        process(42, 300);
+        process(43, 200);
+        assert_eq!(found(70, &settings), None, "another process of its number");
+        std::fs::remove_dir_all(proc.path().join("43")).unwrap();
+        assert_eq!(found(75, &settings), Some(42));
+        process(43, 200);
+        settings.port = 3307;
+        assert_eq!(found(80, &settings), None, "another server answers there");
     }
 
     #[test]

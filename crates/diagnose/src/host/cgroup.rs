@@ -49,10 +49,10 @@ pub struct Limits {
     threads: Vec<ThreadCeiling>,
     /// Of every device, too.
     io: Vec<Throttle>,
-    /// The process in `/proc`, where its open files can be counted.
-    process: Option<PathBuf>,
+    /// The process in `/proc`, where its open files can be counted, and how many those may be.
+    process: Option<(PathBuf, u64)>,
     /// The same, where the threads of its user are limited.
-    of_user: Option<PathBuf>,
+    of_user: Option<(PathBuf, u64)>,
     /// The CPUs that it may run on, where those are not all that are online.
     pinned_to: Option<Vec<u32>>,
 }
@@ -249,8 +249,8 @@ impl Limits {
         let io = find("io").map_or_else(Vec::new, |(dir, mount, _)| throttles(&dir, &mount));
         let process = proc.join(pid.to_string());
         let pinned_to = pinned_to(&process, proc);
-        let of_user = OwnThreads::of(&process).map(|_| process.clone());
-        let process = FileLimit::of(&process).map(|_| process);
+        let of_user = OwnThreads::of(&process).map(|own| (process.clone(), own.limit));
+        let process = FileLimit::of(&process).map(|files| (process, files.limit));
         let any = !cpu.is_empty()
             || !memory.is_empty()
             || !threads.is_empty()
@@ -293,8 +293,8 @@ impl Limits {
             cpu: self.cpu.iter().map(Quota::read).collect(),
             memory: self.memory.iter().map(Ceiling::read).collect(),
             threads: self.threads.iter().map(ThreadCeiling::read).collect(),
-            files: self.process.as_deref().and_then(FileLimit::of),
-            own_threads: self.of_user.as_deref().and_then(OwnThreads::of),
+            files: self.process.as_ref().and_then(|(process, limit)| FileLimit::now(process, *limit)),
+            own_threads: self.of_user.as_ref().and_then(|(process, limit)| OwnThreads::now(process, *limit)),
             io: self.io.iter().map(Throttle::read).collect(),
         }
     }

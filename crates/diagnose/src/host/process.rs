@@ -48,11 +48,25 @@ pub fn cpu_time(pid: u32, proc: &Path) -> Option<Duration> {
 }
 
 /// CPU time of a process by its `stat`, microseconds: the 14th and 15th field, in the 100 ticks a second of
-/// Linux's interface. The second, its name in brackets, may hold blanks.
+/// Linux's interface.
 pub(super) fn cpu_us(stat: &[u8]) -> Option<u64> {
+    let mut ticks = fields(stat)?.skip(11).map(decimal);
+    let (user, system) = (ticks.next()??, ticks.next()??);
+    Some(user.saturating_add(system).saturating_mul(10_000))
+}
+
+/// When process `pid` began, in ticks since boot: two processes of one number began at different times.
+/// `None` where it cannot be read.
+pub fn began(pid: u32, proc: &Path) -> Option<u64> {
+    let stat = std::fs::read(proc.join(format!("{pid}/stat"))).ok()?;
+    decimal(fields(&stat)?.nth(19)?)
+}
+
+/// Of a process's `stat` what follows its name, which stands in brackets and may hold blanks: from the third
+/// field on.
+fn fields(stat: &[u8]) -> Option<impl Iterator<Item = &[u8]>> {
     let name_ends = stat.iter().rposition(|byte| *byte == b')')?;
-    let mut ticks = words(&stat[name_ends + 1..]).skip(11).map_while(decimal);
-    ticks.next()?.checked_add(ticks.next()?)?.checked_mul(10_000)
+    Some(words(&stat[name_ends + 1..]))
 }
 
 /// Of these the one that serves `port` from `datadir` on `hostname` (empty where that is not known): what its
@@ -184,9 +198,10 @@ mod tests {
         let proc = tempfile::tempdir().unwrap();
         process(proc.path(), 7, "mariadbd", "mariadbd", None);
         assert_eq!(cpu_time(7, proc.path()), None);
-        let stat = "7 (maria db) S 1 1 1 0 -1 0 0 0 0 0 30 20 0 0 20 0 9 0\n";
+        let stat = "7 (maria db) S 1 1 1 0 -1 0 0 0 0 0 30 20 7 7 20 0 9 0 4711 0\n";
         std::fs::write(proc.path().join("7/stat"), stat).unwrap();
         assert_eq!(cpu_time(7, proc.path()), Some(Duration::from_millis(500)));
+        assert_eq!((began(7, proc.path()), began(8, proc.path())), (Some(4711), None));
         assert_eq!((cpu_us(b""), cpu_us(b"7 (mariadbd) S 1")), (None, None));
     }
 

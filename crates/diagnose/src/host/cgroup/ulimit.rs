@@ -17,7 +17,7 @@ const EXEMPT: u64 = (1 << 21) | (1 << 24);
 /// The threads of a process, and how many its user may have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct OwnThreads {
-    limit: u64,
+    pub(super) limit: u64,
     threads: u64,
 }
 
@@ -26,15 +26,17 @@ impl OwnThreads {
     pub(super) fn of(process: &Path) -> Option<Self> {
         let limit = soft_limit(process, "Max processes")?;
         let status = std::fs::read_to_string(process.join("status")).ok()?;
-        let first = |name: &str| {
-            let rest = status.lines().find_map(|line| line.strip_prefix(name))?;
-            rest.split_whitespace().next()
-        };
-        let capabilities = u64::from_str_radix(first("CapEff:")?, 16).ok()?;
-        if first("Uid:")? == "0" || capabilities & EXEMPT != 0 {
+        let capabilities = u64::from_str_radix(first(&status, "CapEff:")?, 16).ok()?;
+        if first(&status, "Uid:")? == "0" || capabilities & EXEMPT != 0 {
             return None;
         }
-        Some(Self { limit, threads: first("Threads:")?.parse().ok()? })
+        Some(Self { limit, threads: first(&status, "Threads:")?.parse().ok()? })
+    }
+
+    /// The threads of one that was looked up, and has that limit.
+    pub(super) fn now(process: &Path, limit: u64) -> Option<Self> {
+        let status = std::fs::read_to_string(process.join("status")).ok()?;
+        Some(Self { limit, threads: first(&status, "Threads:")?.parse().ok()? })
     }
 
     pub(super) fn as_limit(self) -> ThreadLimit {
@@ -46,7 +48,11 @@ impl OwnThreads {
 impl FileLimit {
     /// Of the process in this directory of `/proc`; `None` where they cannot be counted.
     pub(super) fn of(process: &Path) -> Option<Self> {
-        let limit = soft_limit(process, "Max open files")?;
+        Self::now(process, soft_limit(process, "Max open files")?)
+    }
+
+    /// The open files of one that was looked up, and has that limit.
+    pub(super) fn now(process: &Path, limit: u64) -> Option<Self> {
         let files = process.join("fd");
         // From Linux 6.2 on the directory's size is their number; before it is 0.
         let counted = std::fs::metadata(&files).ok()?.len();
@@ -56,6 +62,12 @@ impl FileLimit {
         };
         Some(Self { limit, open })
     }
+}
+
+/// The first word of a line of `status`.
+fn first<'a>(status: &'a str, name: &str) -> Option<&'a str> {
+    let rest = status.lines().find_map(|line| line.strip_prefix(name))?;
+    rest.split_whitespace().next()
 }
 
 /// The limit in force, of a line of `limits`; `None` where it is unlimited or not told.
