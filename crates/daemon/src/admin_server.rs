@@ -78,7 +78,9 @@ mod tests {
 
     #[tokio::test]
     async fn an_address_is_widened_on_its_port_and_stays_as_it_was_if_nothing_comes_of_it() {
-        let before = ReadyAdmin::bind("127.0.0.1:0".parse().unwrap()).await.unwrap();
+        // A port that was asked for: one that the kernel chose is lost with the listening.
+        let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        let before = ReadyAdmin::bind(free).await.unwrap();
         let narrow = before.server.address;
         let wide = SocketAddr::from(([0, 0, 0, 0], narrow.port()));
         assert!(ReadyAdmin::bind(wide).await.is_err(), "both at once cannot be");

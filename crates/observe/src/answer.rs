@@ -243,7 +243,7 @@ pub(crate) fn switches(rows: &Rows) -> Switches {
     })
 }
 
-/// Reads from the vitals row whether it lets in nobody but administrators, of whom we may be one: what any
+/// Reads from the vitals row whether it lets in nobody but administrators (we may be one): what any
 /// other account would be answered (MySQL).
 pub(crate) fn offline(rows: &Rows) -> Option<AskError> {
     rows.first()?.is_on(&["offline_mode"]).then(|| AskError::Answered {

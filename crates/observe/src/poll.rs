@@ -581,10 +581,8 @@ mod tests {
         let mut poller = poller(&FleetConfig::default(), now);
         poller.replication_failed(&AskError::Broken { why: "closed".to_owned() }, now);
         assert!(poller.hang.is_none() && !poller.hangs_now);
-        let silent = AskError::Silent {
-            what: "SHOW REPLICA STATUS".to_owned(),
-            deadline: Duration::from_secs(1),
-        };
+        let silent =
+            AskError::Silent { what: "SHOW REPLICA STATUS".to_owned(), deadline: Duration::from_secs(1) };
         let pauses = [1, 2, 4, 8, 15, 15].map(Duration::from_secs);
         let rests = pauses.map(|_| {
             poller.replication_failed(&silent, now);

@@ -368,9 +368,8 @@ enum Above {
 
 /// Whether it answers, replicates from nobody and is not the primary.
 fn stands_alone(entry: &Entry, judged: &Judgement) -> bool {
-    let alone = |answer: &Answer| {
-        answer.managed.is_none() && answer.channels.told().is_some_and(<[_]>::is_empty)
-    };
+    let alone =
+        |answer: &Answer| answer.managed.is_none() && answer.channels.told().is_some_and(<[_]>::is_empty);
     judged.role != Role::Primary && entry.is_fresh() && entry.answer.as_ref().is_some_and(alone)
 }
 

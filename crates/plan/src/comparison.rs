@@ -21,7 +21,7 @@
 use crate::student;
 use serde::{Deserialize, Serialize};
 
-/// A log ratio that is nearer to zero is that of equal figures, of which one is a mean. Taken for an effect it
+/// A log ratio that is nearer to zero is that of equal figures, one of them a mean. Taken for an effect it
 /// would be a sure one: its blocks agree as well.
 const ROUNDING: f64 = 1e-12;
 

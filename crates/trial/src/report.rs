@@ -310,8 +310,8 @@ fn of_one_load(
     }
 }
 
-/// What a cell sets, and what its baseline sets otherwise than it was at the start: the cell was measured with
-/// all of that in force.
+/// What a cell sets, and what its baseline sets otherwise than it was at the start: the cell was measured
+/// with all of that in force.
 fn for_good(
     experiment: &Experiment,
     cell: &CellReport,

@@ -77,12 +77,7 @@ fn json_of_a_router_keeps_its_keys() {
     status.fleet.servers.push(filled());
     insta::assert_snapshot!("status", shape(&status));
     insta::assert_snapshot!("fleet", shape(&status.fleet));
-    let row = RowView {
-        name: "n".into(),
-        id: "i".into(),
-        example: Some("e".into()),
-        figures: filled(),
-    };
+    let row = RowView { name: "n".into(), id: "i".into(), example: Some("e".into()), figures: filled() };
     let question = Question {
         digest: Some("d".into()),
         endpoint: Some("e".into()),

@@ -86,9 +86,8 @@ fn what_a_replica_was_built_without_makes_it_no_later() {
     let mut track = Track::default();
     track.push(set("1-900"), at(start, 0));
     track.push(set("1-950"), at(start, 500));
-    let behind = |applied: &str| {
-        track.behind(&complete(&set(applied), &track, |_| true), at(start, 600), false)
-    };
+    let behind =
+        |applied: &str| track.behind(&complete(&set(applied), &track, |_| true), at(start, 600), false);
     assert_eq!(behind("500-950"), ms(0, 100));
     assert_eq!(behind("500-920"), ms(100, 600));
     assert_eq!(behind("1-899:901-950"), LagBounds::OlderThan(Duration::from_millis(600)), "a gap is a gap");
