@@ -21,15 +21,29 @@ const LARGEST: usize = 32 << 20;
 const SOON: Duration = Duration::from_secs(2);
 
 /// Which server's commits hang, by the first of these routers that says so, with its evidence; asked again
-/// and again while anybody listens.
+/// and again while anybody listens. One that does not answer is logged, once: nothing is known by it.
 pub fn watch_gray(routers: &[String], every: Duration) -> watch::Receiver<Option<(ServerName, String)>> {
     let (publish, latest) = watch::channel(None);
-    let clients: Vec<AdminClient> = routers.iter().map(|at| AdminClient::new(Some(at))).collect();
+    let client = |at: &String| (AdminClient::new(Some(at)), false);
+    let mut clients: Vec<(AdminClient, bool)> = routers.iter().map(client).collect();
     tokio::spawn(async move {
         while !publish.is_closed() {
             let mut found = None;
-            for client in &clients {
-                let Ok(Ok(status)) = tokio::time::timeout(SOON, client.status()).await else { continue };
+            for (client, is_silent) in &mut clients {
+                let answer = tokio::time::timeout(SOON, client.status()).await;
+                let status = match answer.unwrap_or_else(|_| Err(anyhow!("no answer within {SOON:?}"))) {
+                    Ok(status) => status,
+                    Err(error) => {
+                        if !std::mem::replace(is_silent, true) {
+                            let router = client.address();
+                            tracing::warn!(router, "asked whether commits hang, it tells nothing: {error:#}");
+                        }
+                        continue;
+                    }
+                };
+                if std::mem::take(is_silent) {
+                    tracing::info!(router = client.address(), "tells again whether commits hang");
+                }
                 let hangs = |server: &ServerView| {
                     Some((ServerName::new(&server.name), server.routing.as_ref()?.gray.clone()?))
                 };

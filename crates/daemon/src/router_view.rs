@@ -105,8 +105,13 @@ pub(crate) fn changes(changes: &Changes) -> Vec<String> {
     notes.extend(
         changes.changed.iter().map(|address| format!("listener {address} changed, for new sessions")),
     );
+    let renewed = |address| format!("certificate of listener {address} renewed, for new sessions");
+    notes.extend(changes.renewed.iter().map(renewed));
     if changes.router {
         notes.push("[router] changed".to_owned());
+    }
+    if changes.server_tls_renewed {
+        notes.push("certificate of [router.tls] renewed, for new sessions".to_owned());
     }
     notes.extend(changes.at_next_start.iter().cloned());
     notes

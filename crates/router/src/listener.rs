@@ -102,6 +102,15 @@ pub(crate) enum ListeningSocket {
     Unix(tokio::net::UnixListener),
 }
 
+/// What is otherwise than before, for new sessions.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ListenerChange {
+    /// What the configuration says of it.
+    pub(crate) configuration: bool,
+    /// What a file holds that it names: its certificate, or the authority of those of clients.
+    pub(crate) certificate: bool,
+}
+
 impl Terms {
     fn of(config: &ListenerConfig, from_clients: Option<FromClients>) -> Self {
         Self { access: config.access.clone(), mode: config.tls.mode, from_clients }
@@ -204,9 +213,12 @@ impl Listener {
         self.taken.load(Relaxed)
     }
 
-    /// Takes over what a new configuration says; sessions that exist stay as they are. Returns whether
-    /// anything changed.
-    pub(crate) fn change(&self, config: &ListenerConfig, from_clients: Option<FromClients>) -> bool {
+    /// Takes over what a new configuration says; sessions that exist stay as they are.
+    pub(crate) fn change(
+        &self,
+        config: &ListenerConfig,
+        from_clients: Option<FromClients>,
+    ) -> ListenerChange {
         let client_cert = self.config.swap(Arc::new(config.clone())).tls.client_cert;
         let writer = config.role == ListenerRole::Writer;
         let role = self.writer.swap(writer, Relaxed) != writer;
@@ -214,11 +226,14 @@ impl Listener {
         let connecting = self.max_connecting.swap(config.max_connecting, Relaxed) != config.max_connecting;
         let measured = config.insight != Insight::Off;
         let insight = self.measured.swap(measured, Relaxed) != measured;
-        let before = self.terms.swap(Arc::new(Terms::of(config, from_clients)));
+        let before = self.terms.swap(Arc::new(Terms::of(config, from_clients.clone())));
+        let certificate = from_clients
+            .zip(before.from_clients.as_ref())
+            .is_some_and(|(now, before)| now.is_renewed_since(before));
         let terms = before.mode != config.tls.mode
             || before.access != config.access
             || client_cert != config.tls.client_cert;
-        role || sessions || connecting || insight || terms
+        ListenerChange { configuration: role || sessions || connecting || insight || terms, certificate }
     }
 
     /// The listening socket, for a process that takes over; `None` when the listener is closed.

@@ -70,6 +70,10 @@ pub struct Changes {
     pub closed: Vec<Address>,
     /// Listeners that changed role or limit, for new sessions.
     pub changed: Vec<Address>,
+    /// Listeners whose certificate, or authority, is another one in the same file.
+    pub renewed: Vec<Address>,
+    /// Whether the authority or certificate of TLS to the servers was renewed.
+    pub server_tls_renewed: bool,
     /// Whether anything of `[router]` changed.
     pub router: bool,
     /// Things that only take effect at the next start, in words.
@@ -206,8 +210,12 @@ impl Router {
         parts.listeners.retain(|listener| {
             match kept.iter_mut().find(|(l, _)| l.address == listener.address) {
                 Some((config, tls)) => {
-                    if listener.change(config, tls.take()) {
+                    let change = listener.change(config, tls.take());
+                    if change.configuration {
                         changes.changed.push(listener.address.clone());
+                    }
+                    if change.certificate {
+                        changes.renewed.push(listener.address.clone());
                     }
                     true
                 }
@@ -224,7 +232,7 @@ impl Router {
             sender.send((listener, fd)).map_err(|_| Error::Stopped)?;
         }
         self.open_listeners.send_replace(parts.listeners.clone());
-        begin_tls(&self.shared, to_servers, server_key);
+        changes.server_tls_renewed = begin_tls(&self.shared, to_servers, server_key);
         let before = self.shared.routing().view.config.clone();
         changes.at_next_start = at_next_start(&before, &config);
         changes.router = *before != config;
@@ -500,14 +508,14 @@ fn unique(listeners: &[ListenerConfig]) -> Result<(), Error> {
 }
 
 /// From now on TLS to the servers is begun this way. Where it is, clients without it are given a key of ours
-/// for their passwords; making that takes a while.
-fn begin_tls(shared: &Arc<SharedState>, to_servers: Option<ToServers>, server_key: ServerKey) {
+/// for their passwords; making that takes a while. Returns whether its files were renewed.
+fn begin_tls(shared: &Arc<SharedState>, to_servers: Option<ToServers>, server_key: ServerKey) -> bool {
     if to_servers.is_some() {
         let shared = shared.clone();
         // A thread that is not available now is one the first such client pays for.
         let _ = std::thread::Builder::new().spawn(move || shared.server_tls.keys.prepare());
     }
-    shared.server_tls.change(to_servers, server_key);
+    shared.server_tls.change(to_servers, server_key)
 }
 
 /// Makes a worker ready on the path in force, or on the next best if that is allowed and this one is not

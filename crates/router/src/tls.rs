@@ -18,7 +18,9 @@ pub use keys::passwords_in_clear;
 pub(crate) use keys::{LoginKeys, OwnKeys, ServerKey};
 use rustls::pki_types::ServerName;
 use std::collections::BTreeSet;
+use std::hash::{Hash, Hasher};
 use std::io;
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio_rustls::{TlsAcceptor, TlsConnector};
 
@@ -42,6 +44,7 @@ pub(crate) struct FromClients {
     acceptor: TlsAcceptor,
     /// Where clients are asked for a certificate.
     judge: Option<Judge>,
+    contents: Contents,
 }
 
 /// How TLS to the servers is begun.
@@ -52,7 +55,12 @@ pub(crate) struct ToServers {
     pub(crate) preferred: bool,
     /// The name every certificate must carry, instead of the server's host.
     server_name: Option<ServerName<'static>>,
+    contents: Contents,
 }
+
+/// What the certificates and authorities of a side hold, by which a renewed file is told from the one before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Contents(u64);
 
 impl ServerTlsState {
     /// How TLS to the servers is begun now.
@@ -65,11 +73,13 @@ impl ServerTlsState {
         LoginKeys { own: &self.keys, server: self.server_key.load_full() }
     }
 
-    /// Begins it this way from now on.
-    pub(crate) fn change(&self, to_servers: Option<ToServers>, server_key: ServerKey) {
+    /// Begins it this way from now on. Returns whether it was begun before by files that have been renewed.
+    pub(crate) fn change(&self, to_servers: Option<ToServers>, server_key: ServerKey) -> bool {
         self.unencrypted().clear();
         self.server_key.store(Arc::new(server_key));
-        self.to_servers.store(to_servers.map(Arc::new));
+        let now = to_servers.as_ref().map(|now| now.contents);
+        let before = self.to_servers.swap(to_servers.map(Arc::new)).map(|before| before.contents);
+        now.zip(before).is_some_and(|(now, before)| now != before)
     }
 
     /// A server did or did not offer TLS.
@@ -106,7 +116,13 @@ impl FromClients {
             Some(judge) => ::tls::https::server_asking(cert, key, judge.request()),
             None => ::tls::https::server(cert, key),
         };
-        Ok(Some(Self { acceptor: TlsAcceptor::from(config?), judge }))
+        let contents = Contents::of([&from.cert, &from.client_ca]);
+        Ok(Some(Self { acceptor: TlsAcceptor::from(config?), judge, contents }))
+    }
+
+    /// Whether its certificate or authority was renewed since `before` was read.
+    pub(crate) fn is_renewed_since(&self, before: &Self) -> bool {
+        self.contents != before.contents
     }
 
     /// Ends the TLS that the client is about to begin.
@@ -145,7 +161,8 @@ impl ToServers {
             None => None,
         };
         let preferred = config.tls.mode == TlsMode::Preferred;
-        Ok(Some(Self { connector: TlsConnector::from(client), preferred, server_name }))
+        let contents = Contents::of([&config.tls.ca, &config.tls.cert]);
+        Ok(Some(Self { connector: TlsConnector::from(client), preferred, server_name, contents }))
     }
 
     /// Begins TLS with the server at `reach`.
@@ -156,6 +173,15 @@ impl ToServers {
         };
         let tls = self.connector.connect(name, server).await?;
         Ok(Stream::Tls(Box::new(tls.into())))
+    }
+}
+
+impl Contents {
+    /// Of files that were read before; keys are left out: each belongs to a certificate.
+    fn of<const N: usize>(files: [&Option<PathBuf>; N]) -> Self {
+        let mut hasher = std::hash::DefaultHasher::new();
+        files.map(|file| file.as_ref().map(std::fs::read).and_then(Result::ok)).hash(&mut hasher);
+        Self(hasher.finish())
     }
 }
 

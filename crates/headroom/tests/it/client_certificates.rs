@@ -94,6 +94,8 @@ async fn clients_are_let_in_by_their_certificate_told_why_not_and_a_reload_renew
     assert_eq!(client(&lab, &router, &tls, Some(&ours)).await.as_deref(), Ok("1"));
     std::fs::copy(&after.ca, &accepted).unwrap();
     reload(&router, true).await;
+    let notes = router.status()["process"]["reload"]["notes"].to_string();
+    assert!(notes.contains("certificate of listener") && notes.contains("renewed"), "{notes}");
     assert_eq!(client(&lab, &router, &tls, Some(&theirs)).await.as_deref(), Ok("1"));
     is_denied(&client(&lab, &router, &tls, Some(&ours)).await, STRANGER);
 
