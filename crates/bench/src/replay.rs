@@ -214,7 +214,7 @@ async fn recorded(lab: &Lab, seconds: u64, file: &Path) -> anyhow::Result<BTreeM
     }
     let question = Question {
         by: By::Digest,
-        sort: Sort::Count,
+        sort: Some(Sort::Count),
         since: Since::Start,
         limit: 10_000,
         digest: None,

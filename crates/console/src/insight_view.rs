@@ -64,7 +64,8 @@ pub enum Sort {
 #[serde(default, deny_unknown_fields)]
 pub struct Question {
     pub by: By,
-    pub sort: Sort,
+    /// What stands first; `None`: as is usual for what it is by.
+    pub sort: Option<Sort>,
     pub since: Since,
     /// Rows at most; 0 is the default, [`ROWS`].
     pub limit: usize,
@@ -255,12 +256,12 @@ impl Question {
             Since::Recent => "recent",
             Since::Start => "start",
         };
-        let mut query = format!(
-            "by={}&sort={}&since={since}&limit={}",
-            self.by.word(),
-            self.sort.word(),
-            if self.limit == 0 { ROWS } else { self.limit }
-        );
+        let limit = if self.limit == 0 { ROWS } else { self.limit };
+        let mut query = format!("by={}&since={since}&limit={limit}", self.by.word());
+        // An older router need not know the word of an order that nobody asked for.
+        if let Some(sort) = self.sort {
+            query.push_str(&format!("&sort={}", sort.word()));
+        }
         for (key, value) in [("digest", &self.digest), ("endpoint", &self.endpoint), ("server", &self.server)]
         {
             if let Some(value) = value {
@@ -268,6 +269,11 @@ impl Question {
             }
         }
         query
+    }
+
+    /// What stands first.
+    pub fn order(&self) -> Sort {
+        self.sort.unwrap_or(Sort::usual(self.by))
     }
 
     fn filter(&self) -> Filter {
@@ -290,8 +296,9 @@ pub fn view(report: &Report, question: &Question, status: &StatusView) -> Insigh
             example: row.example,
         })
         .collect();
+    let order = question.order();
     rows.sort_by(|a, b| {
-        let (a_is, b_is) = (question.sort.of(&a.figures), question.sort.of(&b.figures));
+        let (a_is, b_is) = (order.of(&a.figures), order.of(&b.figures));
         b_is.total_cmp(&a_is).then_with(|| a.name.cmp(&b.name))
     });
     let limit = if question.limit == 0 { ROWS } else { question.limit };
@@ -307,7 +314,7 @@ pub fn view(report: &Report, question: &Question, status: &StatusView) -> Insigh
         notes.extend(request::notes(question));
     }
     InsightView {
-        question: question.clone(),
+        question: Question { sort: Some(order), ..question.clone() },
         span_s,
         total: figures(&whole, &sample),
         rows,
@@ -498,13 +505,13 @@ mod tests {
     fn a_question_is_written_so_that_any_name_survives() {
         let question = Question {
             by: By::Digest,
-            sort: Sort::P99,
+            sort: Some(Sort::P99),
             endpoint: Some("GET /a b&c=ä".to_owned()),
             ..Question::default()
         };
         assert_eq!(
             question.query(),
-            "by=digest&sort=p99&since=recent&limit=20&endpoint=GET%20%2Fa%20b%26c%3D%C3%A4"
+            "by=digest&since=recent&limit=20&sort=p99&endpoint=GET%20%2Fa%20b%26c%3D%C3%A4"
         );
     }
 }

@@ -54,8 +54,8 @@ pub struct Process {
     leaves: Arc<AtomicBool>,
     changing: Mutex<Changing>,
     own_limit: OwnLimit,
-    /// What `/metrics` said when the last session had ended, once it has stopped.
-    last_metrics: OnceLock<String>,
+    /// What `/metrics` said when the last session had ended, once it has stopped; `None`: not in time.
+    last_metrics: OnceLock<Option<String>>,
 }
 
 /// What a reload changes. Locked for moments, never over an await.
@@ -273,10 +273,11 @@ impl Process {
         }
     }
 
-    /// What `/metrics` says now, in OpenMetrics; once this process has stopped, what it said at the end.
+    /// What `/metrics` says now, in OpenMetrics; once this process has stopped, what it said at the end, and
+    /// `None` where that was not known in time: an engine that is gone counts nothing.
     pub async fn exposition(&self) -> Option<String> {
         match self.last_metrics.get() {
-            Some(last) => Some(last.clone()),
+            Some(last) => last.clone(),
             None => admin::exposition(self).await.ok(),
         }
     }
@@ -286,9 +287,8 @@ impl Process {
         self.stopping.store(true, Relaxed);
         let cut = self.engine.empty(deadline).await;
         // Whoever sends the last values asks when nobody is left who counted.
-        if let Ok(Ok(last)) = tokio::time::timeout(LAST_LOOK, admin::exposition(self)).await {
-            let _ = self.last_metrics.set(last);
-        }
+        let last = tokio::time::timeout(LAST_LOOK, admin::exposition(self)).await;
+        let _ = self.last_metrics.set(last.ok().and_then(Result::ok));
         self.engine.stop().await;
         self.judging.cancel();
         self.leaves.store(true, Relaxed);

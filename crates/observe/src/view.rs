@@ -262,8 +262,9 @@ impl View {
 fn seen(survey: &Survey, shown: &[&Entry], refused: &[Option<Claim>], highest: u64) -> Vec<Member> {
     let place: HashMap<ServerId, usize> = shown.iter().enumerate().map(|(at, e)| (e.id, at)).collect();
     let writer = aurora_writer(shown);
-    let is_unseen = |entry: &&Entry| entry.origin == Origin::Seed && entry.answer.is_none();
-    let all_have_answered = !shown.iter().any(is_unseen);
+    let unseen = || shown.iter().filter(|entry| entry.origin == Origin::Seed && entry.answer.is_none());
+    let all_have_answered = unseen().next().is_none();
+    let all_were_asked = unseen().all(|entry| entry.state != State::Unasked);
     shown
         .iter()
         .zip(refused)
@@ -273,14 +274,14 @@ fn seen(survey: &Survey, shown: &[&Entry], refused: &[Option<Claim>], highest: u
                 let known: Vec<Option<ServerId>> =
                     channels.iter().map(|c| survey.source_of(entry.id, c)).collect();
                 let sources = known.iter().map(|id| place.get(id.as_ref()?).copied()).collect();
+                let may_lead_below =
+                    |unknown: bool| known.iter().any(|id| id.map_or(unknown, |id| !place.contains_key(&id)));
                 Facts {
                     switches: answer.switches,
                     channels,
                     sources,
-                    source_unseen: known.iter().any(|id| match id {
-                        Some(id) => !place.contains_key(id),
-                        None => !all_have_answered,
-                    }),
+                    source_unasked: may_lead_below(!all_were_asked),
+                    source_unseen: may_lead_below(!all_have_answered),
                     channels_unknown: match &answer.channels {
                         Channels::Unknown { why, .. } => Some(why.clone()),
                         Channels::Known(_) => None,

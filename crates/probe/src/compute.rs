@@ -11,8 +11,9 @@ use std::time::{Duration, Instant};
 const BUFFER: usize = 64 << 20;
 /// Of each buffer at least: still beyond the caches that a CPU has for itself.
 const LEAST: usize = 4 << 20;
-/// All buffers together take at most this, and a quarter of what is free: with some ten CPUs and more those
-/// of 64 MiB would push out a server's pages, or have the kernel kill it.
+/// All buffers together take at most this, and a quarter of what is free, if that is not less than the least
+/// of each: with some ten CPUs and more those of 64 MiB would push out a server's pages, or have the kernel
+/// kill it.
 const ALL: usize = 2 << 30;
 const SHARE_OF_FREE: usize = 4;
 /// Steps between two looks at the clock.
@@ -36,13 +37,14 @@ pub struct Compute {
 /// Measures for four times `each`. Blocks.
 pub(crate) fn measure(each: Duration) -> Compute {
     let cpus = thread::available_parallelism().map_or(1, usize::from);
-    let bytes = buffer(cpus, machine::free_bytes());
+    let free = machine::free_bytes();
+    let (of_one, of_all) = (buffer(1, free), buffer(cpus, free));
     Compute {
         cpus,
         one_cpu_per_s: together(1, || steps(each)),
         all_cpus_per_s: together(cpus, || steps(each)),
-        one_copy_bytes_per_s: together(1, || copies(each, bytes)),
-        all_copy_bytes_per_s: together(cpus, || copies(each, bytes)),
+        one_copy_bytes_per_s: together(1, || copies(each, of_one)),
+        all_copy_bytes_per_s: together(cpus, || copies(each, of_all)),
     }
 }
 

@@ -174,7 +174,8 @@ impl<'a, E: From<RecordingError>, F: FnMut(&Event) -> Result<(), E>> EventWriter
     }
 
     /// Tells the events of a second, each a little later than the one before. What a slow log has of an
-    /// earlier second took until this one, and stays where it began.
+    /// earlier second ended in this one or later, and stays in the second in which it began: so late there
+    /// that the time it took leads up to this one.
     fn spread(&mut self) -> Result<(), E> {
         let (second, events) = (self.second.0, std::mem::take(&mut self.second.1));
         let count = events.len().max(1) as u64;
@@ -183,6 +184,11 @@ impl<'a, E: From<RecordingError>, F: FnMut(&Event) -> Result<(), E>> EventWriter
             let within = |at_us: &mut u64| *at_us = if *at_us < second { *at_us } else { at };
             match &mut event {
                 Event::SessionStart(start) if start.at_us > 0 || start.fresh => within(&mut start.at_us),
+                Event::Command(command) if command.at_us < second => {
+                    let took = command.answer.as_ref().map_or(0, |answer| answer.took_us);
+                    let began = command.at_us;
+                    command.at_us = second.saturating_sub(took).clamp(began, began + SECOND - 1);
+                }
                 Event::Command(command) => within(&mut command.at_us),
                 Event::SessionEnd(end) => within(&mut end.at_us),
                 _ => {}

@@ -65,7 +65,7 @@ pub(super) fn asked(mut requests: Vec<RequestView>, question: &Question) -> (Vec
         return (requests, 0);
     }
     requests.sort_by(|a, b| {
-        let (a_is, b_is) = (place(question.sort, a), place(question.sort, b));
+        let (a_is, b_is) = (place(question.order(), a), place(question.order(), b));
         b_is.total_cmp(&a_is).then_with(|| a.endpoint.cmp(&b.endpoint))
     });
     let limit = if question.limit == 0 { ROWS } else { question.limit };
@@ -88,7 +88,7 @@ fn place(sort: Sort, request: &RequestView) -> f64 {
 /// What a person who asks for requests must know of them.
 pub(super) fn notes(question: &Question) -> Vec<String> {
     let of_one = question.server.is_some() || question.digest.is_some();
-    let not_counted = matches!(question.sort, Sort::Errors | Sort::Rows | Sort::Bytes);
+    let not_counted = matches!(question.order(), Sort::Errors | Sort::Rows | Sort::Bytes);
     let more = [of_one.then_some(ALL_SERVERS), not_counted.then_some(NOT_COUNTED)];
     [SPANS].into_iter().chain(more.into_iter().flatten()).map(str::to_owned).collect()
 }
@@ -154,7 +154,7 @@ mod tests {
         let firsts = [Sort::Time, Sort::Count, Sort::Mean, Sort::P99, Sort::Queries, Sort::Rows].map(first);
         assert_eq!(firsts, ["search", "cart", "cart", "search", "report", "report"]);
         assert_eq!(Sort::usual(By::Request), Sort::Queries, "the N+1 finder");
-        let by_rows = Question { by: By::Request, sort: Sort::Rows, ..Question::default() };
+        let by_rows = Question { by: By::Request, sort: Some(Sort::Rows), ..Question::default() };
         assert_eq!(notes(&by_rows), [SPANS, NOT_COUNTED]);
     }
 

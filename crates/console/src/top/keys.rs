@@ -94,16 +94,12 @@ fn press(shown: &mut Shown, key: KeyEvent) -> Pressed {
 fn ask(shown: &mut Shown, code: KeyCode) -> Pressed {
     let question = &mut shown.question;
     match code {
-        KeyCode::Tab | KeyCode::Right => {
-            let by = after(&By::ALL, question.by, 1);
-            group(question, by);
+        KeyCode::Tab | KeyCode::Right => question.by = after(&By::ALL, question.by, 1),
+        KeyCode::BackTab | KeyCode::Left => question.by = after(&By::ALL, question.by, By::ALL.len() - 1),
+        KeyCode::Char('s') => question.sort = Some(after(&Sort::ALL, question.order(), 1)),
+        KeyCode::Char('S') => {
+            question.sort = Some(after(&Sort::ALL, question.order(), Sort::ALL.len() - 1));
         }
-        KeyCode::BackTab | KeyCode::Left => {
-            let by = after(&By::ALL, question.by, By::ALL.len() - 1);
-            group(question, by);
-        }
-        KeyCode::Char('s') => question.sort = after(&Sort::ALL, question.sort, 1),
-        KeyCode::Char('S') => question.sort = after(&Sort::ALL, question.sort, Sort::ALL.len() - 1),
         KeyCode::Char('t') => {
             question.since = if question.since == Since::Recent { Since::Start } else { Since::Recent };
         }
@@ -121,23 +117,14 @@ fn ask(shown: &mut Shown, code: KeyCode) -> Pressed {
 fn narrow(shown: &mut Shown) -> Pressed {
     let Some(id) = shown.selected_id() else { return Pressed::Nothing };
     let question = &mut shown.question;
-    let (by, _) = match question.by {
+    (question.by, _) = match question.by {
         By::Digest => (By::Endpoint, question.digest.insert(id)),
         By::Endpoint | By::Request => (By::Digest, question.endpoint.insert(id)),
         By::Server => (By::Digest, question.server.insert(id)),
         By::Zone | By::User | By::Listener => return Pressed::Nothing,
     };
-    group(question, by);
     shown.selected = 0;
     Pressed::Ask
-}
-
-/// Groups by something else, in its usual order unless another one was chosen.
-fn group(question: &mut Question, by: By) {
-    if question.sort == Sort::usual(question.by) {
-        question.sort = Sort::usual(by);
-    }
-    question.by = by;
 }
 
 fn after<T: Copy + PartialEq>(all: &[T], now: T, steps: usize) -> T {
@@ -182,11 +169,11 @@ mod tests {
     fn requests_come_by_their_queries_unless_another_order_was_chosen() {
         let mut s = shown(By::Endpoint);
         press(&mut s, KeyCode::Tab.into());
-        assert_eq!((s.question.by, s.question.sort), (By::Request, Sort::Queries));
+        assert_eq!((s.question.by, s.question.order()), (By::Request, Sort::Queries));
         press(&mut s, KeyCode::Tab.into());
-        assert_eq!(s.question.sort, Sort::Time);
-        s.question.sort = Sort::P99;
+        assert_eq!(s.question.order(), Sort::Time);
+        s.question.sort = Some(Sort::P99);
         press(&mut s, KeyCode::BackTab.into());
-        assert_eq!((s.question.by, s.question.sort), (By::Request, Sort::P99));
+        assert_eq!((s.question.by, s.question.order()), (By::Request, Sort::P99));
     }
 }

@@ -87,7 +87,7 @@ fn tab_line(shown: &Shown) -> Line<'static> {
         }
     };
     let mut spans: Vec<Span<'static>> = By::ALL.into_iter().map(tab).collect();
-    spans.push(Span::from(format!("   sorted by {}", shown.question.sort.word())).dim());
+    spans.push(Span::from(format!("   sorted by {}", shown.question.order().word())).dim());
     Line::from(spans)
 }
 
@@ -100,7 +100,7 @@ fn heading(cells: &[(&str, bool)]) -> Row<'static> {
 }
 
 fn figures(frame: &mut Frame<'_>, shown: &Shown, area: Rect) {
-    let sort = shown.question.sort;
+    let sort = shown.question.order();
     let name = shown.question.by.word();
     let scaled = shown.view.rows.iter().any(|row| row.figures.per_second_error > 0.0);
     let (per_s, wide) = if scaled { ("per s ± error", 14) } else { ("   per s", 8) };
@@ -145,7 +145,7 @@ fn figures_row(row: &RowView) -> Row<'static> {
 }
 
 fn requests(frame: &mut Frame<'_>, shown: &Shown, area: Rect) {
-    let sort = shown.question.sort;
+    let sort = shown.question.order();
     let by_queries = matches!(sort, Sort::Queries | Sort::Errors | Sort::Rows | Sort::Bytes);
     let headings = [
         ("requests", sort == Sort::Count),

@@ -70,7 +70,7 @@ pub(crate) async fn run(args: TopArgs, environment: &Environment) -> anyhow::Res
     let client = AdminClient::new(environment.router(args.admin.admin.as_deref()));
     let question = Question {
         by: args.by,
-        sort: args.sort.unwrap_or(Sort::usual(args.by)),
+        sort: args.sort,
         since: if args.since_start { Since::Start } else { Since::Recent },
         limit: args.limit,
         digest: args.digest,

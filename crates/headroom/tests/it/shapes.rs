@@ -7,7 +7,7 @@ pub(crate) mod filled;
 
 use crate::monitoring::registry::{self, Metric};
 use console::history_view::{self, HistoryView, JumpView, KeptView, SpanView, Subject, SubjectView};
-use console::insight_view::{FiguresView, InsightView, Question, RequestView, RowView};
+use console::insight_view::{FiguresView, InsightView, Question, RequestView, RowView, Sort};
 use console::status_view::StatusView;
 use console::watch_view::WatchView;
 use filled::filled;
@@ -79,6 +79,7 @@ fn json_of_a_router_keeps_its_keys() {
     insta::assert_snapshot!("fleet", shape(&status.fleet));
     let row = RowView { name: "n".into(), id: "i".into(), example: Some("e".into()), figures: filled() };
     let question = Question {
+        sort: Some(Sort::Time),
         digest: Some("d".into()),
         endpoint: Some("e".into()),
         server: Some("s".into()),

@@ -50,10 +50,10 @@ impl Graph {
         members[at].facts.as_ref().is_some_and(|facts| {
             facts.switches.writable()
                 && facts.refused.is_none()
-                && !facts.source_unseen
+                && !facts.source_unasked
                 && facts.managed_writer != Some(false)
                 && !self.may_be_replica(members, at)
-                && (self.is_top(at) || self.is_promoted(members, at))
+                && (self.is_promoted(members, at) || (self.is_top(at) && !facts.source_unseen))
         })
     }
 

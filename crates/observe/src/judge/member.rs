@@ -24,8 +24,10 @@ pub(crate) struct Facts {
     pub(crate) channels: Vec<Channel>,
     /// For each channel the place in the list of the server it leads to, if it is one of ours.
     pub(crate) sources: Vec<Option<usize>>,
-    /// A channel leads to a server that was not asked yet, or may lead to a seed that has never answered:
-    /// this one is below it, although the list does not say so.
+    /// A channel leads to a server that was not asked yet, or may: this one is below it, although the list
+    /// does not say so.
+    pub(crate) source_unasked: bool,
+    /// The same, or it may lead to a seed that was asked and has never answered.
     pub(crate) source_unseen: bool,
     /// Set when its channels could not be asked.
     pub(crate) channels_unknown: Option<String>,

@@ -1,7 +1,8 @@
 //! Slow: entries of lines that begin with `#`, then `use`, `SET timestamp`, and the statement.
 //!
 //! A `use` stands only where the database is another one than that of the entry before, whoever's that was:
-//! MySQL's log has no other word of it, so that a new session without one is in the database of that entry.
+//! MySQL's log has no other word of it, so that a new session without one is taken to be in the database of
+//! that entry. One that has no default database looks the same.
 
 use super::time::{moment, number};
 use super::{EventWriter, INIT_DB, Lines, QUERY, RecordingError, is_heading};

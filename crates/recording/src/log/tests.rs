@@ -136,10 +136,19 @@ fn in_a_slow_log_of_seconds_a_statement_that_took_long_stays_where_it_began() {
         entry(9, 10, "0.001", "SELECT 2"),
         entry(8, 2, "8.5", "SELECT 3"),
         entry(9, 10, "0.001", "SELECT 4"),
+        entry(8, 9, "0.01", "SELECT 5"),
     ];
     let all = said(&events(Kind::Slow, &log.concat()));
     let moments: Vec<_> = all.iter().map(|(at, .., text)| (*at, text.as_str())).collect();
-    assert_eq!(moments, [(500, "SELECT 1"), (9250, "SELECT 2"), (1000, "SELECT 3"), (9750, "SELECT 4")]);
+    let expected = [
+        (500, "SELECT 1"),
+        (9200, "SELECT 2"),
+        (1000, "SELECT 3"),
+        (9600, "SELECT 4"),
+        // It crossed from one second into the next.
+        (8990, "SELECT 5"),
+    ];
+    assert_eq!(moments, expected);
 }
 
 const HEADING: &str = "\
