@@ -274,7 +274,7 @@ impl Process {
     }
 
     /// What `/metrics` says now, in OpenMetrics; once this process has stopped, what it said at the end, and
-    /// `None` where that was not known in time: an engine that is gone counts nothing.
+    /// `None` where that was not known in time: an engine that has ended counts nothing.
     pub async fn exposition(&self) -> Option<String> {
         match self.last_metrics.get() {
             Some(last) => last.clone(),

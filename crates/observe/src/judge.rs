@@ -14,7 +14,8 @@
 //!    candidate only while others replicate from it, and no server above them names it as its replica.
 //! 5. A lone candidate does not take over from a silent primary that replicas still point to while none
 //!    points to it. Nor from a server that replicas point to and that has never answered us, unless the
-//!    candidate names that one as its replica.
+//!    candidate names that one as its replica. It does where its epoch is later than that of each of those
+//!    replicas: an operation of Headroom promoted it, and has not pointed them to it yet.
 //! 6. A server whose source we do not know is no candidate while a seed has never answered: that one may be
 //!    its source (docs/decisions/0087-who-never-answered-may-be-the-primary.md).
 //! 7. A server whose epoch is over (`epoch.rs`) is no candidate, whatever the others say.
@@ -73,9 +74,11 @@ fn writer(members: &[Member], graph: &Graph) -> Result<usize, String> {
                 Some(_) => silent.contains(at),
                 None => members[*at].listed_by.as_ref() != Some(&members[*one].name),
             };
-            let rival = (0..members.len())
-                .filter(is_rival)
-                .find(|&old| graph.followers(members, old) > 0 && graph.followers(members, *one) == 0);
+            let rival = (0..members.len()).filter(is_rival).find(|&old| {
+                graph.followers(members, old) > 0
+                    && graph.followers(members, *one) == 0
+                    && !graph.is_promoted_since(members, *one, old)
+            });
             match rival {
                 Some(old) => Err(words::not_followed(members, old, *one)),
                 None => Ok(*one),

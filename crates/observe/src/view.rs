@@ -295,6 +295,7 @@ fn seen(survey: &Survey, shown: &[&Entry], refused: &[Option<Claim>], highest: u
                         Some(Managed::Aurora { own, .. }) => Some(writer.as_ref() == Some(own)),
                         _ => None,
                     },
+                    epoch: answer.epoch.known(),
                     refused: refused
                         .filter(|claim| *claim != Claim::Announces)
                         .map(|claim| epoch::because(claim, answer.epoch.known().unwrap_or(0), highest)),

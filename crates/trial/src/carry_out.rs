@@ -81,7 +81,7 @@ impl CarryOutError {
         let tuner = |error: &RigError| matches!(error, RigError::Knob(knob::Error::Tuner { .. }));
         match self {
             Self::LeftBehind | Self::Run(RunError::NotBack(_)) => true,
-            Self::Run(RunError::Spec(error)) => tuner(error),
+            Self::Run(RunError::Spec(error) | RunError::Hindered(error)) => tuner(error),
             _ => false,
         }
     }

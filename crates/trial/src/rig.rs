@@ -21,7 +21,6 @@ use load::arrivals::{Open, Spacing};
 use load::workload::sysbench;
 use load::{Arrivals, Load, Plan, Seed, Target, Workload};
 use std::collections::{BTreeMap, BTreeSet};
-use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -314,9 +313,8 @@ impl HostRig {
     /// server. Of several hosts it is given the address.
     fn run_program(&mut self, program: &str) -> Result<(), RigError> {
         let failed = |why: String| RigError::Reset(format!("{program}: {why}"));
-        let mut command = Command::new(program);
-        command.args(self.server.as_ref().filter(|_| !self.hosts.is_empty()));
-        run_to_end(&mut command).map_err(failed)?;
+        let address = self.server.as_deref().filter(|_| !self.hosts.is_empty());
+        run_to_end(program, address.as_slice()).map_err(failed)?;
         if let Some(address) = self.server.clone() {
             let server = self.session.server(&address).map_err(knob::Error::Server)?;
             server.reconnect().map_err(knob::Error::Server)?;
@@ -576,12 +574,16 @@ impl Rig for HostRig {
 }
 
 /// Runs a program; its last words where it fails. What it leaves running is not waited for.
-fn run_to_end(command: &mut Command) -> Result<(), String> {
+///
+/// It gets a session of its own. A Ctrl-C on the terminal is for us: the server is not left stopped over half
+/// of its data. And without the terminal a program that asks for a password there fails, in place of waiting
+/// for it unseen.
+fn run_to_end(program: &str, arguments: &[&str]) -> Result<(), String> {
     let system = |error: std::io::Error| error.to_string();
     let words = CommandOutput::new().map_err(system)?;
+    let mut command = Command::new("setsid");
+    command.arg(program).args(arguments);
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(words.writer().map_err(system)?);
-    // A Ctrl-C on the terminal is for us: the server is not left stopped over half of its data.
-    command.process_group(0);
     let status = command.status().map_err(system)?;
     if status.success() { Ok(()) } else { Err(format!("{status}: {}", words.text().trim())) }
 }

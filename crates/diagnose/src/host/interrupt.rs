@@ -59,11 +59,26 @@ fn counted(line: &[u8], cpus: usize) -> Option<Interrupt> {
 }
 
 impl Interrupt {
-    /// Whether it is of timers and calls from one CPU to another (`LOC`, `RES`), which every CPU has.
-    /// Interrupts of devices are numbered. Soft ones are not, and have no words.
+    /// Whether it is of timers and calls from one CPU to another, which every CPU has. Soft ones have no
+    /// words.
     fn is_the_kernels(&self) -> bool {
-        !self.what.is_empty() && decimal(self.name.as_bytes()).is_none()
+        !self.what.is_empty() && !is_of_device(&self.name, &self.what)
     }
+}
+
+impl Sample {
+    /// Whether a device interrupts.
+    pub fn is_of_device(&self) -> bool {
+        is_of_device(&self.name, &self.what)
+    }
+}
+
+/// Interrupts of devices are numbered, those of timers and calls from one CPU to another have names (`LOC`,
+/// `RES`). On arm64 and in guests of Xen some of these have numbers, too, and are known by their words:
+/// `GICv3 27 Level arch_timer`, `xen-percpu -virq timer0`.
+fn is_of_device(name: &str, what: &str) -> bool {
+    let of_each_cpu = ["timer", "xen-percpu", "IPI"].iter().any(|word| what.contains(word));
+    decimal(name.as_bytes()).is_some() && !what.is_empty() && !of_each_cpu
 }
 
 impl Reading {
@@ -100,6 +115,20 @@ impl Reading {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_each_cpu_has_is_no_device_whether_it_has_a_number_or_a_name() {
+        for (name, what, expected) in [
+            ("36", "PCI-MSIX-0000:00:05.0 1-edge virtio1-req.0", true),
+            ("LOC", "Local timer interrupts", false),
+            ("11", "GICv3 27 Level arch_timer", false),
+            ("48", "xen-percpu -virq timer0", false),
+            ("49", "xen-dyn -event eth0-q0-rx", true),
+            ("NET_RX", "", false),
+        ] {
+            assert_eq!(is_of_device(name, what), expected, "{name}: {what}");
+        }
+    }
 
     #[test]
     fn both_files_of_this_kernel_are_read() {

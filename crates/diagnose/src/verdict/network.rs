@@ -23,10 +23,7 @@ pub(super) fn softirq_on_one_cpu(window: &Window) -> Option<Finding> {
     let mean = host.cpu.each.iter().filter(|(n, _)| *n != cpu).map(|(_, s)| s.softirq).sum::<f64>() / others;
     // The others' share counts only where it is too high: an idle machine is not nearly a bottleneck.
     let load = least([(most, ONE_CPU), (OTHERS.min(OTHERS / mean.max(1e-3) * OTHERS), OTHERS)]);
-    // Timers interrupt every CPU: devices have numbers.
-    let is_device = |name: &str| name.bytes().all(|byte| byte.is_ascii_digit());
-    let of_device = |i: &&host::interrupt::Sample| is_device(&i.name) && !i.what.is_empty();
-    let busiest = host.interrupts.iter().filter(of_device).find(|i| i.cpu == cpu);
+    let busiest = host.interrupts.iter().find(|i| i.cpu == cpu && i.is_of_device());
     let from =
         busiest.map_or(String::new(), |i| format!(", interrupted most by {} ({:.0}/s)", i.what, i.per_s));
     let packets = host.softnet.iter().find(|s| s.cpu == cpu).map_or(0.0, |s| s.processed_per_s);

@@ -88,6 +88,17 @@ impl Graph {
             && self.receivers_running(members, at) > 0
     }
 
+    /// Whether it has an epoch that none of the servers has that follow `old`: those would have replicated it
+    /// from the server that they followed when it was recorded.
+    pub(super) fn is_promoted_since(&self, members: &[Member], at: usize, old: usize) -> bool {
+        let epoch = |member: &Member| member.facts.as_ref().and_then(|facts| facts.epoch);
+        let Some(own) = epoch(&members[at]) else { return false };
+        let mut followers = members.iter().filter(|member| {
+            member.fresh && member.facts.as_ref().is_some_and(|facts| facts.sources.contains(&Some(old)))
+        });
+        followers.all(|follower| epoch(follower).is_some_and(|epoch| epoch < own))
+    }
+
     /// How many servers that answer have a channel to it, running or not.
     pub(super) fn followers(&self, members: &[Member], at: usize) -> usize {
         count(members, at, |_| true)

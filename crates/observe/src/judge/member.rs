@@ -38,6 +38,8 @@ pub(crate) struct Facts {
     pub(crate) stands_at: Option<String>,
     /// In a cluster that manages its own replication: whether the cluster names it as the writer.
     pub(crate) managed_writer: Option<bool>,
+    /// Its epoch, where it says it.
+    pub(crate) epoch: Option<u64>,
     /// Why its word that it takes writes does not count: its epoch is over.
     pub(crate) refused: Option<String>,
 }

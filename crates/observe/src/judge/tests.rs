@@ -263,6 +263,15 @@ fn a_lone_server_is_no_primary_while_others_follow_one_that_has_never_answered()
     assert!(why.ends_with("; point the replicas to lone if it is the new primary"), "{why}");
     assert_eq!(roles(&[unseen("a"), writable("b"), replica("c", 1)]).1, Some("b".into()), "c was told");
     assert_eq!(roles(&[unseen("a"), writable("b")]).1, Some("b".into()), "nobody follows a");
+    // A failover promoted b, and was cut off before it pointed c there.
+    let at = |server: Member, epoch| with(server, |f| f.epoch = epoch);
+    for a in [unseen("a"), silent(writable("a"))] {
+        let fleet = |b, c| [a.clone(), at(writable("b"), b), at(replica("c", 0), c)];
+        assert_eq!(roles(&fleet(Some(2), Some(1))).1, Some("b".into()));
+        for (b, c) in [(Some(1), Some(1)), (Some(2), None), (None, None)] {
+            assert_eq!(roles(&fleet(b, c)).1, None, "{b:?} and {c:?}");
+        }
+    }
     // A replica that others replicate from, by the word of its source.
     let between = [named_by("b", unseen("a")), writable("b"), replica("c", 0)];
     assert_eq!(roles(&between).1, Some("b".into()));

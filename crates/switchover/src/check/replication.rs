@@ -254,6 +254,21 @@ pub(super) fn replication_login(s: &Situation<'_>) -> Outcome {
             warn(format!("{at}: from {primary} this address leads to {primary} itself"), address)
         }
         LedTo::Server { .. } => pass(format!("{at} leads to {candidate}")),
+        // The former primary has one of its own, under the name of the candidate's file.
+        LedTo::Refused { wants_certificate: true, why, .. } if login::shows_certificate(s.candidate) => warn(
+            format!("{at} is refused to this host ({why}); it wants a certificate, and {primary} shows one"),
+            format!(
+                "on {primary}, log in with it once: mariadb -h {} -P {} -u {} --ssl-cert FILE --ssl-key FILE",
+                login.host, login.port, login.user
+            ),
+        ),
+        // Of several accounts of one name it may be another one that the primary is let in by.
+        LedTo::Refused { code, why, wants_certificate: true } if !has_several(s.candidate, &login.user) => {
+            stop(
+                format!("{at} is refused: error {code}: {why}"),
+                format!("the account wants a certificate, and {primary} will show none, as {candidate} does"),
+            )
+        }
         // Access denied, host not allowed: it may be this host alone that is not in the account's name.
         LedTo::Refused { code: 1045 | 1130, why, .. } if of_other_hosts(s.candidate, &login.user) => warn(
             format!(
@@ -264,22 +279,10 @@ pub(super) fn replication_login(s: &Situation<'_>) -> Outcome {
                 login.host, login.port, login.user
             ),
         ),
-        // The former primary has one of its own, under the name of the candidate's file.
-        LedTo::Refused { wants_certificate: true, why, .. } if login::shows_certificate(s.candidate) => warn(
-            format!("{at} is refused to this host ({why}); it wants a certificate, and {primary} shows one"),
-            format!(
-                "on {primary}, log in with it once: mariadb -h {} -P {} -u {} --ssl-cert FILE --ssl-key FILE",
-                login.host, login.port, login.user
-            ),
-        ),
         LedTo::TooLong { bytes, limit } => {
             let (facts, mend) = login::too_long_words(primary.as_str(), &login.user, (*bytes, *limit));
             stop(facts, mend)
         }
-        LedTo::Refused { code, why, wants_certificate: true } => stop(
-            format!("{at} is refused: error {code}: {why}"),
-            format!("the account wants a certificate, and {primary} will show none, as {candidate} does"),
-        ),
         LedTo::Refused { code, why, .. } => stop(
             format!("{at} is refused: error {code}: {why}"),
             "correct user and password in the file of --replication-option-file, or the account there",
@@ -303,8 +306,18 @@ fn is_elsewhere(facts: &Facts) -> bool {
 
 /// Whether all accounts of this user are of certain hosts. No where they cannot be read.
 fn of_other_hosts(facts: &Facts, user: &str) -> bool {
+    let mut hosts = hosts_of(facts, user).peekable();
+    hosts.peek().is_some() && hosts.all(|host| host != "%")
+}
+
+/// Whether there are several accounts of this user, of other hosts each. No where they cannot be read.
+fn has_several(facts: &Facts, user: &str) -> bool {
+    hosts_of(facts, user).nth(1).is_some()
+}
+
+fn hosts_of<'a>(facts: &'a Facts, user: &str) -> impl Iterator<Item = &'a str> {
     let accounts = facts.accounts.iter().flat_map(|accounts| accounts.keys());
-    let mut hosts =
-        accounts.filter_map(|name| name.rsplit_once('@')).filter(|(name, _)| *name == user).peekable();
-    hosts.peek().is_some() && hosts.all(|(_, host)| host != "%")
+    accounts
+        .filter_map(move |name| name.rsplit_once('@').filter(|(name, _)| *name == user))
+        .map(|(_, host)| host)
 }

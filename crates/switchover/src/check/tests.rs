@@ -267,6 +267,19 @@ fn the_account_of_replication_is_tried_and_what_only_this_host_cannot_know_is_a_
     assert_eq!(level(&candidate, "a2", refused()), Level::Stop, "any host may, so the password is wrong");
     candidate.accounts = accounts("10.0.0.%");
     assert_eq!(level(&candidate, "a2", refused()), Level::Warn, "this host may be the wrong one");
+    let words = |candidate: &Facts| {
+        let (host, led_to) = ("a2".to_owned(), denied(true));
+        let login = LoginAttempt { user: "repl".to_owned(), host, port: 3306, led_to };
+        let found = found_with("replication account", &primary, candidate, &[], Some(&login));
+        (found.level, found.mend.unwrap())
+    };
+    let (level_there, mend) = words(&candidate);
+    assert!(level_there == Level::Warn && mend.contains("--ssl-cert"), "{mend}");
+    let mut bare = candidate.clone();
+    bare.channels[0].protection.retain(|(option, _)| option != "SSL_CERT");
+    assert_eq!(words(&bare).0, Level::Stop, "a1 would show none");
+    bare.accounts = Some([("repl@10.0.0.%".to_owned(), None), ("repl@10.0.1.%".to_owned(), None)].into());
+    assert_eq!(words(&bare).0, Level::Warn, "the other account may want none");
     assert_eq!(level(&candidate, "a2", nowhere()), Level::Stop);
     set(&mut candidate, &[("report_host", "a2.servers")]);
     assert_eq!(level(&candidate, "a2.servers", nowhere()), Level::Warn, "a network of servers");

@@ -27,6 +27,7 @@ pub(super) async fn purged(conn: &mut Connection, dialect: Dialect, deadline: Du
     if !listed.is_empty() {
         return Some(listed);
     }
+    let more = logs.len() > LOGS;
     for log in logs.into_iter().take(LOGS) {
         let events = format!("SHOW BINLOG EVENTS IN {} LIMIT 20", quoted(log));
         let events = conn.ask(&events, deadline).await.ok()?;
@@ -34,7 +35,11 @@ pub(super) async fn purged(conn: &mut Connection, dialect: Dialect, deadline: Du
             return Some(before(&first));
         }
     }
-    Some(listed)
+    if more {
+        return None;
+    }
+    // No transaction at all: what it has replicated, or was restored with, is in none of its logs.
+    ask(conn, "SELECT @@GLOBAL.gtid_current_pos", deadline).await
 }
 
 async fn ask(conn: &mut Connection, statement: &str, deadline: Duration) -> Option<String> {
@@ -65,7 +70,8 @@ mod tests {
     use fleet::{Address, ServerName};
     use lab::scripted::{Reply, Script, ScriptedServer};
 
-    /// Of a server with two logs: what the list of the first says, and how the second one begins.
+    /// Of a server with two logs at 0-1-100000: what the list of the first says, and how the second one
+    /// begins, if with a transaction.
     async fn found(listed: &'static str, begins: Option<&'static str>) -> Option<String> {
         let script = Script::new("10.11.6-MariaDB", move |statement, _| match (statement, begins) {
             ("SHOW BINARY LOGS", _) => Reply::rows(&["Log_name"], &[&[Some("b.01")], &[Some("b.02")]]),
@@ -79,6 +85,7 @@ mod tests {
                 &[&[Some("Gtid_list"), Some("[]")], &[Some("Gtid"), Some(begins)]],
             ),
             (_, None) if statement.starts_with("SHOW BINLOG EVENTS") => Reply::error(1227, "Access denied"),
+            ("SELECT @@GLOBAL.gtid_current_pos", _) => Reply::value("position", "0-1-100000"),
             _ => Reply::Usual,
         });
         let server = ScriptedServer::start(script).await.unwrap();
@@ -95,5 +102,6 @@ mod tests {
         assert_eq!(found("", begins).await.as_deref(), Some("0-1-100000"));
         assert_eq!(found("", Some("GTID 0-1-1")).await.as_deref(), Some(""), "it has everything");
         assert_eq!(found("", None).await, None, "it does not say");
+        assert_eq!(found("", Some("")).await.as_deref(), Some("0-1-100000"), "it has logged nothing yet");
     }
 }

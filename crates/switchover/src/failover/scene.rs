@@ -664,9 +664,10 @@ fn standing(facts: &Facts) -> Result<Standing, Error> {
             Some(format!("its channel has a name ({}), and only those without one are moved", channel.name))
         }
         Some(channel) if !channel.by_gtid => Some("it follows by file and offset".to_owned()),
-        Some(_) if let Some(mode) = facts.gtid_mode_that_nobody_can_follow() => {
-            Some(format!("its gtid_mode is {mode}: replicas that go by GTID follow one with ON only"))
-        }
+        Some(_) if let Some(mode) = facts.gtid_mode_that_nobody_can_follow() => Some(format!(
+            "its gtid_mode is {mode}, and replicas that go by GTID follow one with ON only: there SET \
+                 GLOBAL gtid_mode = ON"
+        )),
         Some(channel) if channel.withholds().is_some() => channel.withholds(),
         Some(channel) if !channel.applier_runs => {
             Some(format!("its applying thread does not run {}", channel.last_error).trim_end().to_owned())

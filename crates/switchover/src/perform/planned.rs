@@ -1,4 +1,5 @@
-//! Whether what a move was planned on still holds. Looked at with the locks held, so that it stays true.
+//! Whether what a move was planned on still holds. Looked at with the locks held, which keep other operations
+//! away; a move by hand takes none, and can still come after this look.
 //!
 //! A person is asked after the checks, and may take minutes. Another operation that ended meanwhile has left
 //! its epoch. A move by hand leaves none: the record of this one would be a write on a replica then, that no

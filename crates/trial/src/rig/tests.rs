@@ -102,7 +102,7 @@ fn a_factor_that_names_its_danger_names_the_knob_its_last_word_and_its_options()
 
 #[test]
 fn a_program_is_not_waited_for_beyond_its_end() {
-    let shell = |line: &str| run_to_end(Command::new("sh").args(["-c", line]));
+    let shell = |line: &str| run_to_end("sh", &["-c", line]);
     // A pipe would be open until the sleep ends.
     let left = shell("sleep 1000 & echo $! >&2; exit 3").unwrap_err();
     let sleeping: i32 = left.rsplit(' ').next().unwrap().parse().unwrap();
@@ -115,5 +115,5 @@ fn a_program_is_not_waited_for_beyond_its_end() {
 #[test]
 fn a_program_gets_no_signal_of_the_terminal_and_goes_on_to_its_end() {
     let group_of_its_own = "set -- $(cat /proc/$$/stat); test $5 = $$";
-    assert_eq!(run_to_end(Command::new("sh").args(["-c", group_of_its_own])), Ok(()));
+    assert_eq!(run_to_end("sh", &["-c", group_of_its_own]), Ok(()));
 }

@@ -376,6 +376,8 @@ pub(crate) async fn the_lock_plugin_names_who_holds_the_table_that_is_waited_for
     assert_eq!(blocker.table.as_deref(), Some("app.shape"), "{blocker}");
     holder.query_drop("COMMIT").await.unwrap();
     alters.await.unwrap().unwrap();
+    // Who was named holds until it may be asked again, or a reading in which nobody waits.
+    until(&mut watching, "that nobody waits", |r| r.metadata_blocker.is_none()).await;
     // A reader has no lock on the table that it waits for.
     let mut reading = app(scene).await;
     let reads = tokio::spawn(async move { reading.query_drop("SELECT * FROM app.elsewhere").await });
@@ -385,6 +387,7 @@ pub(crate) async fn the_lock_plugin_names_who_holds_the_table_that_is_waited_for
     assert!(!blocker.in_transaction && blocker.to_string().contains("idle for"), "{blocker}");
     unrelated.query_drop("UNLOCK TABLES").await.unwrap();
     reads.await.unwrap().unwrap();
+    until(&mut watching, "that nobody waits", |r| r.metadata_blocker.is_none()).await;
     // Who is in its commit has a lock on a table that an older transaction has read.
     holder.query_drop("BEGIN").await.unwrap();
     holder.query_drop("SELECT * FROM app.elsewhere").await.unwrap();
