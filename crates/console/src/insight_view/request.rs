@@ -148,7 +148,7 @@ mod tests {
             of("search", 40, 1.0, 400.0, 30.0),
         ];
         let first = |sort| {
-            let question = Question { by: By::Request, sort, ..Question::default() };
+            let question = Question { by: By::Request, sort: Some(sort), ..Question::default() };
             asked(all.to_vec(), &question).0[0].endpoint.clone()
         };
         let firsts = [Sort::Time, Sort::Count, Sort::Mean, Sort::P99, Sort::Queries, Sort::Rows].map(first);

@@ -1,7 +1,7 @@
 //! Packets: CPUs that handle them, backlogs, links, and tables of the kernel that can be full.
 
 use super::{Finding, Name, Unit, Window, greatest, least};
-use crate::host::{self, table};
+use crate::host::table;
 
 /// Segments sent again, of all and a second.
 const SENT_AGAIN: (f64, f64) = (0.02, 20.0);

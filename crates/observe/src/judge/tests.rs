@@ -291,7 +291,7 @@ fn an_open_replica_whose_source_may_be_one_that_has_never_answered_is_no_primary
     // Promoted by hand without the reset, and followed: as a router says that knows what a was.
     let stopped = |source_unasked| {
         with(open(true), |f| {
-            (f.channels, f.source_unasked) = (vec![channel(Runs::No, Runs::No)], source_unasked)
+            (f.channels, f.source_unasked) = (vec![channel(Runs::No, Runs::No)], source_unasked);
         })
     };
     assert_eq!(roles(&[unseen("a"), stopped(false), replica("c", 1)]).1, Some("b".into()));
