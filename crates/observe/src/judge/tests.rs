@@ -266,7 +266,8 @@ fn a_lone_server_is_no_primary_while_others_follow_one_that_has_never_answered()
     // A failover promoted b, and was cut off before it pointed c there.
     let at = |server: Member, epoch| with(server, |f| f.epoch = epoch);
     for a in [unseen("a"), silent(writable("a"))] {
-        let fleet = |b, c| [a.clone(), at(writable("b"), b), at(replica("c", 0), c)];
+        let lost = with(replica("c", 0), |f| f.channels[0].receiver = Runs::Connecting);
+        let fleet = |b, c| [a.clone(), at(writable("b"), b), at(lost.clone(), c)];
         assert_eq!(roles(&fleet(Some(2), Some(1))).1, Some("b".into()));
         for (b, c) in [(Some(1), Some(1)), (Some(2), None), (None, None)] {
             assert_eq!(roles(&fleet(b, c)).1, None, "{b:?} and {c:?}");
