@@ -4,9 +4,12 @@
 
 use libfuzzer_sys::fuzz_target;
 use std::net::SocketAddr;
-use wire::proxy::{FIXED, ProxySource, length, read, write};
+use wire::proxy::{FIXED, ProxySource, length, read, read_line, write};
 
 fuzz_target!(|bytes: &[u8]| {
+    if let Ok(source) = read_line(bytes) {
+        assert!(bytes.starts_with(b"PROXY ") && bytes.ends_with(b"\r\n"), "{source:?}");
+    }
     let Some((fixed, rest)) = bytes.split_first_chunk::<FIXED>() else { return };
     let Ok(announced) = length(fixed) else { return };
     let _ = read(fixed, &rest[..announced.min(rest.len())]);

@@ -1,13 +1,14 @@
 //! Identity: who the client is, as a proxy in front of us says, and as servers are sent it.
 //!
-//! Both ways it is a PROXY protocol header of version 2. It is taken only from addresses that the
-//! configuration names, and demanded of those; it is sent only to servers that the configuration names.
+//! Both ways it is a PROXY protocol header: of either version from proxies, of version 2 to servers. It is
+//! taken only from addresses that the configuration names, and demanded of those; it is sent only to servers
+//! that the configuration names.
 
 use crate::stream::Stream;
 use std::net::SocketAddr;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::{Instant, timeout_at};
-use wire::proxy::{self, FIXED, ProxySource};
+use wire::proxy::{self, FIXED, LONGEST_LINE, ProxyError, ProxySource};
 
 /// Why a trusted proxy's header could not be read.
 #[derive(Debug, thiserror::Error)]
@@ -33,17 +34,26 @@ pub(crate) async fn read_proxy_header(
 ) -> Result<Option<SocketAddr>, HeaderError> {
     let read = async {
         let missing = |_| HeaderError::Missing;
+        let wrong = |error: ProxyError| HeaderError::Wrong(error.to_string());
         let mut fixed = [0; FIXED];
         // A check may end with a reset.
-        let begun = from.read(&mut fixed).await.unwrap_or_default();
+        let begun = from.read(&mut fixed[..1]).await.unwrap_or_default();
         if begun == 0 {
             return Err(HeaderError::Silent);
         }
+        if proxy::is_line(fixed[0]) {
+            let mut line = vec![fixed[0]];
+            // One by one: what follows the line is the client's.
+            while !line.ends_with(b"\n") && line.len() < LONGEST_LINE {
+                line.push(from.read_u8().await.map_err(missing)?);
+            }
+            return proxy::read_line(&line).map_err(wrong);
+        }
         from.read_exact(&mut fixed[begun..]).await.map_err(missing)?;
-        let length = proxy::length(&fixed).map_err(|e| HeaderError::Wrong(e.to_string()))?;
+        let length = proxy::length(&fixed).map_err(wrong)?;
         let mut rest = vec![0; length];
         from.read_exact(&mut rest).await.map_err(missing)?;
-        proxy::read(&fixed, &rest).map_err(|e| HeaderError::Wrong(e.to_string()))
+        proxy::read(&fixed, &rest).map_err(wrong)
     };
     match timeout_at(until, read).await {
         Ok(Ok(ProxySource::Client(client))) => Ok(Some(client)),

@@ -263,7 +263,8 @@ impl Exchange {
                         self.bridge.client(sequence, &self.from_client.take(), keys)
                     }
                     Ok(ReadOutcome::TooLong) => {
-                        let proxy = self.from_client.header == wire::proxy::SIGNATURE[..HEADER];
+                        let begins = self.from_client.header;
+                        let proxy = begins == wire::proxy::SIGNATURE[..HEADER] || begins == *b"PROX";
                         let what = match proxy {
                             true => {
                                 "a PROXY protocol header from an address that is not in proxy_protocol_from"

@@ -1,8 +1,10 @@
-//! The PROXY protocol, version 2: the address of a client, told by whoever connects in its name.
+//! The PROXY protocol: the address of a client, told by whoever connects in its name.
 //!
-//! Twelve bytes that begin no other protocol, then version and command, family, length, addresses (network
-//! byte order), and extensions, which nobody needs to understand. `LOCAL` stands for a connection of the
-//! proxy itself.
+//! Version 2 is twelve bytes that begin no other protocol, then version and command, family, length, addresses
+//! (network byte order), and extensions, which nobody needs to understand. `LOCAL` stands for a connection of
+//! the proxy itself. Version 1 is a line, `PROXY TCP4 10.1.2.3 10.0.0.1 50000 3306`; `PROXY UNKNOWN` is of the
+//! proxy itself, whatever follows. Both are read, version 2 is written.
+//! <https://www.haproxy.org/download/3.0/doc/proxy-protocol.txt>
 
 use fleet::Blame;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -13,6 +15,8 @@ pub const SIGNATURE: [u8; 12] = *b"\r\n\r\n\0\r\nQUIT\n";
 pub const FIXED: usize = 16;
 /// The longest variable part that we read; real ones have some dozen bytes.
 pub const LONGEST: usize = 4096;
+/// The longest line of version 1, with its end.
+pub const LONGEST_LINE: usize = 107;
 
 const VERSION_2: u8 = 0x20;
 const LOCAL: u8 = 0;
@@ -33,8 +37,11 @@ pub enum ProxySource {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ProxyError {
     /// They begin with something else.
-    #[error("no PROXY protocol header of version 2")]
+    #[error("no PROXY protocol header")]
     NotAHeader,
+    /// A line of version 1 whose words are none of it.
+    #[error("a PROXY protocol header of version 1 that makes no sense")]
+    Line,
     /// Another version, or a command that does not exist.
     #[error("a PROXY protocol header of another version")]
     OtherVersion,
@@ -95,7 +102,40 @@ pub fn read(fixed: &[u8; FIXED], rest: &[u8]) -> Result<ProxySource, ProxyError>
     }
 }
 
-/// A header in the name of `client`, who came to `own`. Both are written in the family of the client.
+/// Whether a header that begins with this byte is of version 1.
+pub fn is_line(first: u8) -> bool {
+    first == b'P'
+}
+
+/// Reads a line of version 1, with its end.
+///
+/// # Errors
+/// [`ProxyError`] when it is no such line.
+pub fn read_line(line: &[u8]) -> Result<ProxySource, ProxyError> {
+    let text = line.strip_suffix(b"\r\n").and_then(|line| std::str::from_utf8(line).ok());
+    let words = text.and_then(|text| text.strip_prefix("PROXY ")).ok_or(ProxyError::NotAHeader)?;
+    let words: Vec<&str> = words.split(' ').collect();
+    if words[0] == "UNKNOWN" {
+        return Ok(ProxySource::Nobody);
+    }
+    let [family, client, own, port, own_port] = words[..] else { return Err(ProxyError::Line) };
+    let ip = |word: &str| -> Option<IpAddr> {
+        match family {
+            "TCP4" => word.parse().ok().map(IpAddr::V4),
+            "TCP6" => word.parse().ok().map(IpAddr::V6),
+            _ => None,
+        }
+    };
+    let number = |word: &str| word.parse::<u16>().ok();
+    match (ip(client), ip(own), number(port), number(own_port)) {
+        (Some(client), Some(_), Some(port), Some(_)) => {
+            Ok(ProxySource::Client(SocketAddr::new(client.to_canonical(), port)))
+        }
+        _ => Err(ProxyError::Line),
+    }
+}
+
+/// A header of version 2 in the name of `client`, who came to `own`. Both are written in the family of the client.
 pub fn write(client: SocketAddr, own: SocketAddr) -> Vec<u8> {
     let mut out = SIGNATURE.to_vec();
     out.push(VERSION_2 | PROXY);
@@ -144,6 +184,27 @@ mod tests {
         assert_eq!(read_whole(header), Ok(ProxySource::Client(client)));
         assert_eq!(write(client, "10.0.0.1:3306".parse().unwrap()), header);
         assert_eq!(read_whole(b"\r\n\r\n\0\r\nQUIT\n\x20\0\0\0"), Ok(ProxySource::Nobody));
+    }
+
+    #[test]
+    fn a_line_of_version_1_is_read() {
+        for (line, expected) in [
+            ("PROXY TCP4 10.1.2.3 10.0.0.1 50000 3306\r\n", Ok(Some("10.1.2.3:50000"))),
+            ("PROXY TCP6 2001:db8::7 ::1 50000 3306\r\n", Ok(Some("[2001:db8::7]:50000"))),
+            ("PROXY TCP6 ::ffff:10.1.2.3 ::1 50000 3306\r\n", Ok(Some("10.1.2.3:50000"))),
+            ("PROXY UNKNOWN\r\n", Ok(None)),
+            ("PROXY UNKNOWN ffff:f...f:ffff ffff:f...f:ffff 65535 65535\r\n", Ok(None)),
+            ("PROXY TCP4 10.1.2.3 10.0.0.1 50000 3306\n", Err(ProxyError::NotAHeader)),
+            ("POST / HTTP/1.1\r\n", Err(ProxyError::NotAHeader)),
+            ("PROXY TCP4 ::1 ::1 50000 3306\r\n", Err(ProxyError::Line)),
+            ("PROXY TCP4 10.1.2.3 10.0.0.1 65536 3306\r\n", Err(ProxyError::Line)),
+            ("PROXY TCP4 10.1.2.3 10.0.0.1 50000\r\n", Err(ProxyError::Line)),
+            ("PROXY \r\n", Err(ProxyError::Line)),
+        ] {
+            let client = |address: &str| ProxySource::Client(address.parse().unwrap());
+            let expected = expected.map(|address| address.map_or(ProxySource::Nobody, client));
+            assert_eq!(read_line(line.as_bytes()), expected, "{line:?}");
+        }
     }
 
     #[test]

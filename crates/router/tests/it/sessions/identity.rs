@@ -50,11 +50,18 @@ async fn a_trusted_proxy_tells_who_its_client_is_and_that_client_must_be_allowed
     let refusal = saying(front.port(0), &header("11.0.0.1:50000")).await.err().unwrap();
     assert_eq!(refusal.code, 1130);
     assert!(refusal.message.contains("11.0.0.1"), "{}", refusal.message);
-    let refusal = saying(front.port(0), b"PROXY TCP4 10.1.2.3 10.0.0.1 1 2\r\n").await.err().unwrap();
+    let mut client = saying(front.port(0), b"PROXY TCP4 10.1.2.3 10.0.0.1 1 2\r\n").await.unwrap();
+    client.log_in().await;
+    let refusal = saying(front.port(0), b"PROXY TCP4 11.0.0.1 10.0.0.1 1 2\r\n").await.err().unwrap();
+    assert_eq!(refusal.code, 1130);
+    // A check of the proxy's own, which 127.0.0.1 is not allowed; it is shorter than any of version 2.
+    let refusal = saying(front.port(0), b"PROXY UNKNOWN\r\n").await.err().unwrap();
+    assert_eq!(refusal.code, 1130);
+    let refusal = saying(front.port(0), b"SSH-2.0-OpenSSH_9.2p1\r\n").await.err().unwrap();
     assert_eq!(refusal.code, 1043);
     assert!(refusal.message.contains("proxy_protocol_from"), "{}", refusal.message);
     let refused = &front.router.status().listeners[0].refused;
-    assert_eq!((refused["not_allowed"], refused["proxy_header"]), (1, 1));
+    assert_eq!((refused["not_allowed"], refused["proxy_header"]), (3, 1));
 }
 
 /// HAProxy without `check-send-proxy`, and whatever else in those networks looks whether somebody listens.
@@ -80,6 +87,9 @@ async fn a_header_from_anybody_else_is_refused_in_words() {
     let mut client = saying(front.port(0), &header("10.1.2.3:50000")).await.unwrap();
     let refusal = ErrPacket::parse(&within(5, client.answer()).await.unwrap()).unwrap();
     assert_eq!(refusal.code, 1043);
+    assert!(refusal.message.contains("not in proxy_protocol_from"), "{}", refusal.message);
+    let mut client = saying(front.port(0), b"PROXY UNKNOWN\r\n").await.unwrap();
+    let refusal = ErrPacket::parse(&within(5, client.answer()).await.unwrap()).unwrap();
     assert!(refusal.message.contains("not in proxy_protocol_from"), "{}", refusal.message);
 }
 
