@@ -141,6 +141,10 @@ impl Surroundings {
                 DataDirectory::On(device) => disk::called(device, sys),
                 DataDirectory::Unknown => None,
             };
+            if self.data_disk.is_none() && data != DataDirectory::Unknown {
+                let (its, ours) = (mounts_of(pid, roots), mounts_of(None, roots));
+                self.data_disk = disk::beneath(Path::new(&settings.datadir), &its, &ours, sys);
+            }
             let volume = self.data_disk.as_deref();
             self.disks_below = volume.map_or_else(Vec::new, |volume| disk::below(volume, sys));
             if self.data.as_ref() != Some(&data) {
@@ -296,20 +300,28 @@ fn tcp_of(pid: u32, proc: &Path) -> Option<tcp::Reading> {
     (!snmp.is_empty()).then(|| tcp::parse(&snmp, &netstat))
 }
 
+/// The directory of a process, or ours.
+fn directory_of(pid: Option<u32>, proc: &Path) -> PathBuf {
+    proc.join(pid.map_or("self".to_owned(), |pid| pid.to_string()))
+}
+
+fn mounts_of(pid: Option<u32>, proc: &Path) -> String {
+    std::fs::read_to_string(directory_of(pid, proc).join("mountinfo")).unwrap_or_default()
+}
+
 /// Where the data of process `pid` are for us. A container has mounts of its own: what has the same path here
 /// may be another file system, as `/var/lib/mysql` of a package that nobody uses. Then it is looked at
 /// through the process, which its user and root may do; for others its mounts still tell the device.
 fn data_directory(settings: &Settings, pid: Option<u32>, proc: &Path) -> DataDirectory {
     let path = Path::new(&settings.datadir);
-    let Some(process) = pid.map(|pid| proc.join(pid.to_string())) else {
+    if pid.is_none() {
         let elsewhere = is_called_otherwise(settings, proc);
         return if elsewhere { DataDirectory::Unknown } else { DataDirectory::At(path.to_owned()) };
-    };
-    let mounts = |of: &Path| std::fs::read_to_string(of.join("mountinfo")).unwrap_or_default();
-    let (its, ours) = (mounts(&process), mounts(&proc.join("self")));
+    }
+    let (its, ours) = (mounts_of(pid, proc), mounts_of(None, proc));
     match disk::mounted(&its, path) {
         Some(device) if disk::mounted(&ours, path) != Some(device) || !path.is_dir() => {
-            let through = process.join("root").join(path.strip_prefix("/").unwrap_or(path));
+            let through = directory_of(pid, proc).join("root").join(path.strip_prefix("/").unwrap_or(path));
             if through.is_dir() { DataDirectory::At(through) } else { DataDirectory::On(device.to_owned()) }
         }
         _ => DataDirectory::At(path.to_owned()),

@@ -73,6 +73,7 @@ async fn run() -> ExitCode {
     outcome.unwrap_or_else(|error| {
         terminal::complain(&format!("headroom: {}", exit::reason(&error)));
         let source = error.downcast_ref::<source::SourceError>().is_some_and(source::SourceError::is_usage);
-        if source || error.is::<exit::UsageError>() { exit::usage() } else { exit::error() }
+        let knob = error.downcast_ref::<knob::Error>().is_some_and(knob::Error::is_usage);
+        if source || knob || error.is::<exit::UsageError>() { exit::usage() } else { exit::error() }
     })
 }

@@ -110,7 +110,7 @@ pub(crate) async fn measure(
     let flush = file.run(Kind::Flush, 4096, 1, None, each).await?;
     let directory = directory.canonicalize().unwrap_or_else(|_| directory.to_owned());
     Ok(Disk {
-        device: disk::holding(&directory, Path::new("/sys")),
+        device: disk::holding_here(&directory),
         directory,
         file_mib: mib,
         idle_read,

@@ -6,7 +6,7 @@
 use crate::inventory::ServerFacts;
 use config::Credentials;
 use diagnose::host::cgroup::Limits;
-use diagnose::host::disk::holding;
+use diagnose::host::disk::holding_here;
 use diagnose::host::is_here;
 use fleet::{Address, AddressError};
 use mysql_async::Conn;
@@ -174,7 +174,7 @@ impl Server {
             return Ok(None);
         }
         let variables = self.variables(&["datadir"])?;
-        Ok(variables.get("datadir").and_then(|datadir| holding(Path::new(datadir), Path::new("/sys"))))
+        Ok(variables.get("datadir").and_then(|datadir| holding_here(Path::new(datadir))))
     }
 }
 

@@ -83,11 +83,20 @@ pub fn parse(bytes: &[u8]) -> Reading {
 }
 
 /// The device that holds `path`, by the name it has in a reading; `None` where that is no device of this
-/// machine (a network or ZFS file system, a path that we may not look at). `sys` is `/sys`, elsewhere in
-/// tests.
+/// machine (a network or ZFS file system, a path that we may not look at) or the number of the file system
+/// tells none ([`beneath`]). `sys` is `/sys`, elsewhere in tests.
 pub fn holding(path: &Path, sys: &Path) -> Option<String> {
     let device = stat(path).ok()?.st_dev;
     called(&format!("{}:{}", major(device), minor(device)), sys)
+}
+
+/// The same of a path of ours, also where the mount tells it ([`beneath`]).
+pub fn holding_here(path: &Path) -> Option<String> {
+    let sys = Path::new("/sys");
+    holding(path, sys).or_else(|| {
+        let mounts = std::fs::read_to_string("/proc/self/mountinfo").ok()?;
+        beneath(&path.canonicalize().ok()?, &mounts, &mounts, sys)
+    })
 }
 
 /// The device `MAJOR:MINOR`, by the name it has in a reading; `None` where that is none of this machine.
@@ -151,12 +160,60 @@ pub fn lies_on_others(name: &str, sys: &Path) -> bool {
 /// The device that holds `path` for a process with these mounts (its `mountinfo`), as `MAJOR:MINOR`; of
 /// several mounts at one place the last is the one to be seen. Links are not followed.
 pub fn mounted<'a>(mountinfo: &'a str, path: &Path) -> Option<&'a str> {
-    let mounts = mountinfo.lines().filter_map(|line| {
-        let mut words = line.split(' ').skip(2);
-        let (device, at) = (words.next()?, Path::new(words.nth(1)?));
-        path.starts_with(at).then(|| (at.components().count(), device))
-    });
-    mounts.max_by_key(|(depth, _)| *depth).map(|(_, device)| device)
+    Some(Mount::holding(mountinfo, path)?.device)
+}
+
+/// The device beneath `path` for a process with the mounts `its`, where the number of the file system tells
+/// none: btrfs names it as the source of the mount, an overlay (the files of a container's image) the
+/// directory that it writes to, in the mounts `ours` of the host. `None` for btrfs on several devices and for
+/// all others. `sys` is `/sys`, elsewhere in tests.
+pub fn beneath(path: &Path, its: &str, ours: &str, sys: &Path) -> Option<String> {
+    let mount = Mount::holding(its, path)?;
+    if mount.kind != "overlay" {
+        return mount.only_device_of_btrfs(sys);
+    }
+    let upper = mount.options.split(',').find_map(|option| option.strip_prefix("upperdir="))?;
+    let below = Mount::holding(ours, Path::new(upper))?;
+    called(below.device, sys).or_else(|| below.only_device_of_btrfs(sys))
+}
+
+/// A line of `mountinfo`: `36 35 98:0 /root /at rw,noatime master:1 - ext4 /dev/sda1 rw,errors=continue`.
+struct Mount<'a> {
+    device: &'a str,
+    kind: &'a str,
+    source: &'a str,
+    options: &'a str,
+}
+
+impl<'a> Mount<'a> {
+    fn holding(mountinfo: &'a str, path: &Path) -> Option<Self> {
+        let mounts = mountinfo.lines().filter_map(|line| {
+            let (before, behind) = line.split_once(" - ").unwrap_or((line, ""));
+            let mut words = before.split(' ').skip(2);
+            let (device, at) = (words.next()?, Path::new(words.nth(1)?));
+            let mut words = behind.split(' ');
+            let mut next = || words.next().unwrap_or_default();
+            let mount = Self { device, kind: next(), source: next(), options: next() };
+            path.starts_with(at).then(|| (at.components().count(), mount))
+        });
+        mounts.max_by_key(|(depth, _)| *depth).map(|(_, mount)| mount)
+    }
+
+    fn only_device_of_btrfs(&self, sys: &Path) -> Option<String> {
+        if self.kind != "btrfs" {
+            return None;
+        }
+        // A link of device-mapper leads to `dm-0`.
+        let source = std::fs::canonicalize(self.source).unwrap_or_else(|_| self.source.into());
+        let name = source.file_name()?;
+        for system in std::fs::read_dir(sys.join("fs/btrfs")).into_iter().flatten().flatten() {
+            let devices = system.path().join("devices");
+            if devices.join(name).exists() && std::fs::read_dir(&devices).ok()?.count() > 1 {
+                return None;
+            }
+        }
+        disk_at(&std::fs::canonicalize(sys.join("class/block").join(name)).ok()?)
+    }
 }
 
 fn device(line: &[u8]) -> Option<Device> {
@@ -352,6 +409,33 @@ mod tests {
         let held = |path: &str| mounted(mounts, Path::new(path));
         assert_eq!((held("/var/lib/mysql/"), held("/var/lib")), (Some("8:33"), Some("8:1")));
         assert_eq!((mounted("", Path::new("/")), held("relative")), (None, None));
+    }
+
+    #[test]
+    fn btrfs_and_an_overlay_lie_on_the_disk_that_their_mounts_tell() {
+        let dir = tempfile::tempdir().unwrap();
+        let sys = dir.path();
+        for path in ["devices/sdx/sdx1", "class/block", "dev/block", "fs/btrfs/8f-1/devices"] {
+            std::fs::create_dir_all(sys.join(path)).unwrap();
+        }
+        std::fs::write(sys.join("devices/sdx/sdx1/partition"), "1\n").unwrap();
+        for link in ["class/block/sdx1", "dev/block/8:1", "fs/btrfs/8f-1/devices/sdx1"] {
+            std::os::unix::fs::symlink(sys.join("devices/sdx/sdx1"), sys.join(link)).unwrap();
+        }
+        let host = "1 0 8:1 / / rw - ext4 /dev/sdx1 rw\n\
+                    2 1 0:35 /@data /data rw,noatime shared:9 - btrfs /dev/sdx1 rw,subvol=/@data\n\
+                    3 1 0:40 / /net rw - nfs4 filer:/vol rw\n";
+        let of = |path: &str| beneath(Path::new(path), host, host, sys);
+        assert_eq!(of("/data/mysql").as_deref(), Some("sdx"));
+        assert_eq!((of("/net/mysql"), of("/var/lib/mysql")), (None, None));
+        let overlay =
+            |upper: &str| format!("9 8 0:57 / / rw - overlay overlay rw,upperdir={upper},workdir=/w\n");
+        for upper in ["/var/lib/containers/1/diff", "/data/containers/1/diff"] {
+            let found = beneath(Path::new("/var/lib/mysql"), &overlay(upper), host, sys);
+            assert_eq!(found.as_deref(), Some("sdx"), "{upper}");
+        }
+        std::os::unix::fs::symlink("/nowhere", sys.join("fs/btrfs/8f-1/devices/sdy")).unwrap();
+        assert_eq!(of("/data/mysql"), None, "which of two is not told");
     }
 
     #[test]
