@@ -1,9 +1,9 @@
 //! The PROXY protocol: the address of a client, told by whoever connects in its name.
 //!
-//! Version 2 is twelve bytes that begin no other protocol, then version and command, family, length, addresses
-//! (network byte order), and extensions, which nobody needs to understand. `LOCAL` stands for a connection of
-//! the proxy itself. Version 1 is a line, `PROXY TCP4 10.1.2.3 10.0.0.1 50000 3306`; `PROXY UNKNOWN` is of the
-//! proxy itself, whatever follows. Both are read, version 2 is written.
+//! Version 2 is twelve bytes that begin no other protocol, then version and command, family, length,
+//! addresses (network byte order), and extensions, which nobody needs to understand. `LOCAL` stands for a
+//! connection of the proxy itself. Version 1 is a line, `PROXY TCP4 10.1.2.3 10.0.0.1 50000 3306`; `PROXY
+//! UNKNOWN` is of the proxy itself, whatever follows. Both are read, version 2 is written.
 //! <https://www.haproxy.org/download/3.0/doc/proxy-protocol.txt>
 
 use fleet::Blame;
@@ -135,7 +135,8 @@ pub fn read_line(line: &[u8]) -> Result<ProxySource, ProxyError> {
     }
 }
 
-/// A header of version 2 in the name of `client`, who came to `own`. Both are written in the family of the client.
+/// A header of version 2 in the name of `client`, who came to `own`. Both are written in the family of the
+/// client.
 pub fn write(client: SocketAddr, own: SocketAddr) -> Vec<u8> {
     let mut out = SIGNATURE.to_vec();
     out.push(VERSION_2 | PROXY);
