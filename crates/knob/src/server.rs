@@ -127,6 +127,15 @@ pub trait Server: Send {
     /// # Errors
     /// It does not come back.
     fn reconnect(&mut self) -> Result<(), ServerError>;
+
+    /// Takes a user lock of the server, until this connection ends; the session that has it, where that is
+    /// another one. One that has no such locks always says yes.
+    ///
+    /// # Errors
+    /// It cannot be asked.
+    fn claim(&mut self, _lock: &str) -> Result<Option<String>, ServerError> {
+        Ok(None)
+    }
 }
 
 /// Checks a value against what the server says; the canonical text.
@@ -537,6 +546,15 @@ impl Server for Connection {
                 Err(_) => std::thread::sleep(AGAIN),
             }
         }
+    }
+
+    fn claim(&mut self, lock: &str) -> Result<Option<String>, ServerError> {
+        let lock = quoted(lock);
+        if self.one(&format!("SELECT GET_LOCK({lock}, 0)"))?.as_deref() == Some("1") {
+            return Ok(None);
+        }
+        let session = self.one(&format!("SELECT IS_USED_LOCK({lock})"))?;
+        Ok(Some(session.unwrap_or_else(|| "not known".to_owned())))
     }
 }
 

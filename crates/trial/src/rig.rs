@@ -31,6 +31,9 @@ const ANSWER: Duration = Duration::from_secs(2);
 /// Waiting looks at the stop flag so often.
 const SLICE: Duration = Duration::from_millis(50);
 
+/// The user lock of a server that a trial holds: the journal keeps two of one host apart, not of two hosts.
+const LOCK: &str = "headroom.trial";
+
 /// What a server that refuses to write its dirty pages may lack.
 const NEEDS: &str =
     "; writing dirty pages needs RELOAD and LOCK TABLES, and is left out with drain = false in [reset]";
@@ -445,6 +448,11 @@ impl Rig for HostRig {
             && let Some(host) = self.hosts.iter().find(|host| host.name == named.value).cloned()
         {
             self.turn_to(&host);
+        }
+        if let Some(address) = self.server.clone()
+            && let Some(session) = self.ask(&address, |server| server.claim(LOCK))?
+        {
+            return Err(RigError::Claimed { server: address, session });
         }
         // A restart loses variables that were set before it.
         self.set(&settings, true)?;

@@ -304,6 +304,12 @@ pub enum RigError {
     /// Settings that are not as they were because their server does not answer, in words.
     #[error("{}", .0.join("; "))]
     NotBackYet(Vec<String>),
+    /// Somebody else's trial, of another host perhaps, is on the server.
+    #[error(
+        "another trial runs on {server}, by its session {session}: one at a time, for each changes what the other \
+         measures. Where that one was cut off: KILL {session} there"
+    )]
+    Claimed { server: String, session: String },
     /// Its settings may be lost, and its cache is.
     #[error("{server} was started anew during the trial")]
     Restarted { server: String },
@@ -330,7 +336,11 @@ impl RigError {
             Self::Knob(error) => error.blame(),
             Self::Load(error) => error.blame(),
             Self::ResetLoad { source, .. } => source.blame(),
-            Self::Danger { .. } | Self::Unreadable(_) | Self::Refused(_) | Self::NotBack(_) => Blame::Config,
+            Self::Danger { .. }
+            | Self::Unreadable(_)
+            | Self::Refused(_)
+            | Self::NotBack(_)
+            | Self::Claimed { .. } => Blame::Config,
             Self::Reset(_) | Self::NotBackYet(_) | Self::Restarted { .. } => Blame::Server,
             Self::NotConnected => Blame::Bug,
         }
@@ -352,8 +362,9 @@ impl RigError {
         }
     }
 
-    /// Whether it would refuse every cell alike, and says nothing of the one that was to be set: a tuner was
-    /// started meanwhile, the journal cannot be written, or a statement that was to end runs on.
+    /// Whether it would refuse every cell alike, and says nothing of the one that was to be set: a tuner
+    /// or another trial was started meanwhile, the journal cannot be written, or a statement that was to end
+    /// runs on.
     pub fn hinders_all(&self) -> bool {
         use load::LoadError::StillRunning;
         match self {
@@ -361,6 +372,7 @@ impl RigError {
             Self::ResetLoad { source, .. } => matches!(**source, StillRunning { .. }),
             Self::Knob(error) => matches!(error, knob::Error::Tuner { .. } | knob::Error::Journal { .. }),
             Self::Refused(all) => all.iter().any(|(_, why)| matches!(why, Refusal::Journal { .. })),
+            Self::Claimed { .. } => true,
             _ => false,
         }
     }

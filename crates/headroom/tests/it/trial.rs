@@ -148,6 +148,15 @@ async fn an_experiment_that_is_killed_goes_on_finds_what_is_worse_and_leaves_the
     assert_eq!(output.status.code(), Some(2), "what is there is not overwritten: {}", text(&output));
     assert!(text(&output).contains("--resume"), "{}", text(&output));
 
+    // As a trial of another host would have it, which no journal here knows of.
+    let mut other = lab.connect("a1").await.unwrap();
+    other.query_drop("DO GET_LOCK('headroom.trial', 10)").await.unwrap();
+    let output = headroom(dir, &login, &[&run[..], &["--resume"]].concat()).output().unwrap();
+    assert_eq!(output.status.code(), Some(2), "{}", text(&output));
+    let named = format!("another trial runs on {address}, by its session {}", other.id());
+    assert!(text(&output).contains(&named) && variables(&lab).await == start, "{}", text(&output));
+    other.disconnect().await.unwrap();
+
     let output = headroom(dir, &login, &[&run[..], &["--resume", "--json"]].concat()).output().unwrap();
     let report: Value =
         serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{}", text(&output)));
