@@ -4,7 +4,7 @@
 pub(crate) mod tls;
 mod workload;
 
-use crate::commands::knob::credentials_as;
+use crate::commands::knob::{credentials_as, restore_line};
 use crate::commands::report;
 use crate::environment::Environment;
 use crate::option_files;
@@ -424,6 +424,11 @@ impl RunArgs {
 }
 
 impl TargetArgs {
+    /// What puts back settings that this journal has, by the same account.
+    pub(crate) fn restore_line(&self, journal: Option<&Path>) -> String {
+        restore_line(journal, None, self.user.as_deref(), self.option_file.as_deref())
+    }
+
     /// Where it goes, for people.
     pub(crate) fn words(&self) -> String {
         let all = self.server.iter().chain(&self.reader).chain(&self.writer);

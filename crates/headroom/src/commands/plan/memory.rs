@@ -106,7 +106,14 @@ pub(crate) async fn run(args: MemoryArgs, environment: &Environment) -> anyhow::
         let measured = experiment.run(&server, &load, &stop, terminal::complain);
         Ok(measured.and_then(|measured| measured.answer(subject, workload)))
     });
-    match answer.await? {
+    let answer = answer.await?;
+    if answer.as_ref().map_or_else(is_not_back, |answer| !answer.is_back) {
+        terminal::complain(&format!(
+            "to try again to put it back: {}",
+            args.target.restore_line(args.journal.as_deref())
+        ));
+    }
+    match answer {
         Ok(answer) => args.keep.finish(&MemoryAnswer { closed, ..answer }, environment),
         Err(why) if is_not_back(&why) => none("prediction", why, args.keep.json),
         Err(why) => Err(why.into()),
