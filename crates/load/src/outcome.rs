@@ -350,6 +350,33 @@ impl Totals {
     }
 }
 
+#[cfg(test)]
+impl Outcome {
+    /// A closed loop of 4 clients in which nothing happened, for a test to change.
+    pub(crate) fn quiet() -> Self {
+        Self {
+            workload: "w".to_owned(),
+            options: String::new(),
+            arrivals: Arrivals::closed(),
+            protocol: Protocol::Text,
+            clients: 4,
+            idle: 0,
+            threads: 1,
+            seed: 1,
+            seconds: 10.0,
+            void: Vec::new(),
+            notes: Vec::new(),
+            totals: Totals::default(),
+            response: Times::default(),
+            service: None,
+            transactions: Vec::new(),
+            statements: Vec::new(),
+            series: Vec::new(),
+            generator: Generator::default(),
+        }
+    }
+}
+
 impl KindOutcome {
     fn of(name: &str, count: &KindCounts, with_service: bool) -> Self {
         Self {

@@ -133,32 +133,11 @@ fn lost(outcome: &Outcome) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::arrivals::Arrivals;
     use crate::outcome::{Generator, KindOutcome, Moment, Times};
-    use crate::workload::Protocol;
     use std::collections::BTreeMap;
 
     fn outcome() -> Outcome {
-        Outcome {
-            workload: "w".to_owned(),
-            options: String::new(),
-            arrivals: Arrivals::closed(),
-            protocol: Protocol::Text,
-            clients: 4,
-            idle: 0,
-            threads: 1,
-            seed: 1,
-            seconds: 3.0,
-            void: Vec::new(),
-            notes: Vec::new(),
-            totals: totals(300, 4),
-            response: Times::default(),
-            service: None,
-            transactions: Vec::new(),
-            statements: Vec::new(),
-            series: Vec::new(),
-            generator: Generator::default(),
-        }
+        Outcome { totals: totals(300, 4), ..Outcome::quiet() }
     }
 
     #[test]

@@ -147,10 +147,6 @@ pub(crate) async fn run(command: KnobCommand, environment: &Environment) -> anyh
         KnobCommand::Profile(args) => profile::profile(&args),
     };
     match outcome {
-        Err(error) if error.downcast_ref::<knob::Error>().is_some_and(knob::Error::is_usage) => {
-            terminal::complain(&format!("headroom: {}", exit::reason(&error)));
-            Ok(exit::usage())
-        }
         // "No" is the answer: nothing was touched, and the words say what would have to be named or stopped.
         Err(error)
             if matches!(

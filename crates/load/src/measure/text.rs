@@ -159,8 +159,18 @@ mod tests {
 
     #[test]
     fn the_times_of_a_rate_are_those_of_trials_that_were_answered() {
+        let report =
+            |times: &[f64]| MeasureReport { trials: times.iter().map(|ms| trial(*ms)).collect(), ..report() };
+        let silent = curve(&report(&[0.0, 0.0]));
+        assert!(!silent.contains(" 0.00") && silent.contains('╋'), "{silent}");
+        let mixed = curve(&report(&[0.0, 0.0, 7.25]));
+        assert!(mixed.contains("7.25"), "{mixed}");
+    }
+
+    /// A search that has found nothing yet.
+    fn report() -> MeasureReport {
         let objective = Objective::parse("p99 < 15ms").unwrap();
-        let report = |times: &[f64]| MeasureReport {
+        MeasureReport {
             workload: "w".to_owned(),
             target: "db1".to_owned(),
             objective,
@@ -173,12 +183,8 @@ mod tests {
             noise_ms: 0.0,
             too_few_clients: false,
             voided: Vec::new(),
-            trials: times.iter().map(|ms| trial(*ms)).collect(),
-        };
-        let silent = curve(&report(&[0.0, 0.0]));
-        assert!(!silent.contains(" 0.00") && silent.contains('╋'), "{silent}");
-        let mixed = curve(&report(&[0.0, 0.0, 7.25]));
-        assert!(mixed.contains("7.25"), "{mixed}");
+            trials: Vec::new(),
+        }
     }
 
     fn trial(ms: f64) -> Trial {
@@ -188,22 +194,8 @@ mod tests {
     #[test]
     fn no_rate_today_is_said_in_the_place_of_the_headroom() {
         let of = |headroom, current| {
-            let objective = Objective::parse("p99 < 15ms").unwrap();
-            super::headroom(&MeasureReport {
-                workload: "w".to_owned(),
-                target: "db1".to_owned(),
-                objective,
-                goal: Goal::new(objective, Duration::from_secs(10), 100.0, 1e6),
-                capacity: None,
-                refused: None,
-                current,
-                current_from: Some("0 statements a second at db1".to_owned()),
-                headroom,
-                noise_ms: 0.0,
-                too_few_clients: false,
-                voided: Vec::new(),
-                trials: Vec::new(),
-            })
+            let current_from = Some("0 statements a second at db1".to_owned());
+            super::headroom(&MeasureReport { current, current_from, headroom, ..report() })
         };
         assert!(of(None, Some(0.0)).contains("nothing is served today (0 statements a second at db1)"));
         assert!(of(Some(2.0), Some(100.0)).starts_with("Headroom: at least 2.00 times today's 100.0"));

@@ -1,7 +1,7 @@
 //! Trials that count and trials that do not.
 
 use super::*;
-use crate::outcome::{Generator, Times, Totals};
+use crate::outcome::Totals;
 use std::time::Duration;
 
 const OBJECTIVE: Objective = Objective { quantile: 0.99, within: Duration::from_millis(15) };
@@ -20,17 +20,8 @@ fn outcome(late: u64, excused: u64) -> Outcome {
         max_ms: 20.0,
     };
     Outcome {
-        workload: "w".into(),
-        options: String::new(),
         arrivals: crate::Arrivals::poisson(1000.0),
-        protocol: crate::workload::Protocol::Text,
         clients: 64,
-        idle: 0,
-        threads: 1,
-        seed: 1,
-        seconds: 10.0,
-        void: Vec::new(),
-        notes: Vec::new(),
         totals: Totals {
             arrivals: 10_000,
             done: 10_000,
@@ -39,12 +30,8 @@ fn outcome(late: u64, excused: u64) -> Outcome {
             excused,
             ..Totals::default()
         },
-        response: Times::default(),
-        service: None,
-        transactions: Vec::new(),
-        statements: Vec::new(),
         series: (0..10).map(moment).collect(),
-        generator: Generator::default(),
+        ..Outcome::quiet()
     }
 }
 
